@@ -126,11 +126,16 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
     })
 }
 
-/// What makes a perl load the module, if one was installed for it: options for `PERL5OPT`.
+/// What makes a perl load the module, if one was installed for it: an option for `PERL5OPT`. It
+/// does nothing in a perl that can't read the loader, such as one that runs as another user.
 pub(crate) fn options() -> Option<String> {
-    let folder = existing(LOADER, LOADER_FILE)?;
-    let folder = folder.to_str()?;
-    Some(format!("-I{folder} -MDevel::HeapProf::Loader"))
+    let file = existing(LOADER, LOADER_FILE)?.join(LOADER_FILE);
+    let file = file.to_str()?;
+    let is_plain = |c: char| !c.is_whitespace() && !"{}\\".contains(c);
+    let load = format!("require(q{{{file}}});Devel::HeapProf::Loader->import");
+    file.chars()
+        .all(is_plain)
+        .then(|| format!("-M5;BEGIN{{local($@,$!);eval{{{load}}}}}"))
 }
 
 fn ask(program: &Path) -> Result<Perl> {

@@ -163,35 +163,9 @@ pub trait FreeLists {
     fn count(&mut self, first: u64, most: u64) -> Option<u64>;
 }
 
-/// Follows lists from one address to the next one, for so many steps.
-#[derive(Clone, Copy, Debug)]
-pub struct Followed<M>(pub M, pub u64);
-
-impl<M: Memory> FreeLists for Followed<M> {
-    fn begin(&mut self, _arenas: u64, _things: u64) -> bool {
-        true
-    }
-
-    fn arena(&mut self, _address: u64, _length: u64, _size: u64) {}
-
-    fn count(&mut self, first: u64, most: u64) -> Option<u64> {
-        let (mut free, mut at) = (0, first);
-        while at != 0 {
-            free += 1;
-            if free > most.min(self.1) {
-                return None;
-            }
-            at = self.0.u64(at)?;
-        }
-        self.1 -= free;
-        Some(free)
-    }
-}
-
 impl Perl {
-    /// Whether an allocation of `size` bytes is an arena: it comes from the code that makes them,
-    /// has the size of one, and nothing of its type is free. `above` are the words on the stack
-    /// from the allocation's return address on.
+    /// Whether an allocation of `size` bytes is an arena. `above` are the words on the stack from
+    /// the allocation's return address on.
     #[cold]
     #[inline(never)]
     pub fn is_arena<M: Memory>(
@@ -201,34 +175,41 @@ impl Perl {
         interpreter: u64,
         size: usize,
     ) -> bool {
-        let (Some(variables), Some(sizes)) = (self.variable.arenas, self.body_sizes()) else {
+        let Some(variables) = self.variable.arenas else {
             return false;
         };
-        let [heads, bodies, of_hashes] = self.arena_code;
-        let mut is_called_by = [false; 3];
+        let [heads, bodies] = self.arena_code;
+        let mut is_called_by = [false; 2];
         for pc in above.take(CALLERS) {
             for (is_called, (begin, end)) in is_called_by.iter_mut().zip(self.arena_code) {
                 // A return address may be the one behind the last instruction.
                 *is_called |= begin < pc && pc <= end;
             }
         }
-        // Where the code has no symbol, size and list must do.
-        let [of_heads, of_bodies, of_hash] = is_called_by;
+        let [of_heads, of_bodies] = is_called_by;
+        let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
+        // Without the function's symbol, it is enough that no head is free.
         let may_be_heads = size == ARENA && (of_heads || heads == (0, 0));
-        let no_symbol = of_hashes == (0, 0) || bodies == (0, 0);
-        let has_free = |at: u64| memory.u64(interpreter.wrapping_add(at)) != Some(0);
-        if of_bodies && size == LIST || may_be_heads && !has_free(variables.sv_root) {
+        if may_be_heads && read(variables.sv_root) == Some(0) {
             return true;
         }
-        sizes.into_iter().enumerate().any(|(of, each)| {
-            let may_be = match of {
-                HASHES => of_hash || no_symbol,
-                _ => of_bodies,
-            };
-            may_be
-                && arena_size(of, each) == Some(size)
-                && !has_free(variables.body_roots + 8 * of as u64)
-        })
+        // The code for the bodies of hashes with more is in another function, which mostly has no
+        // symbol. An entry that is taken and has no address yet is proof enough.
+        let list = read(variables.body_arenas).unwrap_or(0);
+        if list == 0 {
+            return size == LIST && of_bodies && bodies != (0, 0);
+        }
+        let Some(taken) = memory.u32(list + LIST_TAKEN as u64) else {
+            return false;
+        };
+        if taken as usize == LIST_MOST && size == LIST && of_bodies {
+            return true;
+        }
+        let newest = u64::from(taken)
+            .wrapping_sub(1)
+            .wrapping_mul(LIST_ENTRY as u64);
+        let entry = list.wrapping_add(LIST_ENTRIES as u64).wrapping_add(newest);
+        (1..=LIST_MOST).contains(&(taken as usize)) && memory.u64(entry) == Some(0)
     }
 
     /// What the arenas of an interpreter hold; `None` if they can't be read.
@@ -303,21 +284,6 @@ impl Perl {
         sizes[16] = or_none(layout.body_object);
         Some(sizes)
     }
-}
-
-/// The size of an arena of bodies of a type and a size.
-fn arena_size(of: usize, each: u64) -> Option<usize> {
-    // Types that programs have few of have smaller ones.
-    let fixed = match of {
-        3 => 3536,
-        4 => 3120,
-        5 => 3424,
-        6 => 3296,
-        14 => 2080,
-        15 => 3264,
-        _ => ARENA - ARENA.checked_rem(each as usize)?,
-    };
-    Some(fixed)
 }
 
 /// Calls `each` with every arena of bodies, from the newest list of them: whether it is the first

@@ -46,9 +46,9 @@ pub struct Perl {
     pub caller_cx: u64,
     /// Where the code of the loop is that runs a program's ops; empty if it is not known.
     pub run_loop: (u64, u64),
-    /// Where the functions' code is that allocate arenas, of heads, of bodies, and of the bodies of
-    /// hashes; empty if one is not exported.
-    pub(crate) arena_code: [(u64, u64); 3],
+    /// Where the functions' code is that allocate arenas, of heads and of bodies; empty if one is
+    /// not exported.
+    pub(crate) arena_code: [(u64, u64); 2],
     /// The array of the names of ops; 0 if it is not exported.
     op_names: u64,
     pub(crate) layout: Layout,
@@ -221,8 +221,7 @@ impl Perl {
             context,
             caller_cx: address("Perl_caller_cx"),
             run_loop,
-            arena_code: ["Perl_more_sv", "Perl_more_bodies", "Perl_hv_auxalloc"]
-                .map(|name| code(symbol(name))),
+            arena_code: ["Perl_more_sv", "Perl_more_bodies"].map(|name| code(symbol(name))),
             op_names: address("PL_op_name"),
             layout,
             is_usual: layout.is_usual(),

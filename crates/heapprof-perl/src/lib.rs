@@ -37,7 +37,7 @@ mod name;
 mod unchanged;
 mod walk;
 
-pub use arenas::{ARENA_SIZES, Arenas, Followed, FreeLists, OfType, Type};
+pub use arenas::{ARENA_SIZES, Arenas, FreeLists, OfType, Type};
 pub use context::EACH_END;
 pub use frame::{Frame, Kind, Named, Text};
 pub use interpreter::{Call, Context, Perl, Unreadable};

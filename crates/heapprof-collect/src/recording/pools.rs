@@ -25,7 +25,11 @@ pub(super) fn reports(engine: &Engine) -> Vec<(usize, Reported)> {
     let providers = &engine.scripts.providers;
     match providers.wanted() {
         Frames::Native => Vec::new(),
-        _ => providers.all().map(|(i, of)| (i, of.report())).collect(),
+        _ => providers
+            .all()
+            .filter(|&(i, _)| !providers.is_broken(i))
+            .map(|(i, of)| (i, of.report()))
+            .collect(),
     }
 }
 

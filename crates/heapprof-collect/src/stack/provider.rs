@@ -229,13 +229,18 @@ impl Provider {
     }
 }
 
+/// As much of a text as is kept.
+fn cut(text: &CStr) -> String {
+    let bytes = text.to_bytes();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_TEXT)]).into_owned()
+}
+
 unsafe extern "C" fn take_part(to: *mut c_void, part: *const Part) {
     // SAFETY: `to` is what was given with this function, and the provider gives a part.
     let (reported, part) = unsafe { (&mut *to.cast::<Reported>(), &*part) };
     if reported.parts.len() < MOST_PARTS && !part.name.is_null() {
         // SAFETY: the provider gives a text with a zero at its end.
-        let name = unsafe { CStr::from_ptr(part.name) };
-        let name = name.to_string_lossy().into_owned();
+        let name = cut(unsafe { CStr::from_ptr(part.name) });
         reported.parts.push((name, part.objects, part.bytes));
     }
 }
@@ -246,7 +251,7 @@ unsafe extern "C" fn take_remark(to: *mut c_void, text: *const c_char) {
     if reported.remarks.len() < MOST_REMARKS && !text.is_null() {
         // SAFETY: the provider gives a text with a zero at its end.
         let text = unsafe { CStr::from_ptr(text) };
-        reported.remarks.push(text.to_string_lossy().into_owned());
+        reported.remarks.push(cut(text));
     }
 }
 
@@ -254,6 +259,8 @@ unsafe extern "C" fn take_remark(to: *mut c_void, text: *const c_char) {
 const MOST_LABELS: usize = 16;
 /// So are more parts than this.
 const MOST_PARTS: usize = 256;
+/// The most bytes of a part's name or of a remark.
+const MOST_TEXT: usize = 512;
 /// And more remarks.
 const MOST_REMARKS: usize = 32;
 

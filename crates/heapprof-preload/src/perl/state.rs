@@ -5,9 +5,9 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use heapprof_collect::{ENGINE, Frames};
+use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
-use heapprof_memory::{Memory, Own};
-use heapprof_perl::{Followed, Layout, Perl, Unreadable};
+use heapprof_perl::{Layout, Perl, Unreadable};
 
 use super::arenas::{Copied, Held, LeftArenas, held_by};
 use super::turn::Turn;
@@ -336,19 +336,11 @@ impl PerlStacks {
         if ENGINE.stack_providers().wanted() == Frames::Native {
             return;
         }
-        let (Some(perl), Some(known)) = (self.perl(), self.known_interpreter(at)) else {
-            return;
-        };
-        let held = if known.stacks.load(Ordering::Relaxed) >= PROBATION {
-            // SAFETY: what was read so far was right, and whoever frees the interpreter has nobody
-            // else change it.
-            let memory = unsafe { Own::new() };
-            held_by(perl, memory, at, &mut Followed(memory, u64::MAX))
-        } else {
-            let failed = Cell::new(false);
-            let memory = Kernel { failed: &failed };
-            held_by(perl, memory, at, &mut Copied::new(memory))
-        };
+        let Some(perl) = self.perl() else { return };
+        // The program may have written into what is free, which only heapprof looks at now.
+        let failed = Cell::new(false);
+        let memory = Kernel { failed: &failed };
+        let held = held_by(perl, memory, at, &mut Copied::new(memory));
         let mut unread = Held::NONE;
         unread.unread = 1;
         self.left.with(|left| left.add(&held.unwrap_or(unread)));

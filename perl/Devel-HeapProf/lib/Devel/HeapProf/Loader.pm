@@ -8,18 +8,17 @@ our $VERSION = '0.01';
 
 sub import {
     my ($own) = __FILE__ =~ m{\A(.*)/Devel/HeapProf/Loader\.pm\z}s or return;
-    @INC = grep { ref $_ || $_ ne $own } @INC;
+    delete $INC{+__FILE__};
     return if $INC{'Devel/HeapProf.pm'};
-    local ($@, $!);
     my $version = sprintf '-%vd-', $^V;
     my ($root) = $own =~ m{\A(.*)/}s or return;
+    local $SIG{__DIE__};
     opendir my $folder, $root or return;
     for my $build (sort grep { index($_, $version) > 0 } readdir $folder) {
         # A module of another build would end the program.
         open my $file, '<', "$root/$build/identity" or next;
         my $identity = do { local $/; <$file> };
         next if !defined $identity || $identity ne identity();
-        local $SIG{__DIE__};
         local @INC = ("$root/$build/lib", @INC);
         last if eval { require Devel::HeapProf; 1 };
         delete $INC{'Devel/HeapProf.pm'};
