@@ -271,3 +271,13 @@ fn what_the_host_does_is_its_own() {
     let own = objects(&|sample| sample.frames[0].0 == "in_c");
     assert_eq!(own, 300);
 }
+
+/// What the program did to memory that is free is its own affair.
+#[test]
+fn damaged_free_lists_are_survived() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    behaves_as_bare(folder.path(), &["perl", &program("damaged.pl")]);
+}

@@ -286,3 +286,39 @@ fn subs_in_c_have_names() {
         .collect();
     assert_eq!(callers, ["Storable::dclone", "main::clones", "(main)"]);
 }
+
+/// A perl that can't read the loader runs as it would without it, and so does one that the module
+/// was not built for.
+#[test]
+fn perls_that_cannot_load_the_module_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(cache) = installed(folder.path()) else {
+        return;
+    };
+    let root = cache.join("heapprof");
+    let carried = std::fs::read_dir(&root).unwrap().next().unwrap();
+    let perls = carried.unwrap().path().join("perl");
+    let of_perl = std::fs::read_dir(&perls)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let of_perl: Vec<PathBuf> = of_perl.filter(|path| !path.ends_with("loader")).collect();
+    assert_eq!(of_perl.len(), 1, "{of_perl:?}");
+    let script = "print exists $INC{'Devel/HeapProf.pm'} ? 'loaded' : 'none'";
+    let words = ["perl", "-e", script];
+    let runs = || recorded(folder.path(), &cache, &words).0;
+    assert_eq!(runs(), "loaded");
+    let identity = of_perl[0].join("identity");
+    let right = std::fs::read_to_string(&identity).unwrap();
+    std::fs::write(&identity, format!("{right} of another build")).unwrap();
+    assert_eq!(runs(), "none");
+    std::fs::remove_file(&identity).unwrap();
+    assert_eq!(runs(), "none");
+    // The loader goes away after `record` looked for it.
+    let loader = perls.join("loader");
+    let script = format!(
+        "system 'rm', '-r', '{}'; print `perl -e 'print q(child)'`",
+        loader.display()
+    );
+    let (out, err, _) = recorded(folder.path(), &cache, &["perl", "-e", &script]);
+    assert_eq!(out, "child", "{err}");
+}

@@ -149,3 +149,101 @@ fn a_provider_that_lies_is_contained() {
         assert_eq!(missing, wanted.is_none(), "{how}: {:?}", comments(&profile));
     }
 }
+
+/// A provider whose every allocation of 4,000 bytes is a pool.
+const POOLS: &str = r#"
+#include "heapprof.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void *volatile kept[100];
+static size_t capture(void *context, struct heapprof_capture *c) {
+    char here;
+    if ((char *)c->stack_begin > &here || &here > (char *)c->stack_end) abort();
+    if (c->caller < (uintptr_t)&here) abort();
+    c->pool = c->size == 4000;
+    c->frames[0].code = 1 + c->pool;
+    return 1;
+}
+static int resolve(void *context, const struct heapprof_raw_frame *f, struct heapprof_named_frame *n) {
+    strcpy(n->name, f->code == 2 ? "(pools)" : "plain");
+    return 0;
+}
+static void report(void *context, const struct heapprof_report *r) {
+    static char longest[70001];
+    struct heapprof_part used = {"things (used)", 3, 30}, unused = {"things (free)", 1, 10}, none = {"nothing", 0, 0};
+    r->part(r->to, &used);
+    r->part(r->to, &unused);
+    r->part(r->to, &none);
+    memset(longest, 'x', 70000);
+    struct heapprof_part named = {longest, 0, 40}, nameless = {0, 5, 5};
+    r->part(r->to, &named);
+    r->part(r->to, &nameless);
+    r->remark(r->to, "three things");
+    r->remark(r->to, longest);
+}
+int main(void) {
+    int (*add)(const struct heapprof_stack_provider *) = (int (*)(const struct heapprof_stack_provider *))dlsym(RTLD_DEFAULT, "heapprof_register_stack_provider");
+    struct heapprof_stack_provider p = {HEAPPROF_STACK_PROVIDER_VERSION, sizeof p, "toy", 0, capture, resolve};
+    p.report = report;
+    if (add(&p)) return 1;
+    for (int i = 0; i < 80; i++) kept[i] = malloc(4000);
+    for (int i = 80; i < 100; i++) kept[i] = malloc(100);
+    for (int i = 0; i < 40; i++) free(kept[i]);
+    puts("done");
+    return 0;
+}
+"#;
+
+/// What is in use in pools is divided by the parts that the provider reports, and adds up to it.
+#[test]
+fn pools_are_divided_into_parts() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let options = format!("gcc -w -O1 -I{} -ldl", root().join("include").display());
+    let built = build(POOLS, &options);
+    let folder = built.folder.path();
+    for frames in ["--frames=script", "--frames=both"] {
+        let args = ["record", "--exact", frames, "-o", "p.pb.gz", "./program"];
+        let done = run(folder, &args);
+        assert_eq!(
+            (done.code, done.out.as_str()),
+            (0, "done\n"),
+            "{}",
+            done.err
+        );
+        let profile = read(&folder.join("p.pb.gz"));
+        let value =
+            |i: usize, name| profile.samples.values(i)[profile.find_sample_type(name).unwrap()];
+        let mut found = Vec::new();
+        for i in 0..profile.samples.len() {
+            let names: Vec<&str> = profile
+                .samples
+                .stack(i)
+                .iter()
+                .flat_map(|location| profile.lines(&profile.location[location.index()]))
+                .map(|line| profile.text(profile.function[line.function.index()].name))
+                .collect();
+            if names.contains(&"(pools)") {
+                let leaf = names[0][..names[0].len().min(20)].to_string();
+                found.push((leaf, value(i, "inuse_objects"), value(i, "inuse_space")));
+                assert!(
+                    value(i, "peak_space") == 0 || names == ["(pools)"],
+                    "{names:?}"
+                );
+            }
+        }
+        found.sort();
+        let wanted = [
+            ("(pools)".to_string(), 0, 0),
+            ("things (free)".to_string(), 10, 20_000),
+            ("things (used)".to_string(), 30, 60_000),
+            ("x".repeat(20), 0, 80_000),
+        ];
+        assert_eq!(found, wanted, "{frames}");
+        let comments = comments(&profile);
+        assert!(comments.contains(&"toy: three things"), "{comments:?}");
+    }
+}
