@@ -239,6 +239,27 @@ fn arena(last: &mut LastWalk, to: &mut Capture) -> usize {
     1
 }
 
+/// So many stacks in a row are taken for those of the interpreter that the thread ran before, once
+/// one was: perl_clone makes thousands of allocations in the other one's name.
+const PASSING: u32 = 15;
+
+/// Whether this thread runs an interpreter's code that the code has called which it ran before.
+fn is_within(
+    perl: &Perl,
+    (inner, inner_at): (&Interpreter, u64),
+    outer: &Interpreter,
+    last: &mut LastWalk,
+    to: &Capture,
+) -> bool {
+    if last.passing.0 == inner_at && last.passing.1 > 0 {
+        last.passing.1 -= 1;
+        return false;
+    }
+    let is_within = runs_within(perl, (inner, inner_at), (outer, last.runs), to);
+    last.passing = (if is_within { 0 } else { inner_at }, PASSING);
+    is_within
+}
+
 /// Whether this thread runs one interpreter's code that another one's code has called.
 fn runs_within(
     perl: &Perl,
@@ -296,7 +317,7 @@ impl PerlStacks {
             if last.runs != 0
                 && let Some(own) = self.known_interpreter(last.runs)
                 && own.number.load(Ordering::Relaxed) == last.runs_number
-                && !current.is_some_and(|of| runs_within(perl, (of, at), (own, last.runs), to))
+                && !current.is_some_and(|of| is_within(perl, (of, at), own, last, to))
                 && let Some(len) = self.capture_of(perl, own, last.runs, last, to)
             {
                 return len;
