@@ -21,8 +21,8 @@ pub struct LastWalk {
     /// The interpreter that can be read again without a question; 0 if there is none. Whoever walks
     /// sets it.
     pub quick: u64,
-    /// Another interpreter that was the thread's for a moment, and how often that need not be looked
-    /// into again. Whoever walks sets it.
+    /// Another interpreter that was the thread's for a moment, and how often that need not be
+    /// looked into again. Whoever walks sets it.
     pub passing: (u64, u32),
     /// Where the calls of subs in C are noted of that interpreter; 0 if nobody notes them. Whoever
     /// walks sets it.
