@@ -289,11 +289,7 @@ impl PerlStacks {
                 // Another stack may end here.
                 false => kernel.u64(at),
             });
-        let interpreter = match perl.context {
-            Context::Variables => 0,
-            _ => at,
-        };
-        perl.is_arena(above, kernel, interpreter, to.size)
+        perl.is_arena(above, kernel, address_of(perl, at), to.size)
     }
 
     /// Captures a stack of which something changed, or that is to be compared.
