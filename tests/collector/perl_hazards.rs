@@ -281,3 +281,20 @@ fn damaged_free_lists_are_survived() {
     let folder = tempfile::tempdir().unwrap();
     behaves_as_bare(folder.path(), &["perl", &program("damaged.pl")]);
 }
+
+#[test]
+fn too_many_interpreters_are_said() {
+    let Some(options) = embed_options() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    compile(folder.path(), "-w -O1 -o many", "many.c", &options);
+    behaves_as_bare(folder.path(), &["./many"]);
+    let info = command(folder.path())
+        .args(["info", "p.pb.gz"])
+        .output()
+        .unwrap();
+    let info = String::from_utf8_lossy(&info.stdout);
+    let wanted = "perl: more than 64 interpreters at once: the others have native frames";
+    assert!(info.contains(wanted), "{info}");
+}

@@ -45,13 +45,23 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     let (this, report) = unsafe { (&*context.cast::<PerlStacks>(), &*report) };
     let Some(perl) = this.perl() else { return };
     let held = this.held(perl);
-    if held.unread != 0 {
-        let unread = held.unread;
-        let said = format!("arenas of {unread} interpreters could not be read");
+    let remark = |said: String| {
         if let Ok(said) = CString::new(said) {
             // SAFETY: the engine gave both.
             unsafe { (report.remark)(report.to, said.as_ptr()) };
         }
+    };
+    if this.has_too_many.load(Ordering::Relaxed) {
+        let most = this.interpreters.len();
+        remark(format!(
+            "more than {most} interpreters at once: the others have native frames"
+        ));
+    }
+    if held.unread != 0 {
+        remark(format!(
+            "arenas of {} interpreters could not be read",
+            held.unread
+        ));
     }
     let said = match held.interpreters {
         0 => return,
@@ -59,11 +69,9 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
         many => format!(" of {many} interpreters"),
     };
     let (used, counted) = (held.arenas.values(), held.values);
-    let said = format!("values: {used} in arenas{said}, PL_sv_count {counted}");
-    if let Ok(said) = CString::new(said) {
-        // SAFETY: the engine gave both.
-        unsafe { (report.remark)(report.to, said.as_ptr()) };
-    }
+    remark(format!(
+        "values: {used} in arenas{said}, PL_sv_count {counted}"
+    ));
     for (of, held) in held.arenas.types() {
         let free = held.bytes.saturating_sub(held.used_bytes);
         let name = of.name();

@@ -37,6 +37,8 @@ pub struct PerlStacks {
     pub(super) is_believed: AtomicBool,
     pub(super) left: LeftArenas,
     noting: Turn,
+    /// Whether more interpreters lived at once than there are places.
+    pub(super) has_too_many: AtomicBool,
 }
 
 /// Nobody has told a layout; somebody does; somebody has.
@@ -127,6 +129,7 @@ impl PerlStacks {
             is_believed: AtomicBool::new(false),
             left: LeftArenas::new(),
             noting: Turn::new(),
+            has_too_many: AtomicBool::new(false),
         }
     }
 
@@ -315,7 +318,10 @@ impl PerlStacks {
             };
             (free == 0 || free == GONE) && took(free)
         };
-        let new = self.places(at).find(take)?;
+        let Some(new) = self.places(at).find(take) else {
+            self.has_too_many.store(true, Ordering::Relaxed);
+            return None;
+        };
         if !ENGINE.stack_providers().watch(at as usize, gone) {
             new.at.store(GONE, Ordering::Release);
             return None;
