@@ -307,6 +307,12 @@ fn perls_that_cannot_load_the_module_run() {
     let words = ["perl", "-e", script];
     let runs = || recorded(folder.path(), &cache, &words).0;
     assert_eq!(runs(), "loaded");
+    let library = of_perl[0].join("lib/auto/Devel/HeapProf/HeapProf.so");
+    let whole = std::fs::read(&library).unwrap();
+    std::fs::write(&library, &whole[..whole.len() / 2]).unwrap();
+    assert_eq!(runs(), "none");
+    std::fs::write(&library, whole).unwrap();
+    assert_eq!(runs(), "loaded");
     let identity = of_perl[0].join("identity");
     let right = std::fs::read_to_string(&identity).unwrap();
     std::fs::write(&identity, format!("{right} of another build")).unwrap();

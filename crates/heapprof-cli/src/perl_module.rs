@@ -94,20 +94,24 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
     let library = "auto/Devel/HeapProf/HeapProf.so";
     let module = "Devel/HeapProf.pm";
     let (of_library, of_module) = (format!("arch/{library}"), format!("lib/{module}"));
-    let folder = [(library, &of_library), (module, &of_module)]
-        .into_iter()
-        .try_fold(PathBuf::new(), |_, (name, from)| {
-            let content = built(from).with_context(|| format!("{shown}: {from} was not built"))?;
-            carried(&Carried {
-                folder: &root,
-                name,
-                content: &content,
-            })
+    let mut folder = PathBuf::new();
+    // How long the library is tells whether it is all there.
+    let mut identity = perl.identity;
+    for (name, from) in [(library, of_library), (module, of_module)] {
+        let content = built(&from).with_context(|| format!("{shown}: {from} was not built"))?;
+        if name == library {
+            identity = format!("{identity}\n{}", content.len());
+        }
+        folder = carried(&Carried {
+            folder: &root,
+            name,
+            content: &content,
         })?;
+    }
     carried(&Carried {
         folder: &of_perl,
         name: "identity",
-        content: perl.identity.as_bytes(),
+        content: identity.as_bytes(),
     })?;
     let loader = SOURCES.iter().find(|(name, _)| name.ends_with(LOADER_FILE));
     carried(&Carried {

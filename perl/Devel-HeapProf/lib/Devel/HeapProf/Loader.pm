@@ -15,10 +15,11 @@ sub import {
     local $SIG{__DIE__};
     opendir my $folder, $root or return;
     for my $build (sort grep { index($_, $version) > 0 } readdir $folder) {
-        # A module of another build would end the program.
+        # A module of another build would end the program, and so would one that is cut short.
         open my $file, '<', "$root/$build/identity" or next;
         my $identity = do { local $/; <$file> };
-        next if !defined $identity || $identity ne identity();
+        my $length = -s "$root/$build/lib/auto/Devel/HeapProf/HeapProf.so" || 0;
+        next if !defined $identity || $identity ne identity() . "\n$length";
         local @INC = ("$root/$build/lib", @INC);
         last if eval { require Devel::HeapProf; 1 };
         delete $INC{'Devel/HeapProf.pm'};
