@@ -71,6 +71,10 @@ fn dumps_of_a_program_without_memory() {
             assert!(run.status.success() && said.is_empty(), "{road}: {said}");
             for entry in std::fs::read_dir(folder.path()).unwrap() {
                 let path = entry.unwrap().path();
+                // The program's end may cut an interval's dump short, which leaves its draft.
+                if path.extension().is_some_and(|ending| ending == "tmp") {
+                    continue;
+                }
                 let profile = decode(&*std::fs::read(&path).unwrap());
                 assert!(profile.is_ok(), "{road}: {}", path.display());
             }
