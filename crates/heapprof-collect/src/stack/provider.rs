@@ -75,7 +75,7 @@ pub struct Capture {
     /// Where its own stack ends. Both are 0 if that is not known.
     pub stack_end: usize,
     /// Whether what is allocated is a pool, from which the interpreter takes values of many
-    /// functions: 0 if not. [`Provider::report`] says what is in it.
+    /// functions: 0 if not. The provider's `report` says what is in it.
     pub pool: usize,
 }
 
