@@ -178,7 +178,7 @@ impl Perl {
         let Some(variables) = self.variable.arenas else {
             return false;
         };
-        let [heads, bodies] = self.arena_code;
+        let [heads, _] = self.arena_code;
         let mut is_called_by = [false; 2];
         for pc in above.take(CALLERS) {
             for (is_called, (begin, end)) in is_called_by.iter_mut().zip(self.arena_code) {
@@ -197,7 +197,7 @@ impl Perl {
         // symbol. An entry that is taken and has no address yet is proof enough.
         let list = read(variables.body_arenas).unwrap_or(0);
         if list == 0 {
-            return size == LIST && of_bodies && bodies != (0, 0);
+            return size == LIST && of_bodies;
         }
         let Some(taken) = memory.u32(list + LIST_TAKEN as u64) else {
             return false;

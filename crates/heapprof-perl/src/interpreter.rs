@@ -181,9 +181,10 @@ impl Perl {
         let mut options = [0; 4096];
         let read = memory.text(address("PL_bincompat_options"), &mut options);
         let options = &options[..read.unwrap_or(0)];
-        let has = |option: &[u8]| {
-            given.is_none() && options.windows(option.len()).any(|part| part == option)
-        };
+        let was_built_with =
+            |option: &[u8]| options.windows(option.len()).any(|part| part == option);
+        // Headers say the rest themselves.
+        let has = |option: &[u8]| given.is_none() && was_built_with(option);
         if has(b"DEBUG_LEAKING_SCALARS") {
             // The head of each value is longer.
             return Some(Err(Unreadable::Build(version)));
@@ -201,9 +202,7 @@ impl Perl {
         let Some(mut variable) = variable else {
             return Some(Err(Unreadable::Variable(version)));
         };
-        let has_long_heads = options
-            .windows(b"DEBUG_LEAKING_SCALARS".len())
-            .any(|part| part == b"DEBUG_LEAKING_SCALARS");
+        let has_long_heads = was_built_with(b"DEBUG_LEAKING_SCALARS");
         if has_long_heads || Layout::of(version, has_interpreter).is_none() {
             // Nobody knows what lies in its arenas.
             variable.arenas = None;
@@ -213,15 +212,13 @@ impl Perl {
             (variable.phase, variable.cop_seqmax) = (None, None);
             variable.arenas = None;
         }
-        let run_loop = symbol("Perl_runops_standard");
-        let code = |of: Option<Symbol>| of.map_or((0, 0), |of| (of.address, of.address + of.size));
-        let run_loop = code(run_loop);
+        let code = |name: &str| code_of(memory, object, name);
         let perl = Self {
             version,
             context,
             caller_cx: address("Perl_caller_cx"),
-            run_loop,
-            arena_code: ["Perl_more_sv", "Perl_more_bodies"].map(|name| code(symbol(name))),
+            run_loop: Self::run_loop_of(memory, object),
+            arena_code: ["Perl_more_sv", "Perl_more_bodies"].map(code),
             op_names: address("PL_op_name"),
             layout,
             is_usual: layout.is_usual(),
@@ -236,8 +233,16 @@ impl Perl {
     /// Where the code of the loop is that runs the ops of the perl in `object`, whether its
     /// structures are known or not; empty if that is not known.
     pub fn run_loop_of<M: Memory>(memory: M, object: Object) -> (u64, u64) {
-        let symbol = object.symbol(memory, "Perl_runops_standard");
-        symbol.map_or((0, 0), |of| (of.address, of.address + of.size))
+        code_of(memory, object, "Perl_runops_standard")
+    }
+
+    /// Where the variables of the interpreter at `at` are counted from: 0 if each is one by itself.
+    #[inline]
+    pub fn base_of(&self, at: u64) -> u64 {
+        match self.context {
+            Context::Variables => 0,
+            _ => at,
+        }
     }
 
     /// Whether another one reads the same places.
@@ -314,6 +319,12 @@ impl Perl {
     pub(crate) fn compiling(&self, interpreter: u64) -> u64 {
         interpreter.wrapping_add(self.variable.compiling)
     }
+}
+
+/// Where a function's code begins and ends; zeros if it has no symbol.
+fn code_of<M: Memory>(memory: M, object: Object, name: &str) -> (u64, u64) {
+    let symbol = object.symbol(memory, name);
+    symbol.map_or((0, 0), |of| (of.address, of.address + of.size))
 }
 
 /// Where the variables are in an interpreter that is one structure.

@@ -1,13 +1,14 @@
 //! What the arenas of Perl's interpreters hold, of those that are there and of those that left
 //! theirs.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 
 use heapprof_collect::sys;
 use heapprof_memory::Memory;
-use heapprof_perl::{Arenas, Context, FreeLists, Perl};
+use heapprof_perl::{Arenas, FreeLists, Perl};
 
 use super::turn::Turn;
+use crate::kernel_memory::Kernel;
 
 /// The arenas that freed interpreters left.
 pub(super) struct LeftArenas {
@@ -59,17 +60,13 @@ impl Held {
     }
 }
 
-/// What the arenas of an interpreter hold; `None` if they can't be read.
-pub(super) fn held_by<M: Memory>(
-    perl: &Perl,
-    memory: M,
-    at: u64,
-    lists: &mut impl FreeLists,
-) -> Option<Held> {
-    let address = match perl.context {
-        Context::Variables => 0,
-        _ => at,
-    };
+/// What the arenas of an interpreter hold; `None` if they can't be read. The kernel reads them:
+/// other threads may change them, and the program may have written into what is free.
+pub(super) fn held_by(perl: &Perl, at: u64) -> Option<Held> {
+    let address = perl.base_of(at);
+    let failed = Cell::new(false);
+    let memory = Kernel { failed: &failed };
+    let lists = &mut Copied::new(memory);
     let arenas = perl.arenas(memory, address, lists)?;
     let values = perl.value_count(memory, address)?;
     Some(Held {
@@ -84,7 +81,7 @@ pub(super) fn held_by<M: Memory>(
 /// Free lists, followed in a copy of what lies at the beginning of each thing. The kernel reads an
 /// arena at once, where it would have to read thing by thing along a list. The copy lies in memory
 /// of its own, so that what is set aside for the profile is not used up.
-pub(super) struct Copied<M> {
+struct Copied<M> {
     memory: M,
     mapped: Mapped,
     /// How many arenas there may be, how many there are, and how many words are filled behind them.
@@ -145,7 +142,7 @@ impl Drop for Mapped {
 }
 
 impl<M: Memory> Copied<M> {
-    pub(super) fn new(memory: M) -> Self {
+    fn new(memory: M) -> Self {
         Self {
             memory,
             mapped: Mapped::NONE,

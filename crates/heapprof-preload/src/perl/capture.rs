@@ -127,21 +127,13 @@ fn current(perl: &Perl) -> Option<u64> {
 /// Where the place on the stack is that an interpreter's code would jump to if it died; `None` if
 /// it runs nothing that could.
 fn place_of(perl: &Perl, interpreter: &Interpreter, at: u64) -> Option<u64> {
-    let address = address_of(perl, at);
+    let address = perl.base_of(at);
     if interpreter.stacks.load(Ordering::Relaxed) < PROBATION {
         let failed = Cell::new(false);
         return perl.place_on_stack(Kernel { failed: &failed }, address);
     }
     // SAFETY: an interpreter that was read and that nobody has freed.
     perl.place_on_stack(unsafe { Own::new() }, address)
-}
-
-/// Where the variables of the interpreter at `at` are counted from.
-fn address_of(perl: &Perl, at: u64) -> u64 {
-    match perl.context {
-        Context::Variables => 0,
-        _ => at,
-    }
 }
 
 /// Whether a place is on this thread's own stack.
@@ -186,7 +178,7 @@ fn add_call(perl: &Perl, last: &LastWalk, to: &mut Capture, frames: usize) -> us
     let call = Call { sub, op, info, ix };
     // SAFETY: this thread runs the interpreter, and has just read its stack.
     let memory = unsafe { Own::new() };
-    let is_made = perl.is_in_call(memory, address_of(perl, last.runs), &call);
+    let is_made = perl.is_in_call(memory, perl.base_of(last.runs), &call);
     if !is_made || frames >= to.most || to.pool != 0 {
         return frames;
     }
@@ -289,7 +281,7 @@ impl PerlStacks {
                 // Another stack may end here.
                 false => kernel.u64(at),
             });
-        perl.is_arena(above, kernel, address_of(perl, at), to.size)
+        perl.is_arena(above, kernel, perl.base_of(at), to.size)
     }
 
     /// Captures a stack of which something changed, or that is to be compared.
@@ -328,7 +320,7 @@ impl PerlStacks {
         };
         let is_contested = interpreter.is_contested.load(Ordering::Relaxed);
         (last.runs, last.runs_number) = (at, last.number);
-        // Who runs a contested one is asked each time.
+        // Of a contested one, the thread that runs it is looked for each time.
         last.quick = if is_contested { 0 } else { at };
         last.calls = match interpreter.has_calls.load(Ordering::Relaxed) {
             true => interpreter.call.as_ptr() as u64,
@@ -386,7 +378,7 @@ impl PerlStacks {
         if !self.may_read(perl, interpreter, at, to) {
             return None;
         }
-        let address = address_of(perl, at);
+        let address = perl.base_of(at);
         last.number = interpreter.number.load(Ordering::Relaxed);
         let writer = Writer::new(to, last.number);
         let leaf = if carefully || last.left == 0 {

@@ -4,16 +4,14 @@
 //! A perl that ends frees its interpreter and leaves its arenas. The last profile comes after that.
 //! So what an interpreter's arenas hold is noted before it is freed.
 
-use std::cell::Cell;
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
 
 use heapprof_collect::{Part, Report};
 use heapprof_perl::Perl;
 
-use super::arenas::{Copied, Held, held_by};
+use super::arenas::{Held, held_by};
 use super::state::{GONE, PerlStacks};
-use crate::kernel_memory::Kernel;
 
 impl PerlStacks {
     /// What the arenas of all interpreters hold. Those that cannot be read are left out, because
@@ -26,10 +24,7 @@ impl PerlStacks {
             if at == 0 || at == GONE {
                 continue;
             }
-            let failed = Cell::new(false);
-            let memory = Kernel { failed: &failed };
-            let lists = &mut Copied::new(memory);
-            match held_by(perl, memory, at, lists) {
+            match held_by(perl, at) {
                 Some(of_one) => all.add(&of_one),
                 None => all.unread += 1,
             }

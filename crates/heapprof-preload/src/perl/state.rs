@@ -9,7 +9,7 @@ use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 use heapprof_perl::{Layout, Perl, Unreadable};
 
-use super::arenas::{Copied, Held, LeftArenas, held_by};
+use super::arenas::{Held, LeftArenas, held_by};
 use super::turn::Turn;
 use crate::kernel_memory::Kernel;
 use crate::objects;
@@ -343,10 +343,7 @@ impl PerlStacks {
             return;
         }
         let Some(perl) = self.perl() else { return };
-        // The program may have written into what is free, which only heapprof looks at now.
-        let failed = Cell::new(false);
-        let memory = Kernel { failed: &failed };
-        let held = held_by(perl, memory, at, &mut Copied::new(memory));
+        let held = held_by(perl, at);
         let mut unread = Held::NONE;
         unread.unread = 1;
         self.left.with(|left| left.add(&held.unwrap_or(unread)));
