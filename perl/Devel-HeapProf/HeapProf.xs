@@ -139,6 +139,12 @@ static const struct heapprof_perl_field fields[] = {
 };
 #define FIELDS (sizeof fields / sizeof *fields)
 
+#ifdef MULTIPLICITY
+#define my_perl_of(my_perl) (my_perl)
+#else
+#define my_perl_of(nothing) (&PL_sv_root)
+#endif
+
 static void *find(const char *name) {
     return dlsym(RTLD_DEFAULT, name);
 }
@@ -154,8 +160,18 @@ static int tell_layout(void) {
  * and what tells that the call is still being made. Nothing has to be taken back if the sub dies, because then the op that
  * runs is another one. */
 #define MY_CXT_KEY "Devel::HeapProf::calls" XS_VERSION
+
+/* As in heapprof's library, which keeps the list of free heads as it was at the last look. */
+struct traced {
+    const void *first;
+    int64_t count;
+};
+
 typedef struct {
     uint64_t *call;
+    /* The interpreter's values, if they are traced. */
+    const struct traced *traced;
+    const void *owner;
 } my_cxt_t;
 START_MY_CXT
 
@@ -170,6 +186,140 @@ static CV *sub_in_c(SV *sv) {
     else if (SvROK(sv) && SvTYPE(SvRV(sv)) == SVt_PVCV)
         cv = (CV *)SvRV(sv);
     return cv && CvISXSUB(cv) ? cv : NULL;
+}
+
+/* heapprof's functions for values. They are there if the library is. */
+static struct {
+    int (*wanted)(void);
+    const struct traced *(*trace)(const void *, uint32_t, int);
+    size_t (*changed)(const struct traced *);
+    void (*made)(const struct traced *);
+    void (*end)(const struct traced *, int);
+    uint32_t (*mark)(const char *);
+    int (*since)(const struct traced *, uint32_t, void (*)(void *, const void *), void *);
+} values;
+
+static void find_values(void) {
+    values.wanted = (int (*)(void))find("heapprof_perl_values_wanted");
+    values.trace = (const struct traced *(*)(const void *, uint32_t, int))find("heapprof_perl_values");
+    values.changed = (size_t (*)(const struct traced *))find("heapprof_perl_values_changed");
+    values.made = (void (*)(const struct traced *))find("heapprof_perl_values_made");
+    values.end = (void (*)(const struct traced *, int))find("heapprof_perl_values_end");
+    values.mark = (uint32_t (*)(const char *))find("heapprof_perl_values_mark");
+    values.since = (int (*)(const struct traced *, uint32_t, void (*)(void *, const void *), void *))find(
+        "heapprof_perl_values_since");
+}
+
+/* Values lie in arenas, and what heapprof reads of them is where it was from 5.20 to 5.42. */
+#if defined(PURIFY) || defined(DEBUG_LEAKING_SCALARS) || defined(PERL_RC_STACK)
+#define CAN_TRACE 0
+#else
+#define CAN_TRACE                                                                                                      \
+    (sizeof(SV) == 24 && offsetof(SV, sv_u) == 16 && SVt_PV == 3 && SVt_REGEXP == 8 && SVt_PVGV == 9 &&               \
+     SVt_PVLV == 10 && SVt_PVAV == 11 && SVt_PVHV == 12 && SVt_PVIO == 15 && SVTYPEMASK == 0xff &&                    \
+     SVs_OBJECT == 0x00100000 && SVf_ROK == 0x0800 && SVf_IsCOW == 0x10000000 && sizeof(HE) == 24 &&                  \
+     offsetof(XPVMG, xmg_stash) == 0 && offsetof(XPV, xpv_len_u) == 24 && offsetof(XPVAV, xav_max) == 24 &&           \
+     offsetof(XPVAV, xav_alloc) == 32 && offsetof(XPVHV, xhv_keys) == 16 && offsetof(XPVHV, xhv_max) == 24)
+#endif
+
+/* Where a stack of contexts stood before an op, so that what the op made can be laid to the stack that it began with. */
+struct before {
+    const PERL_SI *info;
+    const COP *cop;
+    I32 ix;
+    /* The sub that the op ends, and the place of its context. */
+    CV *cv;
+    I32 sub;
+};
+
+#define HAS_CHANGED(traced) ((traced)->first != (const void *)PL_sv_root || (traced)->count != (int64_t)PL_sv_count)
+
+/* The sub that `return` or the end of a sub leaves. */
+static void note_sub(pTHX_ struct before *before) {
+    I32 ix;
+    for (ix = before->ix; ix >= 0; ix--) {
+        const PERL_CONTEXT *cx = &cxstack[ix];
+        switch (CxTYPE(cx)) {
+        case CXt_SUB:
+            before->cv = cx->blk_sub.cv;
+            before->sub = ix;
+            return;
+        case CXt_EVAL:
+        case CXt_FORMAT:
+            return;
+        }
+    }
+}
+
+/* Lays the values that an op made to the stack that it began with. The contexts that it left are still there behind the
+ * newest one, and a sub that has ended is mostly alive. */
+static void made_by_op(pTHX_ const struct traced *traced, const struct before *before) {
+    COP *cop = PL_curcop;
+    I32 ix = cxstack_ix, i;
+    PERL_CONTEXT *sub = NULL;
+    bool can_go_back = PL_curstackinfo == before->info && before->ix <= cxstack_max;
+    if (can_go_back && before->ix > ix) {
+        if (before->cv && before->sub > ix && !cxstack[before->sub].blk_sub.cv && SvTYPE(before->cv) == SVt_PVCV &&
+            SvREFCNT(before->cv) > 0)
+            sub = &cxstack[before->sub];
+        for (i = ix + 1; i <= before->ix; i++) {
+            const PERL_CONTEXT *cx = &cxstack[i];
+            /* What another one has left is not whole any more. */
+            if (cx != sub && (CxTYPE(cx) == CXt_SUB || CxTYPE(cx) == CXt_FORMAT || (CxTYPE(cx) == CXt_EVAL && !CxTRYBLOCK(cx))))
+                can_go_back = FALSE;
+        }
+    }
+    if (!can_go_back) {
+        values.made(traced);
+        return;
+    }
+    if (sub) sub->blk_sub.cv = before->cv;
+    cxstack_ix = before->ix;
+    PL_curcop = (COP *)before->cop;
+    values.made(traced);
+    PL_curcop = cop;
+    cxstack_ix = ix;
+    if (sub) sub->blk_sub.cv = NULL;
+}
+
+/* The run loop, which looks after each op whether values were made or freed. */
+static int run_and_trace(pTHX) {
+    OP *op = PL_op;
+    const struct traced *traced;
+    {
+        dMY_CXT;
+        traced = MY_CXT.owner == (const void *)my_perl_of(aTHX) ? MY_CXT.traced : NULL;
+    }
+    if (!traced) {
+        while ((PL_op = op = op->op_ppaddr(aTHX))) {
+        }
+        PERL_ASYNC_CHECK();
+        TAINT_NOT;
+        return 0;
+    }
+    /* What was made outside of ops: by the compiler, by C code, or by an op that died. */
+    if (HAS_CHANGED(traced) && values.changed(traced)) values.made(traced);
+    do {
+        struct before before;
+        before.info = PL_curstackinfo;
+        before.cop = PL_curcop;
+        before.ix = cxstack_ix;
+        before.cv = NULL;
+        before.sub = -1;
+        if (op->op_type == OP_LEAVESUB || op->op_type == OP_RETURN || op->op_type == OP_LEAVESUBLV)
+            note_sub(aTHX_ &before);
+        op = op->op_ppaddr(aTHX);
+        if (HAS_CHANGED(traced) && values.changed(traced)) made_by_op(aTHX_ traced, &before);
+    } while ((PL_op = op));
+    PERL_ASYNC_CHECK();
+    TAINT_NOT;
+    return 0;
+}
+
+/* Ends the program: values are all that was asked for. */
+static void refuse(pTHX_ const char *why) {
+    PerlIO_printf(PerlIO_stderr(), "heapprof: --perl-values: %s\n", why);
+    my_exit(2);
 }
 
 static OP *note_and_call_sub(pTHX) {
@@ -190,6 +340,10 @@ static OP *note_and_call_sub(pTHX) {
     call[3] = (uint32_t)cxstack_ix;
     call[0] = (uint64_t)(uintptr_t)cv;
     next = call_sub(aTHX);
+    /* What the sub made is laid to it while it can still be named. */
+    if (MY_CXT.traced && MY_CXT.owner == (const void *)my_perl_of(aTHX) && PL_runops == run_and_trace &&
+        HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced))
+        values.made(MY_CXT.traced);
     memcpy(call, before, sizeof before);
     return next;
 }
@@ -201,6 +355,70 @@ static uint64_t *calls(pTHX) {
 #else
     return where ? where(NULL) : NULL;
 #endif
+}
+
+/* Traces the values of this interpreter, if they are wanted. */
+static void trace_values(pTHX_ int is_copy) {
+    dMY_CXT;
+    MY_CXT.traced = NULL;
+    MY_CXT.owner = my_perl_of(aTHX);
+    if (!values.wanted || !values.trace || !values.wanted()) return;
+    if (!CAN_TRACE) {
+        if (values.wanted() == 2) refuse(aTHX_ "this perl was built in a way in which its values can't be traced");
+        return;
+    }
+    if (!is_copy && PL_runops != Perl_runops_standard) {
+        if (values.wanted() == 2)
+            refuse(aTHX_ "another module has replaced Perl's run loop (PL_runops), which values are traced by; "
+                         "run the program without it");
+        return;
+    }
+#ifdef MULTIPLICITY
+    MY_CXT.traced = values.trace(aTHX, SVs_PADTMP | SVs_PADSTALE, is_copy);
+#else
+    MY_CXT.traced = values.trace(NULL, SVs_PADTMP | SVs_PADSTALE, is_copy);
+#endif
+    if (MY_CXT.traced)
+        PL_runops = run_and_trace;
+    else if (values.wanted() == 2)
+        refuse(aTHX_ "this perl's values can't be traced: heapprof does not record it, or does not know its structures");
+}
+
+/* The rows of what was left go into an array. */
+struct left {
+    const char *stack;
+    const char *type;
+    const char *class_name;
+    uint64_t count;
+    uint64_t bytes;
+};
+struct rows {
+#ifdef MULTIPLICITY
+    PerlInterpreter *perl;
+#endif
+    AV *rows;
+};
+static void add_row(void *to, const void *row) {
+    const struct rows *rows = (const struct rows *)to;
+    const struct left *left = (const struct left *)row;
+#ifdef MULTIPLICITY
+    pTHX = rows->perl;
+#endif
+    HV *hash = newHV();
+    const char *from = left->stack;
+    AV *stack = newAV();
+    while (*from) {
+        const char *end = strchr(from, '\n');
+        size_t length = end ? (size_t)(end - from) : strlen(from);
+        av_push(stack, newSVpvn(from, length));
+        from += length + (end ? 1 : 0);
+    }
+    (void)hv_stores(hash, "stack", newRV_noinc((SV *)stack));
+    (void)hv_stores(hash, "type", newSVpv(left->type, 0));
+    (void)hv_stores(hash, "class", *left->class_name ? newSVpv(left->class_name, 0) : newSV(0));
+    (void)hv_stores(hash, "count", newSVuv((UV)left->count));
+    (void)hv_stores(hash, "bytes", newSVuv((UV)left->bytes));
+    av_push(rows->rows, newRV_noinc((SV *)hash));
 }
 
 /* A file's name, or NULL if there is none. Returns false if it has a zero in it, which would cut it short. */
@@ -226,6 +444,8 @@ BOOT:
         call_sub = PL_ppaddr[OP_ENTERSUB];
         PL_ppaddr[OP_ENTERSUB] = note_and_call_sub;
     }
+    find_values();
+    trace_values(aTHX_ 0);
 }
 
 void
@@ -235,7 +455,104 @@ CLONE(...)
     MY_CXT_CLONE;
     MY_CXT.call = calls(aTHX);
     PERL_UNUSED_VAR(items);
+    trace_values(aTHX_ 1);
   }
+
+bool
+is_tracing()
+  PREINIT:
+    dMY_CXT;
+  CODE:
+    RETVAL = MY_CXT.traced != NULL && MY_CXT.owner == (const void *)my_perl_of(aTHX);
+  OUTPUT:
+    RETVAL
+
+void
+_check_loop()
+  PREINIT:
+    dMY_CXT;
+  CODE:
+    if (MY_CXT.traced && PL_runops != run_and_trace && values.wanted() == 2)
+        refuse(aTHX_ "another module has replaced Perl's run loop (PL_runops), which values are traced by; "
+                     "run the program without it");
+
+void
+_end()
+  PREINIT:
+    dMY_CXT;
+  CODE:
+    if (MY_CXT.traced) {
+        if (HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced)) values.made(MY_CXT.traced);
+        values.end(MY_CXT.traced, PL_runops != run_and_trace);
+        MY_CXT.traced = NULL;
+        if (PL_runops == run_and_trace) PL_runops = Perl_runops_standard;
+    }
+
+UV
+_mark(text)
+    SV *text
+  PREINIT:
+    dMY_CXT;
+    const char *name;
+  CODE:
+    RETVAL = 0;
+    if (MY_CXT.traced) {
+        if (HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced)) values.made(MY_CXT.traced);
+        name_of(aTHX_ text, &name);
+        RETVAL = values.mark(name);
+    }
+  OUTPUT:
+    RETVAL
+
+void
+_since(mark)
+    UV mark
+  PREINIT:
+    dMY_CXT;
+    struct rows rows;
+    AV *found;
+    SSize_t i, count;
+    int error = ENOENT;
+  PPCODE:
+    if (MY_CXT.traced && HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced)) values.made(MY_CXT.traced);
+    /* It is made after that, so that it does not count. */
+    found = (AV *)sv_2mortal((SV *)newAV());
+    if (MY_CXT.traced) {
+#ifdef MULTIPLICITY
+        rows.perl = aTHX;
+#endif
+        rows.rows = found;
+        error = values.since(MY_CXT.traced, (uint32_t)mark, add_row, &rows);
+    }
+    errno = error;
+    count = av_len(found) + 1;
+    EXTEND(SP, count);
+    for (i = 0; i < count; i++) {
+        SV **row = av_fetch(found, i, 0);
+        if (row) PUSHs(sv_2mortal(SvREFCNT_inc_simple_NN(*row)));
+    }
+
+UV
+_run(block)
+    SV *block
+  PREINIT:
+    dMY_CXT;
+  CODE:
+    RETVAL = 0;
+    if (MY_CXT.traced) {
+        if (HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced)) values.made(MY_CXT.traced);
+        RETVAL = values.mark(NULL);
+    }
+    ENTER;
+    SAVETMPS;
+    PUSHMARK(SP);
+    PUTBACK;
+    call_sv(block, G_VOID | G_DISCARD | G_NOARGS);
+    SPAGAIN;
+    FREETMPS;
+    LEAVE;
+  OUTPUT:
+    RETVAL
 
 bool
 is_loaded()

@@ -6,6 +6,7 @@ pub(crate) mod counted;
 pub(crate) mod entry;
 pub(crate) mod mapping;
 pub(crate) mod stack;
+pub(crate) mod trace;
 
 use crate::engine::Engine;
 use crate::mode::Mode;
@@ -80,6 +81,12 @@ impl Events {
     #[inline]
     pub fn release(self, address: *mut u8) {
         block::release(self.0, address);
+    }
+
+    /// Runs `work` for an interpreter that has made values. Returns `None`, without running it, if
+    /// nothing is recorded or the thread is inside the engine already.
+    pub fn trace<R>(self, work: impl FnOnce(&mut trace::Tracer) -> R) -> Option<R> {
+        trace::trace(self.0, work)
     }
 
     /// Counts a mapping that the program made. What lay there before is gone (MAP_FIXED).

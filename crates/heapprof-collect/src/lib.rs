@@ -173,6 +173,7 @@ pub use crate::dump::output::working_folder;
 pub use crate::engine::{ENGINE, Engine};
 pub use crate::event::Events;
 pub use crate::event::apart::is_apart;
+pub use crate::event::trace::Tracer;
 pub use crate::memory::Memory;
 pub use crate::mode::Mode;
 pub use crate::options::{
@@ -187,5 +188,5 @@ pub use crate::recording::scripts::StackProviders;
 pub use crate::recording::signals::raise_default;
 pub use crate::stack::call_site::CallSite;
 pub use crate::stack::provider::{
-    Capture, NamedFrame, NotRegistered, Part, Provider, RawFrame, Report,
+    Capture, NamedFrame, NotRegistered, Part, Provider, RawFrame, Report, Value,
 };

@@ -16,3 +16,4 @@ pub(crate) mod sums;
 mod tests;
 pub(crate) mod text;
 pub(crate) mod unload;
+pub(crate) mod values;

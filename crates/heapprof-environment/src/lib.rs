@@ -99,6 +99,9 @@ variables! {
     PERL_EVALS "HEAPPROF_PERL_EVALS", UserOrRecord, "`merged` or `numbered`", "`merged`",
         "The file of Perl code that comes from `eval \"...\"`. Perl numbers each evaluation, as in \
          `(eval 12)`. `merged` leaves the number out, so that equal code is one place.";
+    PERL_VALUES "HEAPPROF_PERL_VALUES", UserOrRecord, "`yes` or `no`", "`no`",
+        "Traces each value of Perl: which stack made it, as long as it is alive. The perl needs \
+         Devel::HeapProf, which `heapprof perl-install` builds.";
     VERBOSE "HEAPPROF_VERBOSE", User, "`yes` or `no`", "`no`",
         "Says on stderr what became of each dump: where it was written, or why not.";
     RECORD "HEAPPROF_RECORD", Record, "two process ids", "none",

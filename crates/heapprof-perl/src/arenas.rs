@@ -28,7 +28,7 @@ const LIST_ENTRIES: usize = 0x10;
 const LIST_ENTRY: usize = 24;
 const LIST_MOST: usize = 169;
 /// The types of bodies, as Perl counts them.
-const TYPES: usize = 17;
+pub(crate) const TYPES: usize = 17;
 /// The type of the bodies of hashes that know more than keys and values, from 5.36. It is that of
 /// integers, which need no body.
 const HASHES: usize = 1;
@@ -272,7 +272,7 @@ impl Perl {
     }
 
     /// The size of a body, by type; 0 for types without arenas.
-    fn body_sizes(&self) -> Option<[u64; TYPES]> {
+    pub(crate) fn body_sizes(&self) -> Option<[u64; TYPES]> {
         let layout = &self.layout;
         let or_none = |size: Option<u32>| u64::from(size.unwrap_or(0));
         let mut sizes = [

@@ -19,6 +19,7 @@
 //!   a deep stack.
 //! * `last.rs`, `unchanged.rs`: what a thread's next walk need not walk again.
 //! * `arenas.rs`: the memory that values are taken from, and how much of it is used.
+//! * `values.rs`: the type, the class and the size of a value.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -35,6 +36,7 @@ mod last;
 mod layout;
 mod name;
 mod unchanged;
+mod values;
 mod walk;
 
 pub use arenas::{ARENA_SIZES, Arenas, FreeLists, OfType, Type};
@@ -43,4 +45,5 @@ pub use frame::{Frame, Kind, Named, Text};
 pub use interpreter::{Call, Context, Perl, Unreadable};
 pub use last::LastWalk;
 pub use layout::{Layout, Version};
+pub use values::{BODY, Body, HEAD, Head, NAMES, class_of, sharers_of};
 pub use walk::{Leaf, Sink};

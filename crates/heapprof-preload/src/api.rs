@@ -1,14 +1,14 @@
 //! The functions that a program may call: our own, and those of gperftools under their usual names.
 //! include/heapprof.h declares all of them.
 
-use std::ffi::{c_char, c_int, c_ulong, c_void};
+use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 
 use heapprof_collect::{
     ENGINE, Format, LONGEST_PERIOD, Mode, NotRegistered, Options, Output, Provider, Reason, sys,
 };
 use heapprof_perl::Layout;
 
-use crate::perl::PERL;
+use crate::perl::{PERL, Traced};
 use crate::real::real;
 use crate::say::{misunderstood, say, status, text};
 use crate::{end, environment, mapped};
@@ -188,6 +188,105 @@ pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
         .lifecycle()
         .guarded(|| PERL.calls_of(interpreter as u64));
     calls.map_or(std::ptr::null_mut(), |calls| calls.as_ptr() as *mut u64)
+}
+
+/// Whether Perl's values are to be traced: 0 if not, 1 if so, 2 if the program is not to run
+/// otherwise.
+#[unsafe(no_mangle)]
+pub extern "C" fn heapprof_perl_values_wanted() -> c_int {
+    PERL.wants_values() as c_int
+}
+
+/// Traces an interpreter's values from now on. `of_pads` are the flags of values that pads keep for
+/// the next call. Returns null if they are not wanted, or if it can't be done.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_values(
+    interpreter: *const c_void,
+    of_pads: u32,
+    is_copy: c_int,
+) -> *const Traced {
+    // SAFETY: the caller's contract.
+    let traced = unsafe { PERL.trace_values(interpreter as u64, of_pads, is_copy != 0) };
+    traced.map_or(std::ptr::null(), std::ptr::from_ref)
+}
+
+/// Follows what an op has changed. Returns how many values it made, whose stack
+/// [`heapprof_perl_values_made`] takes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const Traced) -> usize {
+    // SAFETY: the caller's contract.
+    unsafe { PERL.follow_values(&*traced) }
+}
+
+/// Says that the thread's stack made the values that were found.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const Traced) {
+    // SAFETY: the caller's contract.
+    PERL.values_made(unsafe { &*traced });
+}
+
+/// Keeps the values as they are, because the program has ended. `is_replaced` says that another
+/// module's run loop ran it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_values_end(traced: *const Traced, is_replaced: c_int) {
+    // SAFETY: the caller's contract.
+    PERL.end_values(unsafe { &*traced }, is_replaced != 0);
+}
+
+/// Begins another part of the program, which has the label `mark` if `text` is not null. Returns
+/// its number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_values_mark(text_of_mark: *const c_char) -> u32 {
+    // SAFETY: the caller's contract.
+    PERL.mark_values(unsafe { text(text_of_mark) })
+}
+
+/// What was left, of one stack and kind.
+#[repr(C)]
+pub struct PerlLeft {
+    stack: *const c_char,
+    kind: *const c_char,
+    class: *const c_char,
+    objects: u64,
+    bytes: u64,
+}
+
+/// Gives what was made since a mark and is alive, in one call of `give` for each stack and kind.
+/// Returns 0, or an errno.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_values_since(
+    traced: *const Traced,
+    mark: u32,
+    give: unsafe extern "C" fn(*mut c_void, *const PerlLeft),
+    to: *mut c_void,
+) -> c_int {
+    let texts = ENGINE.lifecycle().guarded(|| {
+        // SAFETY: the caller's contract.
+        let left = PERL.values_since(unsafe { &*traced }, mark)?;
+        let text = |text: &str| CString::new(text).unwrap_or_default();
+        let with_texts = left.into_iter().map(|left| {
+            let texts = [text(&left.stack), text(left.kind), text(&left.class)];
+            (texts, left.objects, left.bytes)
+        });
+        Some(with_texts.collect::<Vec<_>>())
+    });
+    let Some(texts) = texts else {
+        return libc::EAGAIN;
+    };
+    for ([stack, kind, class], objects, bytes) in &texts {
+        let left = PerlLeft {
+            stack: stack.as_ptr(),
+            kind: kind.as_ptr(),
+            class: class.as_ptr(),
+            objects: *objects,
+            bytes: *bytes,
+        };
+        // SAFETY: the caller's contract. The program's own code runs here, so this thread is not
+        // inside the engine.
+        unsafe { give(to, &raw const left) };
+    }
+    ENGINE.lifecycle().guarded(|| drop(texts));
+    0
 }
 
 /// gperftools: starts a recording of every allocation into `PREFIX.NNNN.heap`. The variables of

@@ -17,6 +17,10 @@ pub struct Asked {
     pub verbose: bool,
     /// Whether the numbers of Perl's evals are kept.
     pub numbers_evals: bool,
+    /// Whether Perl's values are traced.
+    pub values: bool,
+    /// Whether this is the program that `heapprof record` started.
+    pub is_program: bool,
     /// Whether this is under `heapprof record`: ends by signals are caught then.
     pub recorded: bool,
 }
@@ -216,6 +220,8 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         mmap: yes(variable::MMAP.name, mmap)?,
         verbose: yes(variable::VERBOSE.name, false)?,
         numbers_evals: parsed(variable::PERL_EVALS.name, &EVALS)?.unwrap_or(false),
+        values: yes(variable::PERL_VALUES.name, false)?,
+        is_program: options.output.parent.is_some_and(|parent| parent > 0),
         recorded,
         options,
     }))

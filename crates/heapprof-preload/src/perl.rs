@@ -8,6 +8,7 @@
 //! * `perl/state.rs`: the perl and its interpreters.
 //! * `perl/capture.rs`: the stack of a thread.
 //! * `perl/arenas.rs`, `perl/report.rs`: what its arenas hold, and what a profile says of that.
+//! * `perl/values.rs`: who made the values that are alive, if Devel::HeapProf is there.
 //! * `perl/turn.rs`: what one thread does at a time.
 //! * `perl/texts.rs`: what frames and labels are called.
 
@@ -17,6 +18,7 @@ mod report;
 mod state;
 mod texts;
 mod turn;
+mod values;
 
 use std::ffi::c_void;
 
@@ -26,6 +28,7 @@ use heapprof_memory::loaded::Object;
 use heapprof_perl::{Perl, Unreadable};
 
 pub use state::PERL;
+pub use values::{Traced, Wants};
 
 /// Notes a perl, if it is the first one, and has its stacks asked for.
 pub fn found<M: Memory>(memory: M, object: Object, found: Result<Perl, Unreadable>) {
@@ -44,6 +47,8 @@ pub fn found<M: Memory>(memory: M, object: Object, found: Result<Perl, Unreadabl
         run_loop: run_loop as *const c_void,
         run_loop_size: size as usize,
         report: Some(report::report),
+        value_name: c"sv".as_ptr(),
+        values: Some(values::values),
     };
     // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
     // stacks are native ones.

@@ -122,6 +122,11 @@ fn record() {
     }
     mapped::enable(asked.mmap);
     perl::PERL.keep_eval_numbers(asked.numbers_evals);
+    perl::PERL.want_values(match (asked.values, asked.recorded && asked.is_program) {
+        (false, _) => perl::Wants::Nothing,
+        (true, false) => perl::Wants::Values,
+        (true, true) => perl::Wants::ValuesOrNothing,
+    });
     // heapprof_start takes these options, with its own mode and period, and its own output if it
     // has one.
     ENGINE.lifecycle().set_default(asked.options.clone());

@@ -61,6 +61,27 @@ fn capture_script(
     Captured::Script(is_same)
 }
 
+/// The number of the stack of the interpreter that this thread runs at `place` on its stack, whether
+/// native frames are wanted or not. `None` if it runs none.
+pub(super) fn script(engine: &Engine, own: &mut Own, place: usize) -> Option<u32> {
+    let frames = engine.scripts.providers.frames()?;
+    let frame = CallSite { slot: place, bp: 0 };
+    let call = Call {
+        size: 0,
+        slot: place,
+        stack: own.remembered.own_stack(frame),
+    };
+    let (scripts, process) = (&engine.scripts, &engine.process);
+    let found = own.script.capture(scripts, frames, process, call);
+    match found {
+        Found::Recent(stack) => return Some(stack),
+        Found::Nothing => return None,
+        _ => {}
+    }
+    let is_same = own.script.beside(None) && found == Found::Same;
+    number(engine, own, frame, Captured::Script(is_same))
+}
+
 /// The number of the stack that was captured last, at `frame`.
 #[inline(always)]
 pub(super) fn number(

@@ -14,7 +14,7 @@ pub(crate) use file::{
     rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
 };
 pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, resident, wipe_on_fork};
-pub use memory::{map, read_memory, remap, unmap};
+pub use memory::{map, read_each, read_memory, remap, unmap};
 
 use crate::platform::tls;
 

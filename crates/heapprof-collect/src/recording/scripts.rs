@@ -3,6 +3,7 @@
 use crate::engine::Engine;
 use crate::options::Frames;
 use crate::stack::provider::{NotRegistered, Provider};
+use crate::tables::script_frames::Word;
 
 /// An engine's providers of stacks.
 #[derive(Clone, Copy)]
@@ -45,6 +46,25 @@ impl StackProviders {
     #[inline(always)]
     pub fn recording(self) -> u64 {
         self.0.process.recorded.epoch()
+    }
+
+    /// The frames of an interpreter in a stack, the newest first: the function, its file and its
+    /// line.
+    pub fn frames_of(self, stack: u32) -> Vec<(String, String, u32)> {
+        let engine = self.0;
+        let mut words = Vec::new();
+        if stack < engine.books.stacks.len() {
+            engine.books.stacks.read(stack, &mut words);
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let frame = |word| match Word::of(word) {
+            Word::Frame(Some(number)) => engine.scripts.names.get(number),
+            _ => None,
+        };
+        let texts = words.into_iter().filter_map(frame);
+        texts
+            .map(|frame| (text(frame.name), text(frame.file), frame.line))
+            .collect()
     }
 
     /// Has `watcher` told where an object begins, whenever a stack leads through new code of it. It

@@ -17,6 +17,7 @@ use crate::platform::{status, sys};
 use crate::reason::Reason;
 use crate::recording::pools::{self, PartOfPool};
 use crate::recording::sums::{Sums, sums};
+use crate::recording::values::{Made, Values};
 use crate::stack::capture::CUT;
 use crate::stack::provider::Reported;
 use crate::tables::script_frames::Word;
@@ -102,7 +103,11 @@ pub(super) fn write_profile(
 ) -> io::Result<Totals> {
     let exact = engine.process.recorded.is_exact();
     let width = if exact { 8 } else { 6 };
-    let mut builder = ProfileBuilder::new(&TYPES[..width]);
+    let mut values = Values::begin(engine);
+    let names = values.types();
+    let traced = names.iter().map(|(name, unit)| (name.as_str(), *unit));
+    let types: Vec<(&str, &str)> = TYPES[..width].iter().copied().chain(traced).collect();
+    let mut builder = ProfileBuilder::new(&types);
     let mut sums = sums(engine);
     let reports = pools::reports(engine);
     describe(&mut builder, engine, reason, &sums, &reports);
@@ -117,9 +122,7 @@ pub(super) fn write_profile(
     let next = |sample: &mut QuickSample| {
         for (row, sum) in left.by_ref() {
             let types = [sum.allocated, sum.in_use(), sum.peak, sum.temporary];
-            sample
-                .values
-                .copy_from_slice(&types.as_flattened()[..width]);
+            sample.values[..width].copy_from_slice(&types.as_flattened()[..width]);
             if sample.values.iter().all(|&v| v == 0) {
                 continue;
             }
@@ -133,7 +136,11 @@ pub(super) fn write_profile(
             totals.stacks += 1;
             return Some(row);
         }
-        None
+        let value = values.next()?;
+        for (to, of) in sample.values[width..].iter_mut().zip(value.counts) {
+            *to = i64::try_from(of).unwrap_or(i64::MAX);
+        }
+        Some(Row::Value(value.stack, value.label))
     };
     write_stacks(engine, builder, wrappers, next, writer)?;
     Ok(totals)
@@ -162,6 +169,8 @@ enum Row<'a> {
     Stack(u32),
     /// A part of a pool, below the pool's own frames.
     Part(&'a PartOfPool),
+    /// Values that a stack made, and the word of the label that they have.
+    Value(Made, u64),
 }
 
 /// Writes the stacks that `next` gives, after it has put in their values.
@@ -186,14 +195,27 @@ fn write_stacks<'a>(
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
         let row = next(sample)?;
-        let (Row::Stack(id) | Row::Part(&PartOfPool { pool: id, .. })) = row;
-        let generation = engine.books.stacks.read(id, &mut frames);
-        if let Some(&first) = frames.first()
-            && let Word::Label(..) = Word::of(first)
-        {
+        let (id, more) = match row {
+            Row::Stack(id) | Row::Part(&PartOfPool { pool: id, .. }) => (Made::Stack(id), None),
+            Row::Value(stack, label) => (stack, Some(label)),
+        };
+        let generation = match id {
+            Made::Stack(id) => engine.books.stacks.read(id, &mut frames),
+            Made::Frame(word) => {
+                frames.clear();
+                frames.push(word);
+                0
+            }
+        };
+        let is_label = |&word: &u64| matches!(Word::of(word), Word::Label(..));
+        let first = frames.first().copied().filter(is_label);
+        if first.is_some() {
             frames.remove(0);
-            let new = || label_set(builder, engine, first);
-            sample.labels = *labels.entry(first).or_insert_with(new);
+        }
+        if first.is_some() || more.is_some() {
+            let words = [first, more];
+            let new = || label_set(builder, engine, words);
+            sample.labels = *labels.entry(words).or_insert_with(new);
         }
         if let Row::Part(part) = row {
             frames.insert(0, part.word);
@@ -259,15 +281,20 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
     }])
 }
 
-/// The labels that a word stands for.
-fn label_set(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> LabelSetIndex {
-    let labels = match Word::of(word) {
+/// The labels that these words stand for.
+fn label_set(
+    builder: &mut ProfileBuilder,
+    engine: &Engine,
+    words: [Option<u64>; 2],
+) -> LabelSetIndex {
+    let of_word = |word| match Word::of(word) {
         Word::Label(provider, label) => {
             let provider = engine.scripts.providers.get(provider);
             provider.map_or_else(Vec::new, |provider| provider.labels(label))
         }
         _ => Vec::new(),
     };
+    let labels: Vec<_> = words.into_iter().flatten().flat_map(of_word).collect();
     let mut labels: Vec<Label> = labels
         .iter()
         .map(|(key, text)| builder.text_label(key, text))

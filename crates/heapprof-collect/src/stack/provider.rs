@@ -103,6 +103,41 @@ pub struct Report {
     pub remark: unsafe extern "C" fn(*mut c_void, *const c_char),
 }
 
+/// Values of one kind that one stack made, as a provider that traces values counts them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Value {
+    /// The number of the stack, as the engine gave it; [`Value::NO_STACK`] if it is not known.
+    pub stack: u32,
+    /// 0.
+    pub reserved: u32,
+    /// The one frame that stands for a stack that is not known.
+    pub frame: *const c_char,
+    /// A number that says what else is known of them, as for a stack.
+    pub label: u64,
+    /// How many were made.
+    pub made: u64,
+    /// How many of them are alive.
+    pub objects: u64,
+    /// How many bytes these have.
+    pub bytes: u64,
+}
+
+impl Value {
+    /// The stack of what nobody saw being made.
+    pub const NO_STACK: u32 = u32::MAX;
+    /// Nothing.
+    pub const NONE: Self = Self {
+        stack: Self::NO_STACK,
+        reserved: 0,
+        frame: std::ptr::null(),
+        label: 0,
+        made: 0,
+        objects: 0,
+        bytes: 0,
+    };
+}
+
 /// What a provider reported.
 #[derive(Default)]
 pub(crate) struct Reported {
@@ -155,6 +190,12 @@ pub struct Provider {
     /// say of it. It is called when a profile is written, in any thread, while others go on. May be
     /// missing.
     pub report: Option<unsafe extern "C" fn(*mut c_void, *const Report)>,
+    /// What the sample types of values begin with, such as `sv`; null if it traces none.
+    pub value_name: *const c_char,
+    /// Gives the `i`th row of the values that are alive at this moment. It is called when a profile
+    /// is written, in any thread, with 0 first and then with one more each time, until it returns
+    /// something else than 0. May be missing.
+    pub values: Option<unsafe extern "C" fn(*mut c_void, usize, *mut Value) -> c_int>,
 }
 
 // SAFETY: whoever registers a provider promises that its functions can be called in any thread.
@@ -218,6 +259,24 @@ impl Provider {
             unsafe { ask(self.context, &raw const report) };
         }
         reported
+    }
+
+    /// What the sample types of its values begin with, if it traces values.
+    pub(crate) fn value_name(&self) -> Option<&str> {
+        if self.value_name.is_null() || self.values.is_none() {
+            return None;
+        }
+        // SAFETY: whoever registers a provider promises that the text stays.
+        let name = unsafe { CStr::from_ptr(self.value_name) };
+        name.to_str().ok()
+    }
+
+    /// The `i`th row of its values.
+    pub(crate) fn value(&self, i: usize) -> Option<Value> {
+        let mut value = Value::NONE;
+        // SAFETY: whoever registered the provider promised that it can be asked so.
+        let answer = unsafe { self.values?(self.context, i, &raw mut value) };
+        (answer == 0).then_some(value)
     }
 
     /// Why frames are missing, if some are.

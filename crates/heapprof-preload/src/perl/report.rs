@@ -52,6 +52,9 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
             "more than {most} interpreters at once: the others have native frames"
         ));
     }
+    for said in this.value_remarks() {
+        remark(said.to_string());
+    }
     if held.unread != 0 {
         remark(format!(
             "arenas of {} interpreters could not be read",

@@ -11,6 +11,7 @@ use heapprof_perl::{Layout, Perl, Unreadable};
 
 use super::arenas::{Held, LeftArenas, held_by};
 use super::turn::Turn;
+use super::values::Values;
 use crate::kernel_memory::Kernel;
 use crate::objects;
 
@@ -36,6 +37,7 @@ pub struct PerlStacks {
     /// Whether enough stacks were read and found right.
     pub(super) is_believed: AtomicBool,
     pub(super) left: LeftArenas,
+    pub(super) values: Values,
     noting: Turn,
     /// Whether more interpreters lived at once than there are places.
     pub(super) has_too_many: AtomicBool,
@@ -128,6 +130,7 @@ impl PerlStacks {
             keeps_eval_numbers: AtomicBool::new(false),
             is_believed: AtomicBool::new(false),
             left: LeftArenas::new(),
+            values: Values::new(),
             noting: Turn::new(),
             has_too_many: AtomicBool::new(false),
         }
@@ -383,6 +386,7 @@ impl PerlStacks {
 /// Called before an interpreter is freed.
 pub(super) fn gone(at: usize) {
     PERL.keep_arenas(at as u64);
+    PERL.values_gone(at as u64);
     PERL.changes.fetch_add(1, Ordering::AcqRel);
     if let Some(known) = PERL.known_interpreter(at as u64) {
         known.at.store(GONE, Ordering::Release);

@@ -100,6 +100,17 @@ pub(super) unsafe extern "C" fn label(
 ) -> c_int {
     // SAFETY: the context that was registered.
     let this = unsafe { &*context.cast::<PerlStacks>() };
+    if let Some(labels) = super::values::labels(this, label) {
+        let Some((found, value)) = labels.get(i) else {
+            return 1;
+        };
+        // SAFETY: the engine gives texts of these sizes.
+        unsafe {
+            give(found.as_bytes(), key, key_size);
+            give(value.as_bytes(), text, text_size);
+        }
+        return 0;
+    }
     let (op, phase, number) = (label as u16, (label >> 16) as u8, (label >> 32) as u16);
     let mut labels = Vec::new();
     if this.known_perl().is_some() {

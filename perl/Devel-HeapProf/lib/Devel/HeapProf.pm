@@ -4,8 +4,49 @@ package Devel::HeapProf;
 
 our $VERSION = '0.01';
 
+# The marks that were set, by their texts.
+my %marked;
+
 require XSLoader;
 XSLoader::load(__PACKAGE__, $VERSION);
+
+# What comes behind them frees values that are alive when the program ends. These blocks are the first of their kind, so
+# INIT runs before the program's own, and END after them.
+if (is_tracing()) {
+    eval 'no warnings; INIT { _check_loop() } END { _end() } 1' or die $@;
+}
+
+# Begins another part of the program. Values that are made from now on have its name as a label.
+sub mark {
+    my ($text) = @_;
+    $marked{defined $text ? $text : ''} = _mark($text);
+    return;
+}
+
+# The values that were made since a mark and are alive, by the stack that made them.
+sub growth {
+    my ($text) = @_;
+    my $mark = $marked{defined $text ? $text : ''};
+    return if !$mark;
+    return _told(_since($mark));
+}
+
+# Runs a block. Returns the values that it leaves behind, by the stack that made them.
+sub leaks (&) {
+    my ($block) = @_;
+    my $mark = _run($block);
+    return if !$mark;
+    return _told(_since($mark));
+}
+
+sub _told {
+    my @rows = sort { $b->{bytes} <=> $a->{bytes} || $b->{count} <=> $a->{count} } @_;
+    for my $row (@rows) {
+        my $what = defined $row->{class} ? "$row->{class}=$row->{type}" : $row->{type};
+        $row->{text} = "$row->{count} $what, $row->{bytes} bytes: " . join ' < ', @{ $row->{stack} };
+    }
+    return @rows;
+}
 
 # Records from now on. Without a period every allocation is recorded.
 sub start {

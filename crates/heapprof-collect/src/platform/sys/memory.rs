@@ -145,6 +145,29 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
+/// Copies `N` bytes of this process from each of these addresses, up to the first that can't be read
+/// as a whole. Returns how many could.
+pub fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) -> usize {
+    /// The most that the kernel takes at a time.
+    const MOST: usize = 512;
+    let count = from.len().min(to.len()).min(MOST);
+    let mut parts = [[0usize; 2]; MOST];
+    for (part, &at) in parts.iter_mut().zip(&from[..count]) {
+        *part = [at as usize, N];
+    }
+    let local = [to.as_mut_ptr() as usize, count * N];
+    let pid = process_id() as usize;
+    let (local, remote) = (local.as_ptr() as usize, parts.as_ptr() as usize);
+    // SAFETY: the kernel checks each part, and writes only into `to`.
+    let n = unsafe {
+        call(
+            libc::SYS_process_vm_readv,
+            [pid, local, 1, remote, count, 0],
+        )
+    };
+    n.max(0) as usize / N
+}
+
 /// Makes the kernel give children of this process zeros instead of a mapping's content. Returns
 /// whether it will.
 pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {

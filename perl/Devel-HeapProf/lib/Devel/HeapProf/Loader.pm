@@ -9,7 +9,18 @@ our $VERSION = '0.01';
 sub import {
     my ($own) = __FILE__ =~ m{\A(.*)/Devel/HeapProf/Loader\.pm\z}s or return;
     delete $INC{+__FILE__};
-    return if $INC{'Devel/HeapProf.pm'};
+    load($own) if !$INC{'Devel/HeapProf.pm'};
+    # Values were asked for, and this is the program that was to be recorded, not a perl that it runs.
+    if (!$INC{'Devel/HeapProf.pm'} && $ENV{HEAPPROF_PERL_VALUES} && ($ENV{HEAPPROF_RECORD} || '') =~ /:0*$$\z/) {
+        print STDERR "heapprof: --perl-values: no Devel::HeapProf was built for this perl ($^X, $]); ",
+            "run 'heapprof perl-install --perl $^X'\n";
+        exit 2;
+    }
+    return;
+}
+
+sub load {
+    my ($own) = @_;
     my $version = sprintf '-%vd-', $^V;
     my ($root) = $own =~ m{\A(.*)/}s or return;
     local $SIG{__DIE__};

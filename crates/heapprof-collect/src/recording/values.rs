@@ -1,0 +1,108 @@
+//! The values that a provider traces: rows of a profile beside those of allocations.
+//!
+//! An interpreter takes values from pools, so allocations say nothing of who made a value. A
+//! provider that sees values being made keeps the number of the stack of each, and gives the rows
+//! when a profile is written.
+
+use std::ffi::CStr;
+
+use crate::engine::Engine;
+use crate::options::Frames;
+use crate::stack::provider::{Provider, Value};
+use crate::tables::script_frames::{ScriptFrame, Word};
+
+/// Who made values.
+#[derive(Clone, Copy)]
+pub(super) enum Made {
+    /// The stack with this number.
+    Stack(u32),
+    /// Nobody who was seen: the word of a frame that says so.
+    Frame(u64),
+}
+
+/// A row.
+pub(super) struct Row {
+    pub(super) stack: Made,
+    /// The word of its label.
+    pub(super) label: u64,
+    /// How many were made, how many of them are alive, and the bytes of these.
+    pub(super) counts: [u64; 3],
+}
+
+/// The rows of the first provider that traces values.
+pub(super) struct Values<'a> {
+    engine: &'a Engine,
+    from: Option<(usize, &'a Provider)>,
+    /// The row that comes next, and how many came.
+    ahead: Option<Value>,
+    given: usize,
+}
+
+impl<'a> Values<'a> {
+    /// The values of this moment.
+    pub(super) fn begin(engine: &'a Engine) -> Self {
+        let providers = &engine.scripts.providers;
+        let mut from = None;
+        if providers.wanted() != Frames::Native {
+            let traces = |&(i, of): &(usize, &Provider)| {
+                !providers.is_broken(i) && of.value_name().is_some()
+            };
+            from = providers.all().find(traces);
+        }
+        let ahead = from.and_then(|(_, provider)| provider.value(0));
+        Self {
+            engine,
+            from: from.filter(|_| ahead.is_some()),
+            ahead,
+            given: 0,
+        }
+    }
+
+    /// The sample types of values, with their units. None if nobody traces any.
+    pub(super) fn types(&self) -> Vec<(String, &'static str)> {
+        let Some(name) = self.from.and_then(|(_, provider)| provider.value_name()) else {
+            return Vec::new();
+        };
+        [
+            ("alloc_objects", "count"),
+            ("inuse_objects", "count"),
+            ("inuse_space", "bytes"),
+        ]
+        .map(|(of, unit)| (format!("{name}_{of}"), unit))
+        .into()
+    }
+
+    /// The next row.
+    pub(super) fn next(&mut self) -> Option<Row> {
+        let (i, provider) = self.from?;
+        let value = self.ahead.take()?;
+        self.given += 1;
+        self.ahead = provider.value(self.given);
+        let stacks = &self.engine.books.stacks;
+        let stack = match value.stack < stacks.len() {
+            true => Made::Stack(value.stack),
+            false => Made::Frame(self.unseen(&value)),
+        };
+        Some(Row {
+            stack,
+            label: Word::Label(i, value.label).to_word(),
+            counts: [value.made, value.objects, value.bytes],
+        })
+    }
+
+    /// The frame of values that nobody saw being made.
+    fn unseen(&self, value: &Value) -> u64 {
+        let name = match value.frame.is_null() {
+            true => c"(not known)",
+            // SAFETY: the provider gives a text that stays.
+            false => unsafe { CStr::from_ptr(value.frame) },
+        };
+        let frame = ScriptFrame {
+            name: name.to_bytes(),
+            file: b"",
+            start_line: 0,
+            line: 0,
+        };
+        self.engine.scripts.names.word(&self.engine.process, frame)
+    }
+}

@@ -1,0 +1,179 @@
+//! A value of Perl's: its type, its class, and how many bytes it has.
+//!
+//! What is read here has the same place and meaning in perls from 5.20 to 5.42. Whoever traces
+//! values was compiled with the headers of its perl, and compares them.
+//!
+//! The layout is that of Perl's sv.h, av.h and hv.h.
+
+use heapprof_memory::Memory;
+
+use crate::arenas::TYPES;
+use crate::frame::Text;
+use crate::interpreter::Perl;
+
+/// The size of a head.
+pub const HEAD: usize = 24;
+/// The words of a body that are read.
+pub const BODY: usize = 5;
+
+const IV: u32 = 1;
+const NV: u32 = 2;
+const PV: u32 = 3;
+const REGEXP: u32 = 8;
+const LVALUE: u32 = 10;
+const ARRAY: u32 = 11;
+const HASH: u32 = 12;
+/// All bits of the type are set in a head that is free.
+const FREE: u32 = 0xff;
+/// It is an object of a class.
+const IS_OBJECT: u32 = 0x0010_0000;
+/// It refers to another value.
+const IS_REFERENCE: u32 = 0x0800;
+/// Its text is shared with other values until one of them changes.
+const IS_SHARED: u32 = 0x1000_0000;
+
+/// The word of a body that has the class.
+const STASH: usize = 0;
+/// How many keys a hash has.
+const KEYS: usize = 2;
+/// How long a text may become, and the last place of an array or the last bucket of a hash.
+const LENGTH: usize = 3;
+/// Where the memory of an array begins. Its first elements may have been taken away.
+const ALLOCATED: usize = 4;
+/// An entry of a hash. Perl takes them from arenas.
+const ENTRY: u64 = 24;
+
+/// The head of a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    any: u64,
+    flags: u32,
+    u: u64,
+}
+
+impl Head {
+    /// The head that these bytes are.
+    pub fn new(bytes: &[u8; HEAD]) -> Self {
+        let [any, count_and_flags, u] = core::array::from_fn(|i| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[8 * i..8 * i + 8]);
+            u64::from_ne_bytes(word)
+        });
+        Self {
+            any,
+            flags: (count_and_flags >> 32) as u32,
+            u,
+        }
+    }
+
+    fn kind(&self) -> u32 {
+        self.flags & FREE
+    }
+
+    /// Whether no value has it.
+    pub fn is_free(&self) -> bool {
+        self.kind() == FREE
+    }
+
+    /// Whether one of these flags is set.
+    pub fn has(&self, flags: u32) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Where its body is, if it has one that says more.
+    pub fn body(&self) -> Option<u64> {
+        (self.kind() >= PV && self.any != 0).then_some(self.any)
+    }
+
+    /// The number of its type's name in [`NAMES`].
+    pub fn name(&self) -> u8 {
+        match self.kind() {
+            0..=7 if self.has(IS_REFERENCE) => REFERENCE,
+            kind => kind.min(NAMES.len() as u32 - 2) as u8,
+        }
+    }
+}
+
+const REFERENCE: u8 = 17;
+
+/// What types are called, as `ref` calls them: by Perl's number, then that of references.
+pub const NAMES: [&str; 18] = [
+    "SCALAR", "SCALAR", "SCALAR", "SCALAR", "INVLIST", "SCALAR", "SCALAR", "SCALAR", "REGEXP",
+    "GLOB", "LVALUE", "ARRAY", "HASH", "CODE", "FORMAT", "IO", "OBJECT", "REF",
+];
+
+/// The first words of a value's body.
+pub type Body = [u64; BODY];
+
+/// Where the class of an object is; `None` if it has none.
+pub fn class_of(head: &Head, body: &Body) -> Option<u64> {
+    (head.has(IS_OBJECT) && body[STASH] != 0).then_some(body[STASH])
+}
+
+/// Where the byte is that says how many others have the same text.
+pub fn sharers_of(head: &Head, body: &Body) -> Option<u64> {
+    let is_shared = has_text(head) && head.has(IS_SHARED) && body[LENGTH] != 0;
+    is_shared.then(|| head.u.wrapping_add(body[LENGTH] - 1))
+}
+
+/// Whether it has a text of its own.
+fn has_text(head: &Head) -> bool {
+    let may_have = matches!(head.kind(), PV..REGEXP | LVALUE);
+    may_have && head.u != 0 && !head.has(IS_REFERENCE)
+}
+
+impl Perl {
+    /// How many bytes a value has: its head, its body, the entries of a hash, and what was
+    /// allocated for its text, array or buckets. A text that several values share is divided
+    /// between them.
+    pub fn bytes_of(&self, head: &Head, body: &Body, others: u8) -> u64 {
+        let kind = head.kind();
+        let own = HEAD as u64 + self.body_size(kind, head.flags);
+        let words = |count: u64| count.saturating_add(1).saturating_mul(8);
+        let more = match kind {
+            ARRAY if body[ALLOCATED] != 0 => {
+                let before = head.u.saturating_sub(body[ALLOCATED]);
+                words(body[LENGTH]).saturating_add(before)
+            }
+            HASH => {
+                let buckets = if head.u == 0 { 0 } else { words(body[LENGTH]) };
+                buckets.saturating_add(body[KEYS].saturating_mul(ENTRY))
+            }
+            _ if has_text(head) => body[LENGTH] / (u64::from(others) + 1),
+            _ => 0,
+        };
+        own.saturating_add(more)
+    }
+
+    fn body_size(&self, kind: u32, flags: u32) -> u64 {
+        let Some(sizes) = self.body_sizes() else {
+            return 0;
+        };
+        match kind {
+            0 | IV => 0,
+            // The first types stand for other things among arenas.
+            HASH if sizes[1] != 0 && flags & self.layout.sv_has_aux != 0 => sizes[1],
+            NV | PV.. if (kind as usize) < TYPES => sizes[kind as usize],
+            _ => 0,
+        }
+    }
+
+    /// Adds the name of a class.
+    pub fn class_name<M: Memory>(&self, memory: M, stash: u64, name: &mut Text<'_>) -> bool {
+        self.package(memory, stash, name).is_some()
+    }
+
+    /// Where an interpreter has its first free head, its newest arena of heads, and how many values
+    /// it has.
+    pub fn value_roots(&self, interpreter: u64) -> Option<[u64; 3]> {
+        let variables = self.variable.arenas?;
+        let of = [
+            variables.sv_root,
+            variables.sv_arenaroot,
+            variables.sv_count,
+        ];
+        Some(of.map(|variable| interpreter.wrapping_add(variable)))
+    }
+}
+
+const _: () = assert!(REFERENCE as usize == NAMES.len() - 1);

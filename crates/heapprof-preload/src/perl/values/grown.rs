@@ -1,0 +1,188 @@
+//! A list in memory of its own, straight from the kernel: neither the program's heap nor what is
+//! set aside for profiles.
+
+use heapprof_collect::sys;
+
+/// A list of plain numbers and structures of numbers. All zero is a value of `T`.
+pub(super) struct Grown<T: Plain> {
+    at: *mut T,
+    len: usize,
+    room: usize,
+}
+
+/// What may lie in such a list: all zero is a value of it, and it owns nothing.
+///
+/// # Safety
+/// Both hold.
+pub(super) unsafe trait Plain: Copy {}
+
+// SAFETY: they are numbers.
+unsafe impl Plain for u8 {}
+// SAFETY: as above.
+unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+
+/// A list takes so many bytes at first.
+const FIRST: usize = 64 << 10;
+
+impl<T: Plain> Grown<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            at: std::ptr::null_mut(),
+            len: 0,
+            room: 0,
+        }
+    }
+
+    /// Makes room for so many. Returns false if there is none.
+    pub(super) fn reserve(&mut self, wanted: usize) -> bool {
+        if wanted <= self.room {
+            return true;
+        }
+        let bytes = |room: usize| room.checked_mul(size_of::<T>());
+        let first = FIRST / size_of::<T>();
+        let room = wanted.max(self.room.saturating_mul(2)).max(first);
+        let Some(new) = bytes(room).and_then(|bytes| bytes.checked_next_multiple_of(4096)) else {
+            return false;
+        };
+        let at = match self.at.is_null() {
+            true => sys::map(new),
+            // SAFETY: it is this list's own memory.
+            false => unsafe { sys::remap(self.at.cast(), self.bytes(), new) },
+        };
+        if at.is_null() {
+            return false;
+        }
+        (self.at, self.room) = (at.cast(), new / size_of::<T>());
+        true
+    }
+
+    fn bytes(&self) -> usize {
+        (self.room * size_of::<T>()).next_multiple_of(4096)
+    }
+
+    /// Adds one at the end. Returns false if there is no memory.
+    pub(super) fn push(&mut self, one: T) -> bool {
+        let has_room = self.len < self.room || self.reserve(self.len + 1);
+        if has_room {
+            // SAFETY: there is room for one more.
+            unsafe { self.at.add(self.len).write(one) };
+            self.len += 1;
+        }
+        has_room
+    }
+
+    /// Makes it so long; what is new is zero. Returns false if there is no memory.
+    pub(super) fn grow(&mut self, len: usize) -> bool {
+        if !self.reserve(len) {
+            return false;
+        }
+        if len > self.len {
+            // SAFETY: there is room for so many, and zeros are values.
+            unsafe { self.at.add(self.len).write_bytes(0, len - self.len) };
+            self.len = len;
+        }
+        true
+    }
+
+    /// Leaves out what comes behind so many.
+    pub(super) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    pub(super) fn all(&self) -> &[T] {
+        match self.at.is_null() {
+            true => &[],
+            // SAFETY: so many were written, and nobody changes them while this is borrowed.
+            false => unsafe { std::slice::from_raw_parts(self.at, self.len) },
+        }
+    }
+
+    pub(super) fn all_mut(&mut self) -> &mut [T] {
+        match self.at.is_null() {
+            true => &mut [],
+            // SAFETY: so many were written, and they are this list's own.
+            false => unsafe { std::slice::from_raw_parts_mut(self.at, self.len) },
+        }
+    }
+}
+
+impl<T: Plain> Drop for Grown<T> {
+    fn drop(&mut self) {
+        if !self.at.is_null() {
+            // SAFETY: it is this list's own memory, and nobody has a part of it.
+            unsafe { sys::unmap(self.at.cast(), self.bytes()) };
+        }
+    }
+}
+
+/// A table from numbers to numbers. A number may have several.
+pub(super) struct Table {
+    /// Pairs of a number, plus one, and what belongs to it. There is a power of two of places.
+    places: Grown<u64>,
+    len: usize,
+}
+
+impl Table {
+    pub(super) const fn new() -> Self {
+        Self {
+            places: Grown::new(),
+            len: 0,
+        }
+    }
+
+    fn first(&self, key: u64) -> usize {
+        let places = self.places.all().len() / 2;
+        let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        mixed as usize & places.wrapping_sub(1)
+    }
+
+    /// What belongs to a number.
+    #[inline]
+    pub(super) fn of(&self, key: u64) -> impl Iterator<Item = u64> {
+        let all = self.places.all();
+        let (first, count) = (self.first(key), all.len() / 2);
+        (0..count)
+            .map(move |i| {
+                let place = 2 * ((first + i) & (count - 1));
+                (all[place], all[place + 1])
+            })
+            .take_while(|&(found, _)| found != 0)
+            .filter_map(move |(found, of)| (found == key.wrapping_add(1)).then_some(of))
+    }
+
+    /// Adds a pair. Returns false if there is no memory.
+    pub(super) fn add(&mut self, key: u64, of: u64) -> bool {
+        let places = self.places.all().len() / 2;
+        if 2 * (self.len + 1) > places {
+            let old = std::mem::replace(&mut self.places, Grown::new());
+            let wanted = 2 * (2 * places).max(1024);
+            if !self.places.grow(wanted) {
+                self.places = old;
+                return false;
+            }
+            for &[key, of] in old.all().as_chunks().0 {
+                if key != 0 {
+                    self.put(key, of);
+                }
+            }
+        }
+        self.put(key.wrapping_add(1), of);
+        self.len += 1;
+        true
+    }
+
+    fn put(&mut self, key: u64, of: u64) {
+        let first = self.first(key.wrapping_sub(1));
+        let all = self.places.all_mut();
+        let count = all.len() / 2;
+        for i in 0..count {
+            let place = 2 * ((first + i) & (count - 1));
+            if all[place] == 0 {
+                (all[place], all[place + 1]) = (key, of);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The heads of an interpreter's values: which are free, and which stack made each of the others.
+//!
+//! Perl keeps free heads in a list, and makes a value from its first one. The list is a stack, so
+//! it is compared with a copy of it after each op: what is missing at its top was made into values,
+//! and what is new there was freed. A head that is free has its place in the copy written where a
+//! value would have its content. So the first head of the list that has kept its place tells where
+//! the copy still holds.
+
+use heapprof_perl::HEAD;
+
+use super::grown::{Grown, Table};
+
+/// The heads of an interpreter.
+pub(super) struct Heads {
+    /// Where each arena begins, and how many heads it has, without its first one.
+    arenas: Grown<u64>,
+    /// The arena that begins in a page.
+    by_page: Table,
+    /// The newest arena that is known.
+    newest: u64,
+    /// The list of free heads, the first one last: their numbers.
+    free: Grown<u32>,
+    /// The heads that were made into values whose stack is still to come.
+    made: Grown<u32>,
+    /// The stack that made the value of each head, and when.
+    stack: Grown<u32>,
+    moment: Grown<u32>,
+    /// How many values each stack made.
+    count: Grown<u64>,
+    /// How many values nobody saw being made.
+    pub(super) unseen: u64,
+    /// How many values Perl counts more than there are heads with one.
+    surplus: i64,
+    last_arena: u64,
+    /// How many heads there are.
+    heads: u64,
+    /// What came into the list since the copy was made, the first one first.
+    new: Grown<u32>,
+}
+
+/// The most heads of an arena.
+const MOST: u64 = 170;
+/// A head whose stack nobody saw.
+pub(super) const UNSEEN: u32 = u32::MAX;
+/// Where heads have what they need.
+const ANY: u64 = 0;
+const COUNT: u64 = 8;
+const FLAGS: u64 = 12;
+const CONTENT: u64 = 16;
+const FREE: u8 = 0xff;
+/// So many more heads are looked at for a place at which the copy holds and Perl's count fits.
+const PATIENCE: usize = 4096;
+/// More arenas than this have no numbers.
+const MOST_ARENAS: usize = (u32::MAX as u64 / MOST) as usize - 1;
+/// So many heads below the place where the copy holds must be as the copy says.
+const CERTAIN: usize = 4;
+/// What is written into a head that is free, besides its place.
+const MARK: u64 = 0x7ea9_5f8e_0000_0000;
+
+/// What is wrong with heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// There is no memory to keep them.
+    NoMemory,
+    /// The list is not as Perl keeps it.
+    List,
+}
+
+/// Where an interpreter keeps its heads.
+#[derive(Clone, Copy)]
+pub(super) struct Roots {
+    /// The first free head.
+    pub(super) first: u64,
+    /// The newest arena.
+    pub(super) arena: u64,
+    /// How many values Perl counts.
+    pub(super) count: i64,
+}
+
+/// Reads a word of a head.
+///
+/// # Safety
+/// It is a head of an interpreter that this thread runs.
+unsafe fn word(at: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { (at as *const u64).read() }
+}
+
+impl Heads {
+    pub(super) const fn new() -> Self {
+        Self {
+            arenas: Grown::new(),
+            by_page: Table::new(),
+            newest: 0,
+            free: Grown::new(),
+            made: Grown::new(),
+            stack: Grown::new(),
+            moment: Grown::new(),
+            count: Grown::new(),
+            unseen: 0,
+            surplus: 0,
+            last_arena: 0,
+            heads: 0,
+            new: Grown::new(),
+        }
+    }
+
+    /// Each arena: its number, where it begins, and how many heads it has.
+    pub(super) fn arenas(&self) -> impl Iterator<Item = (usize, u64, u64)> {
+        let arenas = self.arenas.all().as_chunks().0;
+        arenas.iter().enumerate().map(|(i, &[at, heads])| (i, at, heads))
+    }
+
+    /// The stack that made the value of a head, and when.
+    pub(super) fn maker(&self, arena: usize, head: usize) -> (u32, u32) {
+        let number = arena * MOST as usize + head;
+        let of = |list: &Grown<u32>| list.all().get(number).copied();
+        (of(&self.stack).unwrap_or(UNSEEN), of(&self.moment).unwrap_or(0))
+    }
+
+    /// How many values each stack made.
+    pub(super) fn counts(&self) -> &[u64] {
+        self.count.all()
+    }
+
+    /// Forgets who made values, because the numbers of stacks mean nothing any more.
+    pub(super) fn forget(&mut self) {
+        self.stack.all_mut().fill(UNSEEN);
+        self.moment.all_mut().fill(0);
+        let counts = self.count.all().iter();
+        self.unseen += counts.sum::<u64>();
+        self.count.truncate(0);
+    }
+
+    fn address(&self, number: u32) -> u64 {
+        let (arena, head) = (u64::from(number) / MOST, u64::from(number) % MOST);
+        let arenas = self.arenas.all();
+        arenas.get(2 * arena as usize).map_or(0, |at| at + (head + 1) * HEAD as u64)
+    }
+
+    /// The number of the head at `at`.
+    fn number(&mut self, at: u64) -> Option<u32> {
+        let arenas = self.arenas.all();
+        let holds = |arena: u64| -> Option<u32> {
+            let &[begin, heads] = arenas.get(2 * arena as usize..)?.first_chunk()?;
+            let head = at.checked_sub(begin)? / HEAD as u64;
+            let is_head = (at - begin).is_multiple_of(HEAD as u64) && (1..=heads).contains(&head);
+            is_head.then(|| (arena * MOST + head - 1) as u32)
+        };
+        if let Some(number) = holds(self.last_arena) {
+            return Some(number);
+        }
+        let page = at >> 12;
+        let mut candidates = self.by_page.of(page).chain(self.by_page.of(page.wrapping_sub(1)));
+        let (arena, number) = candidates.find_map(|arena| Some((arena, holds(arena)?)))?;
+        self.last_arena = arena;
+        Some(number)
+    }
+
+    /// Follows what has changed. Returns how many values were made whose stack is to be told by
+    /// [`made_by`](Self::made_by).
+    ///
+    /// # Safety
+    /// The roots are of an interpreter that this thread runs, and that does not run now.
+    pub(super) unsafe fn follow(&mut self, roots: Roots) -> Result<usize, Wrong> {
+        let known = self.arenas.all().len() / 2;
+        // SAFETY: the caller's promise.
+        let kept = unsafe {
+            if roots.arena != self.newest {
+                self.add_arenas(roots.arena)?;
+            }
+            self.compare(roots)?
+        };
+        let alive = self.alive(kept, self.new.all().len());
+        self.surplus = roots.count - alive;
+        // What was in the list and is no more. The heads of a new arena never were in it.
+        for place in kept..self.free.all().len() {
+            let number = self.free.all()[place];
+            // SAFETY: the caller's promise.
+            unsafe { self.note_if_made(number)? };
+        }
+        for arena in known..self.arenas.all().len() / 2 {
+            let heads = self.arenas.all()[2 * arena + 1];
+            for head in 0..heads {
+                // SAFETY: the caller's promise.
+                unsafe { self.note_if_made((arena as u64 * MOST + head) as u32)? };
+            }
+        }
+        self.free.truncate(kept);
+        for i in (0..self.new.all().len()).rev() {
+            let number = self.new.all()[i];
+            let place = self.free.all().len() as u64;
+            if !self.free.push(number) {
+                return Err(Wrong::NoMemory);
+            }
+            // SAFETY: the head is free, so what it had as content is nobody's.
+            unsafe { ((self.address(number) + CONTENT) as *mut u64).write(MARK | place) };
+        }
+        Ok(self.made.all().len())
+    }
+
+    /// Says which stack made the values that [`follow`](Self::follow) found.
+    pub(super) fn made_by(&mut self, stack: u32, moment: u32) -> bool {
+        let made = self.made.all().len() as u64;
+        for i in 0..self.made.all().len() {
+            let number = self.made.all()[i] as usize;
+            self.stack.all_mut()[number] = stack;
+            self.moment.all_mut()[number] = moment;
+        }
+        self.made.truncate(0);
+        let at = stack as usize;
+        if stack == UNSEEN {
+            self.unseen += made;
+            return true;
+        }
+        if at >= self.count.all().len() && !self.count.grow(at + 1) {
+            return false;
+        }
+        self.count.all_mut()[at] += made;
+        true
+    }
+
+    /// How many values there are if so much of the copy is kept and so many heads are new in it.
+    fn alive(&self, kept: usize, new: usize) -> i64 {
+        self.heads as i64 - (kept + new) as i64
+    }
+
+    /// Notes a head whose stack is to be told, if it has a value.
+    unsafe fn note_if_made(&mut self, number: u32) -> Result<(), Wrong> {
+        let at = self.address(number) + FLAGS;
+        // SAFETY: the caller's promise.
+        let is_free = unsafe { (at as *const u8).read() } == FREE;
+        match is_free || self.made.push(number) {
+            true => Ok(()),
+            false => Err(Wrong::NoMemory),
+        }
+    }
+
+    /// Compares Perl's list with the copy. Returns how much of the copy holds, and leaves in `new`
+    /// what comes before it.
+    unsafe fn compare(&mut self, roots: Roots) -> Result<usize, Wrong> {
+        self.new.truncate(0);
+        let (mut at, mut likely) = (roots.first, None);
+        while at != 0 {
+            let new = self.new.all().len();
+            if new as u64 > self.heads {
+                return Err(Wrong::List);
+            }
+            // SAFETY: the caller's promise: it is a head that is free.
+            if let Some(place) = unsafe { self.place_of(at) } {
+                if roots.count - self.alive(place + 1, new) == self.surplus {
+                    return Ok(place + 1);
+                }
+                likely = likely.or(Some((place + 1, new)));
+            }
+            if let Some((kept, length)) = likely
+                && new > length + PATIENCE
+            {
+                // Perl counts in another way now: a head that it has left out of its list.
+                self.new.truncate(length);
+                return Ok(kept);
+            }
+            let number = self.number(at).ok_or(Wrong::List)?;
+            // SAFETY: it is a head of an arena.
+            let is_free = unsafe { ((at + FLAGS) as *const u8).read() } == FREE;
+            if !is_free {
+                return Err(Wrong::List);
+            }
+            if !self.new.push(number) {
+                return Err(Wrong::NoMemory);
+            }
+            // SAFETY: as above.
+            at = unsafe { word(at + ANY) };
+        }
+        let is_whole = roots.count - self.alive(0, self.new.all().len()) == self.surplus;
+        match likely {
+            Some((kept, length)) if !is_whole => {
+                self.new.truncate(length);
+                Ok(kept)
+            }
+            _ => Ok(0),
+        }
+    }
+
+    /// The place of a free head in the copy, if it and those below it are as the copy says.
+    unsafe fn place_of(&self, at: u64) -> Option<usize> {
+        // SAFETY: the caller's promise.
+        let content = unsafe { word(at + CONTENT) };
+        let place = (content ^ MARK) as usize;
+        let free = self.free.all();
+        if self.address(*free.get(place)?) != at {
+            return None;
+        }
+        let (mut at, mut below) = (at, free[..place].iter().rev());
+        for _ in 0..CERTAIN {
+            let expected = below.next().map_or(0, |&number| self.address(number));
+            // SAFETY: as above; what lies below in the copy is a head, too.
+            at = unsafe { word(at + ANY) };
+            if at != expected {
+                return None;
+            }
+            if at == 0 {
+                break;
+            }
+        }
+        Some(place)
+    }
+
+    /// Adds the arenas from the newest one on.
+    unsafe fn add_arenas(&mut self, newest: u64) -> Result<(), Wrong> {
+        let mut at = newest;
+        while at != 0 && at != self.newest {
+            // SAFETY: the caller's promise: the first head of an arena says how many it has.
+            let heads = unsafe { ((at + COUNT) as *const u32).read() };
+            let heads = u64::from(heads).wrapping_sub(1);
+            let arena = self.arenas.all().len() / 2;
+            if heads >= MOST || arena > MOST_ARENAS {
+                return Err(Wrong::List);
+            }
+            let heads_before = (arena + 1) * MOST as usize;
+            let has_room = self.arenas.push(at)
+                && self.arenas.push(heads)
+                && self.by_page.add(at >> 12, arena as u64)
+                && self.stack.grow(heads_before)
+                && self.moment.grow(heads_before);
+            if !has_room {
+                return Err(Wrong::NoMemory);
+            }
+            self.heads += heads;
+            // SAFETY: as above.
+            at = unsafe { word(at + ANY) };
+        }
+        self.newest = newest;
+        Ok(())
+    }
+}

@@ -1,0 +1,358 @@
+//! The values that are alive, counted by the stack that made them, their type and their class.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+
+use heapprof_collect::sys;
+use heapprof_perl::{BODY, Body, HEAD, Head, Perl, Text, class_of, sharers_of};
+
+use super::grown::{Grown, Plain, Table};
+use super::heads::UNSEEN;
+use super::traced::Traced;
+use crate::kernel_memory::Kernel;
+
+/// Values of a stack that are alike.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct Row {
+    pub(super) stack: u32,
+    /// Which interpreter's way stands for a stack that nobody saw.
+    pub(super) origin: u32,
+    /// The type, the class and the mark: see [`Names`].
+    pub(super) label: u64,
+    pub(super) made: u64,
+    pub(super) objects: u64,
+    pub(super) bytes: u64,
+}
+
+// SAFETY: it is made of numbers.
+unsafe impl Plain for Row {}
+
+/// The texts that labels stand for.
+pub(super) struct Names {
+    /// The classes: their texts behind each other, and where each ends.
+    texts: Grown<u8>,
+    ends: Grown<u64>,
+    by_hash: Table,
+}
+
+/// Rows, and how many of the first are sorted and different.
+pub(super) struct Rows {
+    all: Grown<Row>,
+    merged: usize,
+}
+
+/// So many rows are merged at a time, at least.
+const BATCH: usize = 64 << 10;
+/// A class's number has so many bits in a label, and a mark's so many.
+const CLASS_BITS: u32 = 22;
+const MARK_BITS: u32 = 16;
+/// A bit that tells labels of values from those of stacks.
+pub(super) const IS_VALUE: u64 = 1 << 47;
+/// A type, in a label of values; 0 is none.
+const TYPE_BITS: u32 = 5;
+
+/// The parts of a label: the type plus 1, the class, the mark. 0 is none.
+pub(super) fn parts(label: u64) -> (u8, u32, u32) {
+    let of = |from: u32, bits: u32| (label >> from) & ((1 << bits) - 1);
+    (
+        of(0, TYPE_BITS) as u8,
+        of(TYPE_BITS, CLASS_BITS) as u32,
+        of(TYPE_BITS + CLASS_BITS, MARK_BITS) as u32,
+    )
+}
+
+fn label(name: u8, class: u32, mark: u32) -> u64 {
+    let mark = u64::from(mark.min((1 << MARK_BITS) - 1));
+    IS_VALUE
+        | (u64::from(name) + 1)
+        | u64::from(class) << TYPE_BITS
+        | mark << (TYPE_BITS + CLASS_BITS)
+}
+
+const _: () = assert!(TYPE_BITS + CLASS_BITS + MARK_BITS < 47);
+
+impl Names {
+    pub(super) const fn new() -> Self {
+        Self {
+            texts: Grown::new(),
+            ends: Grown::new(),
+            by_hash: Table::new(),
+        }
+    }
+
+    /// The text with this number, from 1 on.
+    pub(super) fn text(&self, number: u32) -> Option<&[u8]> {
+        let at = (number as usize).checked_sub(1)?;
+        let ends = self.ends.all();
+        let begin = at.checked_sub(1).map_or(0, |before| ends[before] as usize);
+        self.texts.all().get(begin..*ends.get(at)? as usize)
+    }
+
+    /// The number of a text; 0 if there is no room for it.
+    pub(super) fn number(&mut self, text: &[u8]) -> u32 {
+        let hash = text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let known = self.by_hash.of(hash).map(|number| number as u32);
+        let mut known = known.filter(|&number| self.text(number) == Some(text));
+        if let Some(number) = known.next() {
+            return number;
+        }
+        drop(known);
+        let number = self.ends.all().len() as u32 + 1;
+        let before = self.texts.all().len();
+        let has_room = number < 1 << CLASS_BITS && self.texts.reserve(before + text.len());
+        if !has_room {
+            return 0;
+        }
+        text.iter().for_each(|&byte| {
+            self.texts.push(byte);
+        });
+        let is_kept = self.ends.push(self.texts.all().len() as u64);
+        if !is_kept || !self.by_hash.add(hash, number.into()) {
+            return 0;
+        }
+        number
+    }
+}
+
+/// Which values are wanted.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    /// Those that were made at this moment or later.
+    pub(super) since: u32,
+    /// Those that pads keep for the next call, too.
+    pub(super) of_pads: bool,
+}
+
+impl Rows {
+    pub(super) const fn new() -> Self {
+        Self {
+            all: Grown::new(),
+            merged: 0,
+        }
+    }
+
+    /// The rows, by stack and label, once they are [`merge`](Self::merge)d.
+    pub(super) fn all(&self) -> &[Row] {
+        self.all.all()
+    }
+
+    /// Adds a row. Returns false if there is no memory.
+    pub(super) fn add(&mut self, row: Row) -> bool {
+        if self.all.all().len() >= (2 * self.merged).max(BATCH) {
+            self.merge();
+        }
+        self.all.push(row)
+    }
+
+    /// Makes one row of those that are alike.
+    pub(super) fn merge(&mut self) {
+        let rows = self.all.all_mut();
+        rows.sort_unstable_by_key(|row| (row.stack, row.origin, row.label));
+        let mut len = 0;
+        for i in 0..rows.len() {
+            let row = rows[i];
+            let like = |last: &Row| {
+                (last.stack, last.origin, last.label) == (row.stack, row.origin, row.label)
+            };
+            match rows[..len].last_mut().filter(|last| like(last)) {
+                Some(last) => {
+                    last.made += row.made;
+                    last.objects += row.objects;
+                    last.bytes = last.bytes.saturating_add(row.bytes);
+                }
+                None => {
+                    rows[len] = row;
+                    len += 1;
+                }
+            }
+        }
+        self.all.truncate(len);
+        self.merged = len;
+    }
+
+    /// Adds the values of an interpreter. `mark` tells which mark came last before a moment.
+    /// Returns false if some could not be read.
+    pub(super) fn add_values(
+        &mut self,
+        perl: &Perl,
+        traced: &Traced,
+        names: &mut Names,
+        wanted: Wanted,
+        mark: impl Fn(u32) -> u32,
+    ) -> bool {
+        let origin = traced.origin.load(Ordering::Relaxed).into();
+        let of_pads = traced.of_pads.load(Ordering::Relaxed);
+        let mut classes = Table::new();
+        let added = traced.with(|heads| {
+            let mut is_whole = true;
+            for (number, at, count) in heads.arenas() {
+                let mut read = [0; 4096];
+                let Some(bytes) = read.get_mut(..count as usize * HEAD) else {
+                    is_whole = false;
+                    continue;
+                };
+                if sys::read_memory(at as usize + HEAD, bytes) != bytes.len() {
+                    is_whole = false;
+                    continue;
+                }
+                let mut arena = Arena::new();
+                for (i, head) in bytes.as_chunks().0.iter().enumerate() {
+                    let head = Head::new(head);
+                    let (stack, moment) = heads.maker(number, i);
+                    let is_wanted = moment >= wanted.since
+                        && (wanted.of_pads || !head.has(of_pads))
+                        && !head.is_free();
+                    if is_wanted {
+                        arena.add(head, stack, moment);
+                    }
+                }
+                arena.read_bodies();
+                for value in arena.values() {
+                    let class = class_of(&value.head, &value.body).map_or(0, |stash| {
+                        number_of_class(perl, names, &mut classes, stash)
+                    });
+                    let bytes = perl.bytes_of(&value.head, &value.body, value.others);
+                    is_whole &= self.add(Row {
+                        stack: value.stack,
+                        origin,
+                        label: label(value.head.name(), class, mark(value.moment)),
+                        made: 0,
+                        objects: 1,
+                        bytes,
+                    });
+                }
+            }
+            for (stack, &made) in heads.counts().iter().enumerate() {
+                if made != 0 && wanted.since == 0 {
+                    is_whole &= self.add(Row {
+                        stack: stack as u32,
+                        origin,
+                        label: 0,
+                        made,
+                        ..Row::default()
+                    });
+                }
+            }
+            if heads.unseen != 0 && wanted.since == 0 {
+                is_whole &= self.add(Row {
+                    stack: UNSEEN,
+                    origin,
+                    label: 0,
+                    made: heads.unseen,
+                    ..Row::default()
+                });
+            }
+            is_whole
+        });
+        self.merge();
+        added == Some(true)
+    }
+}
+
+/// The number of a class's name.
+fn number_of_class(perl: &Perl, names: &mut Names, known: &mut Table, stash: u64) -> u32 {
+    if let Some(number) = known.of(stash).next() {
+        return number as u32;
+    }
+    let (mut room, failed) = ([0; 256], Cell::new(false));
+    let mut name = Text::new(&mut room);
+    let memory = Kernel { failed: &failed };
+    let number = match perl.class_name(memory, stash, &mut name) {
+        true => names.number(name.bytes()),
+        false => 0,
+    };
+    known.add(stash, number.into());
+    number
+}
+
+/// A value with what was read of it.
+#[derive(Clone, Copy)]
+struct Value {
+    head: Head,
+    stack: u32,
+    moment: u32,
+    body: Body,
+    others: u8,
+}
+
+/// The values of an arena.
+struct Arena {
+    values: [Option<Value>; 170],
+    len: usize,
+}
+
+impl Arena {
+    fn new() -> Self {
+        Self {
+            values: [None; 170],
+            len: 0,
+        }
+    }
+
+    fn add(&mut self, head: Head, stack: u32, moment: u32) {
+        if let Some(place) = self.values.get_mut(self.len) {
+            *place = Some(Value {
+                head,
+                stack,
+                moment,
+                body: [0; BODY],
+                others: 0,
+            });
+            self.len += 1;
+        }
+    }
+
+    fn values(&self) -> impl Iterator<Item = &Value> {
+        self.values[..self.len].iter().flatten()
+    }
+
+    /// Reads the bodies, and how many share a text. What can't be read stays zero: the value has
+    /// gone meanwhile.
+    fn read_bodies(&mut self) {
+        let (mut from, mut of, mut wanted) = ([0; 170], [0; 170], 0);
+        for (i, value) in self.values().enumerate() {
+            if let Some(at) = value.head.body() {
+                (from[wanted], of[wanted]) = (at, i);
+                wanted += 1;
+            }
+        }
+        let mut bodies = [[0u8; BODY * 8]; 170];
+        read_each(&from[..wanted], &mut bodies[..wanted]);
+        for (body, &of) in bodies[..wanted].iter().zip(&of) {
+            if let Some(value) = &mut self.values[of] {
+                for (to, word) in value.body.iter_mut().zip(body.as_chunks().0) {
+                    *to = u64::from_ne_bytes(*word);
+                }
+            }
+        }
+        wanted = 0;
+        for (i, value) in self.values().enumerate() {
+            if let Some(at) = sharers_of(&value.head, &value.body) {
+                (from[wanted], of[wanted]) = (at, i);
+                wanted += 1;
+            }
+        }
+        let mut others = [[0u8; 1]; 170];
+        read_each(&from[..wanted], &mut others[..wanted]);
+        for (others, &of) in others[..wanted].iter().zip(&of) {
+            if let Some(value) = &mut self.values[of] {
+                value.others = others[0];
+            }
+        }
+    }
+}
+
+/// Reads as many bytes at each of these addresses. What can't be read stays as it is. The kernel
+/// does it in one call, unless some can't be read.
+fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) {
+    let mut done = 0;
+    while done < from.len() {
+        done += sys::read_each(&from[done..], &mut to[done..]);
+        // The next one can't be read, or not as a whole.
+        done += 1;
+    }
+}
+

@@ -1,0 +1,183 @@
+//! An interpreter whose values are traced.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicU8, Ordering};
+
+use heapprof_collect::{ENGINE, Tracer, sys};
+
+use super::heads::{Heads, Roots, UNSEEN, Wrong};
+
+/// An interpreter whose values are traced. The module reads the first two words after each op.
+#[repr(C)]
+pub struct Traced {
+    /// The first free head, and how many values there were, when they were looked at last.
+    first: AtomicU64,
+    count: AtomicI64,
+    /// Where it keeps both, and its newest arena.
+    roots: [u64; 3],
+    /// The interpreter.
+    pub(super) at: u64,
+    /// The flags of values that pads keep for the next call.
+    pub(super) of_pads: AtomicU32,
+    /// The recording in which stacks have their numbers.
+    recording: AtomicU64,
+    state: AtomicU8,
+    /// What stands for a stack that nobody saw: see [`unseen`](super::unseen).
+    pub(super) origin: AtomicU8,
+    is_taken: AtomicBool,
+    heads: UnsafeCell<Heads>,
+}
+
+// SAFETY: the heads belong to the thread whose turn it is.
+unsafe impl Sync for Traced {}
+
+/// Values are traced; they are not any more, because there is no memory, or because the list of
+/// heads is not as Perl keeps it; or because the program has ended.
+pub(super) const TRACING: u8 = 0;
+pub(super) const NO_MEMORY: u8 = 1;
+pub(super) const NOT_A_LIST: u8 = 2;
+pub(super) const ENDED: u8 = 3;
+
+impl Traced {
+    /// A new one, which stays for good; `None` if there is no memory.
+    pub(super) fn new(at: u64, roots: [u64; 3], of_pads: u32, origin: u8) -> Option<&'static Self> {
+        let memory = sys::map(size_of::<Self>()).cast::<Self>();
+        if memory.is_null() {
+            return None;
+        }
+        // SAFETY: new memory, which is nobody's.
+        unsafe {
+            memory.write(Self {
+                first: AtomicU64::new(u64::MAX),
+                count: AtomicI64::new(-1),
+                roots,
+                at,
+                of_pads: AtomicU32::new(of_pads),
+                recording: AtomicU64::new(ENGINE.stack_providers().recording()),
+                state: AtomicU8::new(TRACING),
+                origin: AtomicU8::new(origin),
+                is_taken: AtomicBool::new(false),
+                heads: UnsafeCell::new(Heads::new()),
+            });
+            Some(&*memory)
+        }
+    }
+
+    pub(super) fn state(&self) -> u8 {
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Traces it no more.
+    pub(super) fn end(&self, why: u8) {
+        self.state.store(why, Ordering::Release);
+    }
+
+    /// Does `work` with its heads, unless another thread keeps them. In a child, a thread that had
+    /// them at the fork keeps them for good. It ran this interpreter, which nobody runs there.
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> Option<R> {
+        /// The interpreter's own thread has them for less than a microsecond, nearly always.
+        const TRIES: u32 = 100_000;
+        for _ in 0..TRIES {
+            if self.is_taken.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            } else if !self.is_taken.swap(true, Ordering::Acquire) {
+                return Some(self.with_taken(work));
+            }
+        }
+        None
+    }
+
+    /// As [`with`](Self::with), for the interpreter's own thread, which does not wait.
+    fn with_now<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> Option<R> {
+        let is_free = !self.is_taken.swap(true, Ordering::Acquire);
+        is_free.then(|| self.with_taken(work))
+    }
+
+    fn with_taken<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> R {
+        // SAFETY: one thread has taken them at a time.
+        let heads = unsafe { &mut *self.heads.get() };
+        let recording = ENGINE.stack_providers().recording();
+        if self.recording.load(Ordering::Relaxed) != recording {
+            self.recording.store(recording, Ordering::Relaxed);
+            heads.forget();
+        }
+        let done = work(heads);
+        self.is_taken.store(false, Ordering::Release);
+        done
+    }
+
+    /// Gives back the memory of what is known of its heads.
+    pub(super) fn clear(&self) {
+        self.with(|heads| *heads = Heads::new());
+    }
+
+    fn read_roots(&self) -> Roots {
+        let [first, arena, count] = self.roots;
+        // SAFETY: these are variables of an interpreter that this thread runs.
+        unsafe {
+            Roots {
+                first: (first as *const u64).read(),
+                arena: (arena as *const u64).read(),
+                count: (count as *const i64).read(),
+            }
+        }
+    }
+
+    /// Follows what has changed. Returns how many values were made.
+    ///
+    /// # Safety
+    /// This thread runs the interpreter.
+    pub(super) unsafe fn follow(&self) -> usize {
+        let traced = ENGINE.events().trace(|_| {
+            let roots = self.read_roots();
+            if self.state() != TRACING {
+                self.note(roots);
+                return 0;
+            }
+            // SAFETY: the caller's promise.
+            let followed = self.with_now(|heads| unsafe { heads.follow(roots) });
+            self.note(roots);
+            match followed {
+                Some(Ok(made)) => made,
+                Some(Err(wrong)) => {
+                    self.end(match wrong {
+                        Wrong::NoMemory => NO_MEMORY,
+                        Wrong::List => NOT_A_LIST,
+                    });
+                    0
+                }
+                // A dump reads them: the next op looks once more.
+                None => {
+                    self.first.store(u64::MAX, Ordering::Relaxed);
+                    0
+                }
+            }
+        });
+        traced.unwrap_or(0)
+    }
+
+    fn note(&self, roots: Roots) {
+        self.first.store(roots.first, Ordering::Relaxed);
+        self.count.store(roots.count, Ordering::Relaxed);
+    }
+
+    /// Says that this thread's stack has made the values that [`follow`](Self::follow) found.
+    pub(super) fn made(&self, moment: u32) {
+        self.made_by(moment, |tracer| tracer.stack().unwrap_or(UNSEEN));
+    }
+
+    /// Says that nobody saw who made them.
+    pub(super) fn made_before(&self) {
+        self.made_by(0, |_| UNSEEN);
+    }
+
+    fn made_by(&self, moment: u32, stack: impl FnOnce(&mut Tracer) -> u32) {
+        ENGINE.events().trace(|tracer| {
+            let stack = stack(tracer);
+            let done = self.with_now(|heads| heads.made_by(stack, moment));
+            if done == Some(false) {
+                self.end(NO_MEMORY);
+            }
+        });
+    }
+}
