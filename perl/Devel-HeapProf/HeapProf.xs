@@ -165,6 +165,8 @@ static int tell_layout(void) {
 struct traced {
     const void *first;
     int64_t count;
+    /* Whether it wants to know which variables the program's `my` makes. */
+    uint64_t wants_my;
 };
 
 typedef struct {
@@ -194,6 +196,7 @@ static struct {
     const struct traced *(*trace)(const void *, uint32_t, int);
     size_t (*changed)(const struct traced *);
     void (*made)(const struct traced *);
+    void (*ran_my)(const struct traced *, const uint64_t *, size_t);
     void (*end)(const struct traced *, int);
     uint32_t (*mark)(const char *);
     int (*since)(const struct traced *, uint32_t, void (*)(void *, const void *), void *);
@@ -204,6 +207,8 @@ static void find_values(void) {
     values.trace = (const struct traced *(*)(const void *, uint32_t, int))find("heapprof_perl_values");
     values.changed = (size_t (*)(const struct traced *))find("heapprof_perl_values_changed");
     values.made = (void (*)(const struct traced *))find("heapprof_perl_values_made");
+    values.ran_my =
+        (void (*)(const struct traced *, const uint64_t *, size_t))find("heapprof_perl_values_my");
     values.end = (void (*)(const struct traced *, int))find("heapprof_perl_values_end");
     values.mark = (uint32_t (*)(const char *))find("heapprof_perl_values_mark");
     values.since = (int (*)(const struct traced *, uint32_t, void (*)(void *, const void *), void *))find(
@@ -222,11 +227,20 @@ static void find_values(void) {
      offsetof(XPVAV, xav_alloc) == 32 && offsetof(XPVHV, xhv_keys) == 16 && offsetof(XPVHV, xhv_max) == 24)
 #endif
 
+/* The place of the newest context that is a frame, which perls from 5.32 on keep. */
+#if FROM(32)
+#define NEWEST_FRAME (PL_curstackinfo->si_cxsubix)
+#define SET_NEWEST_FRAME(ix) (PL_curstackinfo->si_cxsubix = (ix))
+#else
+#define NEWEST_FRAME 0
+#define SET_NEWEST_FRAME(ix) NOOP
+#endif
+
 /* Where a stack of contexts stood before an op, so that what the op made can be laid to the stack that it began with. */
 struct before {
     const PERL_SI *info;
     const COP *cop;
-    I32 ix;
+    I32 ix, frame;
     /* The sub that the op ends, and the place of its context. */
     CV *cv;
     I32 sub;
@@ -255,7 +269,7 @@ static void note_sub(pTHX_ struct before *before) {
  * newest one, and a sub that has ended is mostly alive. */
 static void made_by_op(pTHX_ const struct traced *traced, const struct before *before) {
     COP *cop = PL_curcop;
-    I32 ix = cxstack_ix, i;
+    I32 ix = cxstack_ix, frame = NEWEST_FRAME, i;
     PERL_CONTEXT *sub = NULL;
     bool can_go_back = PL_curstackinfo == before->info && before->ix <= cxstack_max;
     if (can_go_back && before->ix > ix) {
@@ -275,11 +289,75 @@ static void made_by_op(pTHX_ const struct traced *traced, const struct before *b
     }
     if (sub) sub->blk_sub.cv = before->cv;
     cxstack_ix = before->ix;
+    SET_NEWEST_FRAME(before->frame);
     PL_curcop = (COP *)before->cop;
     values.made(traced);
     PL_curcop = cop;
+    SET_NEWEST_FRAME(frame);
     cxstack_ix = ix;
+    PERL_UNUSED_VAR(frame);
     if (sub) sub->blk_sub.cv = NULL;
+}
+
+/* The variables of a pad that an op introduces, as `my` does: the pad, the place of the first one, and how many there are.
+ * Most have waited there since the last call of the sub. */
+struct introduced {
+    const PAD *pad;
+    PADOFFSET first;
+    UV count;
+};
+
+static struct introduced introduced_by(pTHX_ const OP *op) {
+    struct introduced by = { PL_comppad, op->op_targ, 0 };
+    bool is_my = (op->op_private & OPpLVAL_INTRO) != 0;
+    switch (op->op_type) {
+    case OP_PADRANGE:
+        if (is_my) by.count = op->op_private & OPpPADRANGE_COUNTMASK;
+        break;
+#if FROM(38)
+    case OP_EMPTYAVHV:
+    case OP_UNDEF:
+        by.count = is_my && (op->op_private & OPpTARGET_MY);
+        break;
+    case OP_PADSV_STORE:
+#endif
+    case OP_PADSV:
+    case OP_PADAV:
+    case OP_PADHV:
+        by.count = is_my;
+        break;
+#if FROM(26)
+    case OP_ARGELEM:
+#endif
+    case OP_INTROCV:
+    case OP_CLONECV:
+        by.count = 1;
+    }
+    return by;
+}
+
+/* Says that these variables were made, now that their `my` has run. */
+static void ran_my(pTHX_ const struct traced *traced, const struct introduced *by) {
+    uint64_t variables[OPpPADRANGE_COUNTMASK + 1];
+    size_t count = 0;
+    UV i;
+    if (PL_comppad != by->pad) return;
+    for (i = 0; i < by->count; i++) {
+        SV *sv = PL_curpad[by->first + i];
+        if (sv && SvTYPE(sv) != (svtype)SVTYPEMASK && !SvPADSTALE(sv)) variables[count++] = (uint64_t)(uintptr_t)sv;
+    }
+    if (count) values.ran_my(traced, variables, count);
+}
+
+/* Takes what has changed since the last look as made by the sub that runs. */
+static void follow(pTHX_ const struct traced *traced) {
+    if (HAS_CHANGED(traced) && values.changed(traced)) values.made(traced);
+}
+
+/* Begins another part of the program. Returns its number. */
+static uint32_t begin_part(pTHX_ const struct traced *traced, const char *text) {
+    follow(aTHX_ traced);
+    return values.mark(text);
 }
 
 /* The run loop, which looks after each op whether values were made or freed. */
@@ -298,18 +376,22 @@ static int run_and_trace(pTHX) {
         return 0;
     }
     /* What was made outside of ops: by the compiler, by C code, or by an op that died. */
-    if (HAS_CHANGED(traced) && values.changed(traced)) values.made(traced);
+    follow(aTHX_ traced);
     do {
         struct before before;
+        struct introduced by = { NULL, 0, 0 };
+        if (traced->wants_my) by = introduced_by(aTHX_ op);
         before.info = PL_curstackinfo;
         before.cop = PL_curcop;
         before.ix = cxstack_ix;
+        before.frame = NEWEST_FRAME;
         before.cv = NULL;
         before.sub = -1;
         if (op->op_type == OP_LEAVESUB || op->op_type == OP_RETURN || op->op_type == OP_LEAVESUBLV)
             note_sub(aTHX_ &before);
         op = op->op_ppaddr(aTHX);
         if (HAS_CHANGED(traced) && values.changed(traced)) made_by_op(aTHX_ traced, &before);
+        if (by.count) ran_my(aTHX_ traced, &by);
     } while ((PL_op = op));
     PERL_ASYNC_CHECK();
     TAINT_NOT;
@@ -341,9 +423,8 @@ static OP *note_and_call_sub(pTHX) {
     call[0] = (uint64_t)(uintptr_t)cv;
     next = call_sub(aTHX);
     /* What the sub made is laid to it while it can still be named. */
-    if (MY_CXT.traced && MY_CXT.owner == (const void *)my_perl_of(aTHX) && PL_runops == run_and_trace &&
-        HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced))
-        values.made(MY_CXT.traced);
+    if (MY_CXT.traced && MY_CXT.owner == (const void *)my_perl_of(aTHX) && PL_runops == run_and_trace)
+        follow(aTHX_ MY_CXT.traced);
     memcpy(call, before, sizeof before);
     return next;
 }
@@ -374,9 +455,9 @@ static void trace_values(pTHX_ int is_copy) {
         return;
     }
 #ifdef MULTIPLICITY
-    MY_CXT.traced = values.trace(aTHX, SVs_PADTMP | SVs_PADSTALE, is_copy);
+    MY_CXT.traced = values.trace(aTHX, SVs_PADSTALE, is_copy);
 #else
-    MY_CXT.traced = values.trace(NULL, SVs_PADTMP | SVs_PADSTALE, is_copy);
+    MY_CXT.traced = values.trace(NULL, SVs_PADSTALE, is_copy);
 #endif
     if (MY_CXT.traced)
         PL_runops = run_and_trace;
@@ -419,6 +500,27 @@ static void add_row(void *to, const void *row) {
     (void)hv_stores(hash, "count", newSVuv((UV)left->count));
     (void)hv_stores(hash, "bytes", newSVuv((UV)left->bytes));
     av_push(rows->rows, newRV_noinc((SV *)hash));
+}
+
+/* Puts the rows into an array. Returns an errno. */
+static int add_rows(pTHX_ const struct traced *traced, U32 mark, AV *found) {
+    struct rows rows;
+#ifdef MULTIPLICITY
+    rows.perl = aTHX;
+#endif
+    rows.rows = found;
+    return values.since(traced, mark, add_row, &rows);
+}
+
+/* Puts what an array has on the stack. Returns the stack's new end. */
+static SV **put_rows(pTHX_ SV **sp, AV *found) {
+    SSize_t i, count = av_len(found) + 1;
+    EXTEND(SP, count);
+    for (i = 0; i < count; i++) {
+        SV **row = av_fetch(found, i, 0);
+        if (row) PUSHs(sv_2mortal(SvREFCNT_inc_simple_NN(*row)));
+    }
+    return sp;
 }
 
 /* A file's name, or NULL if there is none. Returns false if it has a zero in it, which would cut it short. */
@@ -482,7 +584,7 @@ _end()
     dMY_CXT;
   CODE:
     if (MY_CXT.traced) {
-        if (HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced)) values.made(MY_CXT.traced);
+        follow(aTHX_ MY_CXT.traced);
         values.end(MY_CXT.traced, PL_runops != run_and_trace);
         MY_CXT.traced = NULL;
         if (PL_runops == run_and_trace) PL_runops = Perl_runops_standard;
@@ -497,9 +599,8 @@ _mark(text)
   CODE:
     RETVAL = 0;
     if (MY_CXT.traced) {
-        if (HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced)) values.made(MY_CXT.traced);
         name_of(aTHX_ text, &name);
-        RETVAL = values.mark(name);
+        RETVAL = begin_part(aTHX_ MY_CXT.traced, name);
     }
   OUTPUT:
     RETVAL
@@ -509,40 +610,26 @@ _since(mark)
     UV mark
   PREINIT:
     dMY_CXT;
-    struct rows rows;
     AV *found;
-    SSize_t i, count;
     int error = ENOENT;
   PPCODE:
-    if (MY_CXT.traced && HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced)) values.made(MY_CXT.traced);
+    if (MY_CXT.traced) follow(aTHX_ MY_CXT.traced);
     /* It is made after that, so that it does not count. */
     found = (AV *)sv_2mortal((SV *)newAV());
-    if (MY_CXT.traced) {
-#ifdef MULTIPLICITY
-        rows.perl = aTHX;
-#endif
-        rows.rows = found;
-        error = values.since(MY_CXT.traced, (uint32_t)mark, add_row, &rows);
-    }
+    if (MY_CXT.traced) error = add_rows(aTHX_ MY_CXT.traced, (U32)mark, found);
+    SP = put_rows(aTHX_ SP, found);
     errno = error;
-    count = av_len(found) + 1;
-    EXTEND(SP, count);
-    for (i = 0; i < count; i++) {
-        SV **row = av_fetch(found, i, 0);
-        if (row) PUSHs(sv_2mortal(SvREFCNT_inc_simple_NN(*row)));
-    }
 
-UV
-_run(block)
+void
+_leaks(block)
     SV *block
   PREINIT:
     dMY_CXT;
-  CODE:
-    RETVAL = 0;
-    if (MY_CXT.traced) {
-        if (HAS_CHANGED(MY_CXT.traced) && values.changed(MY_CXT.traced)) values.made(MY_CXT.traced);
-        RETVAL = values.mark(NULL);
-    }
+    AV *found;
+    uint32_t from = 0;
+    int error = ENOENT;
+  PPCODE:
+    if (MY_CXT.traced) from = begin_part(aTHX_ MY_CXT.traced, NULL);
     ENTER;
     SAVETMPS;
     PUSHMARK(SP);
@@ -551,8 +638,11 @@ _run(block)
     SPAGAIN;
     FREETMPS;
     LEAVE;
-  OUTPUT:
-    RETVAL
+    if (MY_CXT.traced) follow(aTHX_ MY_CXT.traced);
+    found = (AV *)sv_2mortal((SV *)newAV());
+    if (MY_CXT.traced && from) error = add_rows(aTHX_ MY_CXT.traced, from, found);
+    SP = put_rows(aTHX_ SP, found);
+    errno = error;
 
 bool
 is_loaded()

@@ -75,14 +75,19 @@ pub enum Types {
     One,
     /// All of them.
     All,
-    /// Objects and space in use, in this order. If the query asks for neither, rows are ordered by
-    /// space.
+    /// Objects and space in use, in this order: those of an interpreter's values if the query asks
+    /// for one of these (`sv_inuse_space`). If the query asks for neither, rows are ordered by space.
     InUse,
 }
 
-/// The sample types of objects and space in use.
-fn in_use(profile: &Profile) -> Result<Vec<usize>, Error> {
-    let find = |name| match profile.find_sample_type(name) {
+/// The sample types of objects and space in use, of which `asked` is one.
+fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, Error> {
+    let of_values = asked.and_then(|asked| asked.rsplit_once("_inuse_"));
+    let name = |of: &str| match of_values {
+        Some((values, _)) => format!("{values}_{of}"),
+        None => of.to_string(),
+    };
+    let find = |of| match profile.find_sample_type(&name(of)) {
         Ok(at) => Ok(at),
         Err(error) => Err(Error::NotInUse {
             missing: error.asked,
@@ -230,7 +235,7 @@ impl Question {
                 return Err(within(Error::NoTypes));
             }
             let in_use = match types {
-                Types::InUse => in_use(&profile).map_err(within)?,
+                Types::InUse => in_use(&profile, query.sample_type.as_deref()).map_err(within)?,
                 Types::One | Types::All => Vec::new(),
             };
             let column = match &query.sample_type {

@@ -149,7 +149,12 @@ impl Perl {
     }
 
     /// Adds the name of a package.
-    pub(crate) fn package<M: Memory>(&self, memory: M, stash: u64, name: &mut Text<'_>) -> Option<()> {
+    pub(crate) fn package<M: Memory>(
+        &self,
+        memory: M,
+        stash: u64,
+        name: &mut Text<'_>,
+    ) -> Option<()> {
         let layout = &self.layout;
         let key = self.package_key(memory, stash);
         match key {

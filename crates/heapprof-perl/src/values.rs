@@ -40,6 +40,9 @@ const KEYS: usize = 2;
 const LENGTH: usize = 3;
 /// Where the memory of an array begins. Its first elements may have been taken away.
 const ALLOCATED: usize = 4;
+/// No array and no hash has room for more, and no text is longer. What says more was changed while
+/// it was read.
+const MOST_WORDS: u64 = 1 << 44;
 /// An entry of a hash. Perl takes them from arenas.
 const ENTRY: u64 = 24;
 
@@ -129,20 +132,21 @@ impl Perl {
     pub fn bytes_of(&self, head: &Head, body: &Body, others: u8) -> u64 {
         let kind = head.kind();
         let own = HEAD as u64 + self.body_size(kind, head.flags);
-        let words = |count: u64| count.saturating_add(1).saturating_mul(8);
+        // An array that has nothing has a last place of -1.
+        let words = |last: u64| last.wrapping_add(1).min(MOST_WORDS) * 8;
         let more = match kind {
             ARRAY if body[ALLOCATED] != 0 => {
                 let before = head.u.saturating_sub(body[ALLOCATED]);
-                words(body[LENGTH]).saturating_add(before)
+                words(body[LENGTH]) + before.min(MOST_WORDS)
             }
             HASH => {
                 let buckets = if head.u == 0 { 0 } else { words(body[LENGTH]) };
-                buckets.saturating_add(body[KEYS].saturating_mul(ENTRY))
+                buckets + body[KEYS].min(MOST_WORDS) * ENTRY
             }
-            _ if has_text(head) => body[LENGTH] / (u64::from(others) + 1),
+            _ if has_text(head) => body[LENGTH].min(8 * MOST_WORDS) / (u64::from(others) + 1),
             _ => 0,
         };
-        own.saturating_add(more)
+        own + more
     }
 
     fn body_size(&self, kind: u32, flags: u32) -> u64 {

@@ -197,16 +197,16 @@ pub extern "C" fn heapprof_perl_values_wanted() -> c_int {
     PERL.wants_values() as c_int
 }
 
-/// Traces an interpreter's values from now on. `of_pads` are the flags of values that pads keep for
-/// the next call. Returns null if they are not wanted, or if it can't be done.
+/// Traces an interpreter's values from now on. `of_stale` is the flag of variables that a pad keeps
+/// for the next run of their `my`. Returns null if values are not wanted, or if it can't be done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values(
     interpreter: *const c_void,
-    of_pads: u32,
+    of_stale: u32,
     is_copy: c_int,
 ) -> *const Traced {
     // SAFETY: the caller's contract.
-    let traced = unsafe { PERL.trace_values(interpreter as u64, of_pads, is_copy != 0) };
+    let traced = unsafe { PERL.trace_values(interpreter as u64, of_stale, is_copy != 0) };
     traced.map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
@@ -222,7 +222,19 @@ pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const Traced) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const Traced) {
     // SAFETY: the caller's contract.
-    PERL.values_made(unsafe { &*traced });
+    unsafe { PERL.values_made(&*traced) };
+}
+
+/// Says that the thread has run the `my` of `count` variables, whose heads `variables` has.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_values_my(
+    traced: *const Traced,
+    variables: *const u64,
+    count: usize,
+) {
+    // SAFETY: the caller's contract.
+    let (traced, variables) = unsafe { (&*traced, std::slice::from_raw_parts(variables, count)) };
+    PERL.ran_my(traced, variables);
 }
 
 /// Keeps the values as they are, because the program has ended. `is_replaced` says that another

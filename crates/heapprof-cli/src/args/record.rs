@@ -46,6 +46,9 @@ pub(crate) struct RecordArgs {
     /// Whether Perl's evals of text keep their numbers, as in (eval 12)
     #[arg(long, value_enum, default_value_t = Evals::Merged, value_name = "HOW")]
     pub(crate) perl_evals: Evals,
+    /// Also trace each value of Perl: which stack made those that are alive (needs perl-install)
+    #[arg(long)]
+    pub(crate) perl_values: bool,
     /// Say, while the program runs, each time the memory in use that a line allocated has grown by
     /// MIN [default: 1MiB]
     #[arg(long, value_name = "MIN", num_args = 0..=1, require_equals = true)]

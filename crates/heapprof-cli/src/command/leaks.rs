@@ -15,10 +15,13 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
     let suppressions = suppressions(args)?;
     let mut query = args.question.query();
     let sample_type = query.sample_type.as_deref().unwrap_or("inuse_space");
-    if !["inuse_space", "inuse_objects"].contains(&sample_type) {
+    let of_values = sample_type.rsplit_once("_inuse_").map(|(_, of)| of);
+    let of = of_values.or_else(|| sample_type.strip_prefix("inuse_"));
+    if !matches!(of, Some("space" | "objects")) {
         bail!(
             "--sample-type {sample_type:?}: leaks is about what is in use; \
-             inuse_space or inuse_objects says what to order by"
+             inuse_space or inuse_objects says what to order by (for Perl's values, sv_inuse_space \
+             or sv_inuse_objects)"
         );
     }
     query.sample_type = Some(sample_type.to_string());

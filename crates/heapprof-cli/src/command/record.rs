@@ -38,6 +38,9 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     }
     program::look_at_preloads()?;
     let library = preload::library()?;
+    if args.perl_values {
+        look_at_module(args.frames)?;
+    }
     let mode = args.file_mode.mode()?;
     let names = Names::new(args.output.as_deref(), program)?;
     let said = line_output::open(args)?;
@@ -83,14 +86,31 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
             list.path().display()
         ));
     }
-    outcome::report(written, &failed, &ended, &names, args);
+    let has_all = outcome::report(written, &failed, &ended, &names, args);
     drop(list);
     if ended.by_key {
         // If Ctrl-C ended the program, a shell ends its loop or script. If a program exits with
         // 130, the shell goes on.
         let _ = emulate_default_handler(SIGINT);
     }
-    Ok(ExitCode::from(ended.code))
+    Ok(match (ended.code, has_all) {
+        (0, false) => ExitCode::from(2),
+        (code, _) => ExitCode::from(code),
+    })
+}
+
+/// Checks that Perl's values can be traced, as far as can be seen before the program runs.
+fn look_at_module(frames: Frames) -> Result<()> {
+    if frames == Frames::Native {
+        bail!("--perl-values: values have Perl's frames, which --frames native leaves out");
+    }
+    if perl_module::options().is_none() {
+        bail!(
+            "--perl-values: the Perl module that traces values was not built for any perl; run \
+             'heapprof perl-install' first (or 'heapprof perl-install --perl PATH')"
+        );
+    }
+    Ok(())
 }
 
 /// How the profiles of a recording are named.
@@ -268,6 +288,7 @@ fn environment(
     }
     command.env(variable::FRAMES.name, args.frames.name());
     command.env(variable::PERL_EVALS.name, args.perl_evals.name());
+    command.env(variable::PERL_VALUES.name, answer(args.perl_values));
     if let Some(wrappers) = &args.wrappers {
         command.env(variable::WRAPPERS.name, wrappers);
     }

@@ -23,10 +23,7 @@ impl Tracer {
 }
 
 /// Runs `work`, unless nothing is recorded or the thread is inside the engine already.
-pub(super) fn trace<R>(
-    engine: &'static Engine,
-    work: impl FnOnce(&mut Tracer) -> R,
-) -> Option<R> {
+pub(super) fn trace<R>(engine: &'static Engine, work: impl FnOnce(&mut Tracer) -> R) -> Option<R> {
     let (slot, recorded) = (tls::current(), &engine.process.recorded);
     // SAFETY: the slot is this thread's own, and not busy when the event begins.
     let (event, countdown) = unsafe {

@@ -22,7 +22,7 @@ use heapprof_collect::{ENGINE, Value};
 use heapprof_perl::{NAMES, Perl};
 
 use self::grown::Grown;
-use self::heads::UNSEEN;
+use self::heads::{NEWER, UNSEEN};
 use self::rows::{IS_VALUE, Names, Row, Rows, Wanted};
 pub use self::traced::Traced;
 use self::traced::{ENDED, NO_MEMORY, NOT_A_LIST, TRACING};
@@ -42,6 +42,9 @@ pub struct Values {
     /// Whether the run loop was another module's.
     is_replaced: AtomicBool,
 }
+
+/// The moment before the first mark.
+const FIRST_MOMENT: u32 = 1;
 
 /// What belongs to the thread whose turn it is.
 struct Shared {
@@ -82,9 +85,10 @@ pub struct Left {
 }
 
 /// What stands for the stack of values that nobody saw being made: those of a thread, or others.
-fn unseen(origin: u32) -> &'static CStr {
-    match origin {
-        0 => c"(before the recording)",
+fn unseen(stack: u32, origin: u32) -> &'static CStr {
+    match (stack, origin) {
+        (NEWER, _) => c"(made just now)",
+        (_, 0) => c"(before the recording)",
         _ => c"(copied for a thread)",
     }
 }
@@ -94,7 +98,7 @@ impl Values {
         Self {
             wanted: AtomicU8::new(0),
             traced: [const { AtomicPtr::new(std::ptr::null_mut()) }; 64],
-            moment: AtomicU32::new(1),
+            moment: AtomicU32::new(FIRST_MOMENT),
             turn: Turn::new(),
             shared: UnsafeCell::new(Shared {
                 names: Names::new(),
@@ -132,10 +136,14 @@ impl Shared {
     fn add(&mut self, perl: &Perl, traced: &Traced, is_left: bool) -> bool {
         let wanted = Wanted {
             since: 0,
-            of_pads: true,
+            stale: true,
         };
         let (marks, names) = (&self.marks, &mut self.names);
-        let rows = if is_left { &mut self.left } else { &mut self.shown };
+        let rows = if is_left {
+            &mut self.left
+        } else {
+            &mut self.shown
+        };
         let mark = |moment| mark_at(marks, moment);
         rows.add_values(perl, traced, names, wanted, mark)
     }
@@ -163,15 +171,15 @@ impl PerlStacks {
     }
 
     /// Traces an interpreter's values from now on, if they are wanted and it can be done.
-    /// `of_pads` are the flags of values that pads keep for the next call. `is_copy` says that it
-    /// was made for a thread.
+    /// `of_stale` is the flag of variables that a pad keeps for the next run of their `my`.
+    /// `is_copy` says that it was made for a thread.
     ///
     /// # Safety
     /// This thread runs the interpreter, and its values lie in arenas.
     pub unsafe fn trace_values(
         &self,
         at: u64,
-        of_pads: u32,
+        of_stale: u32,
         is_copy: bool,
     ) -> Option<&'static Traced> {
         if self.wants_values() == Wants::Nothing {
@@ -180,7 +188,7 @@ impl PerlStacks {
         let perl = self.known_perl()?;
         let roots = perl.value_roots(perl.base_of(at))?;
         self.interpreter(at.max(1))?;
-        let new = Traced::new(at.max(1), roots, of_pads, is_copy.into())?;
+        let new = Traced::new(at.max(1), roots, of_stale, is_copy.into())?;
         let take = |place: &&AtomicPtr<Traced>| {
             let (old, new) = (std::ptr::null_mut(), (&raw const *new).cast_mut());
             place
@@ -189,8 +197,13 @@ impl PerlStacks {
         };
         self.values.traced.iter().find(take)?;
         // SAFETY: the caller's promise.
-        unsafe { new.follow() };
-        new.made_before();
+        unsafe {
+            new.follow();
+            new.made_before();
+        }
+        if self.values.moment.load(Ordering::Relaxed) > FIRST_MOMENT {
+            new.want_my();
+        }
         Some(new)
     }
 
@@ -204,15 +217,26 @@ impl PerlStacks {
     }
 
     /// Says that this thread's stack made the values that were found.
-    pub fn values_made(&self, traced: &Traced) {
-        traced.made(self.values.moment.load(Ordering::Relaxed));
+    ///
+    /// # Safety
+    /// This thread runs the interpreter.
+    pub unsafe fn values_made(&self, traced: &Traced) {
+        // SAFETY: the caller's promise.
+        unsafe { traced.made(self.values.moment.load(Ordering::Relaxed)) };
+    }
+
+    /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
+    pub fn ran_my(&self, traced: &Traced, variables: &[u64]) {
+        traced.ran_my(variables, self.values.moment.load(Ordering::Relaxed));
     }
 
     /// Keeps an interpreter's values as they are: the program has ended, and what follows frees
     /// them. `is_replaced` says that another module's run loop ran it.
     pub fn end_values(&self, traced: &Traced, is_replaced: bool) {
         ENGINE.events().trace(|_| {
-            let Some(perl) = self.known_perl() else { return };
+            let Some(perl) = self.known_perl() else {
+                return;
+            };
             if is_replaced {
                 self.values.is_replaced.store(true, Ordering::Relaxed);
             }
@@ -230,6 +254,7 @@ impl PerlStacks {
     /// label `mark` if there is a text. Returns its number.
     pub fn mark_values(&self, text: Option<&[u8]>) -> u32 {
         let moment = self.values.moment.fetch_add(1, Ordering::Relaxed) + 1;
+        self.values.all().for_each(Traced::want_my);
         if let Some(text) = text {
             ENGINE.lifecycle().guarded(|| {
                 self.values.with(|shared| {
@@ -245,8 +270,8 @@ impl PerlStacks {
         moment
     }
 
-    /// What was made since a mark and is alive, except what pads keep for the next call. `None` if
-    /// it can't be told.
+    /// What was made since a mark and is alive, except variables that wait for the next run of their
+    /// `my`. `None` if it can't be told.
     pub fn values_since(&self, traced: &Traced, since: u32) -> Option<Vec<Left>> {
         let perl = self.known_perl()?;
         if traced.state() != TRACING {
@@ -254,7 +279,7 @@ impl PerlStacks {
         }
         let wanted = Wanted {
             since,
-            of_pads: false,
+            stale: false,
         };
         self.values.with(|shared| {
             let mut rows = Rows::new();
@@ -310,23 +335,26 @@ impl PerlStacks {
         let is_any = values.all().next().is_some()
             || values.with(|shared| !shared.left.all().is_empty()) == Some(true);
         if !is_any {
-            remarks.push("values: not traced: no Devel::HeapProf is loaded");
+            remarks.push(
+                "values missing: no perl has loaded Devel::HeapProf (under -T none does unless the \
+                 script or its #! line says -MDevel::HeapProf)",
+            );
         }
         for traced in values.all() {
             match traced.state() {
-                NO_MEMORY => remarks.push("values: not traced any more: there is no memory for it"),
+                NO_MEMORY => remarks.push("values missing: there was no memory to go on tracing"),
                 NOT_A_LIST => remarks
-                    .push("values: not traced any more: the list of free heads is no list"),
+                    .push("values missing: Perl's list of free heads was not as Perl keeps it"),
                 _ => {}
             }
         }
         if values.lacks_some.load(Ordering::Relaxed) {
-            remarks.push("values: some could not be read");
+            remarks.push("values missing: some could not be read");
         }
         if values.is_replaced.load(Ordering::Relaxed) {
             remarks.push(
-                "values: another module took the run loop: values that were made then have the \
-                 stack of the next op",
+                "values missing: another module took the run loop; what was made then has the stack \
+                 of a later op",
             );
         }
         remarks
@@ -335,8 +363,8 @@ impl PerlStacks {
 
 /// The frames of a row's stack, each on a line.
 fn stack_of(row: &Row) -> String {
-    if row.stack == UNSEEN {
-        return unseen(row.origin).to_string_lossy().into_owned();
+    if row.stack >= NEWER {
+        return unseen(row.stack, row.origin).to_string_lossy().into_owned();
     }
     let frames = ENGINE.stack_providers().frames_of(row.stack);
     let line = |(name, file, line): &(String, String, u32)| match file.is_empty() {
@@ -370,21 +398,27 @@ pub(super) fn labels(this: &PerlStacks, label: u64) -> Option<Vec<(&'static str,
         [text_of(&shared.names, class), mark]
     });
     let [class, mark] = texts.unwrap_or_default();
-    let all = [("type", kind_of(label).to_string()), ("class", class), ("mark", mark)];
-    Some(all.into_iter().filter(|(_, text)| !text.is_empty()).collect())
+    let all = [
+        ("type", kind_of(label).to_string()),
+        ("class", class),
+        ("mark", mark),
+    ];
+    Some(
+        all.into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .collect(),
+    )
 }
 
-pub(super) unsafe extern "C" fn values(
-    context: *mut c_void,
-    i: usize,
-    to: *mut Value,
-) -> c_int {
+pub(super) unsafe extern "C" fn values(context: *mut c_void, i: usize, to: *mut Value) -> c_int {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, to) = unsafe { (&*context.cast::<PerlStacks>(), &mut *to) };
     if this.wants_values() == Wants::Nothing {
         return 1;
     }
-    let Some(perl) = this.known_perl() else { return 1 };
+    let Some(perl) = this.known_perl() else {
+        return 1;
+    };
     let given = this.values.with(|shared| {
         if i == 0 {
             shared.shown = Rows::new();
@@ -404,7 +438,7 @@ pub(super) unsafe extern "C" fn values(
     let Some(Some(row)) = given else { return 1 };
     *to = Value {
         stack: row.stack,
-        frame: unseen(row.origin).as_ptr(),
+        frame: unseen(row.stack, row.origin).as_ptr(),
         label: row.label,
         made: row.made,
         objects: row.objects,

@@ -33,10 +33,7 @@ sub growth {
 
 # Runs a block. Returns the values that it leaves behind, by the stack that made them.
 sub leaks (&) {
-    my ($block) = @_;
-    my $mark = _run($block);
-    return if !$mark;
-    return _told(_since($mark));
+    return _told(_leaks($_[0]));
 }
 
 sub _told {

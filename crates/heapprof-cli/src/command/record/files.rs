@@ -40,6 +40,10 @@ pub(super) struct Told {
     pub(super) unnamed: Option<Unnamed>,
     /// Which interpreter's frames are missing, and why.
     pub(super) missing_frames: Option<String>,
+    /// Whether it has the values of an interpreter.
+    pub(super) has_values: bool,
+    /// Why it has none, or not all of them.
+    pub(super) missing_values: Option<String>,
 }
 
 /// What is held by code without names.
@@ -196,16 +200,17 @@ fn told(profile: &Profile, one: &Written) -> Told {
         runtime: runtime(&mut files),
         sampled: (!one.is_exact).then(|| sampled(profile)),
         unnamed: None,
-        missing_frames: missing_frames(&comments),
+        missing_frames: said_after(&comments, "frames missing: "),
+        has_values: profile.find_sample_type("sv_inuse_objects").is_ok(),
+        missing_values: said_after(&comments, "perl: values missing: "),
     }
 }
 
-/// Which interpreter's frames the library could not read, and why.
-fn missing_frames(comments: &[String]) -> Option<String> {
-    let mut missing = comments
-        .iter()
-        .filter_map(|comment| comment.strip_prefix("frames missing: "));
-    missing.next().map(str::to_string)
+/// What the first comment says that begins in this way, such as which interpreter's frames the
+/// library could not read, and why.
+fn said_after(comments: &[String], beginning: &str) -> Option<String> {
+    let said = |comment: &String| comment.strip_prefix(beginning).map(str::to_string);
+    comments.iter().find_map(said)
 }
 
 /// What code without names holds at the peak. If nothing was held there, it is what such code has

@@ -32,14 +32,15 @@ impl Recorded {
     }
 }
 
-/// Symbolizes the profiles and says what the recording left.
+/// Symbolizes the profiles and says what the recording left. Returns false if it lacks what it was
+/// made for: the values of a perl.
 pub(super) fn report(
     written: Vec<Written>,
     failed: &[Failed],
     ended: &Ended,
     names: &Names,
     args: &RecordArgs,
-) {
+) -> bool {
     for failed in failed {
         messages::note(&failed.text());
     }
@@ -54,7 +55,7 @@ pub(super) fn report(
             None if failed.is_empty() && refused == 0 => messages::note(&nothing(ended)),
             None => {}
         }
-        return;
+        return !args.perl_values;
     };
     let processes = [ended.process, written[main].process];
     let small = match args.keep_small {
@@ -76,13 +77,32 @@ pub(super) fn report(
         .map(|(written, told)| Recorded { written, told })
         .collect();
     tell(&recorded, main, small, args);
-    let main = &recorded[main].written;
+    let of_main = &recorded[main].written;
     // A profile that could not be written may have been the last one.
     if failed.is_empty()
-        && let Some(why) = not_the_last(ended, left_own, main)
+        && let Some(why) = not_the_last(ended, left_own, of_main)
     {
         messages::note(&why);
     }
+    !args.perl_values || has_values(&recorded, main)
+}
+
+/// Whether a perl of the recording has traced its values. Says why if not.
+fn has_values(recorded: &[Recorded], main: usize) -> bool {
+    let told = || recorded.iter().filter_map(|one| one.told.as_ref().ok());
+    let why = |told: &Told| told.missing_values.clone();
+    let main = recorded[main].told.as_ref().ok();
+    let missing = main.and_then(why).or_else(|| told().find_map(why));
+    let missing = missing.map(|missing| heapprof_text::printable(&missing).into_owned());
+    if told().any(|told| told.has_values) {
+        if let Some(missing) = missing {
+            messages::note(&format!("--perl-values: {missing}"));
+        }
+        return true;
+    }
+    let missing = missing.unwrap_or_else(|| "no perl ran that heapprof can read".to_string());
+    messages::note(&format!("--perl-values: no values were traced: {missing}"));
+    false
 }
 
 /// Returns the profiles that exist, one that went into a pipe and of which nothing is left, and how

@@ -22,9 +22,11 @@ pub(super) struct Heads {
     free: Grown<u32>,
     /// The heads that were made into values whose stack is still to come.
     made: Grown<u32>,
-    /// The stack that made the value of each head, and when.
+    /// The stack that made the value of each head, and when, or [`STALE`].
     stack: Grown<u32>,
     moment: Grown<u32>,
+    /// How many values are variables whose `my` is still to run.
+    stale: u64,
     /// How many values each stack made.
     count: Grown<u64>,
     /// How many values nobody saw being made.
@@ -42,6 +44,10 @@ pub(super) struct Heads {
 const MOST: u64 = 170;
 /// A head whose stack nobody saw.
 pub(super) const UNSEEN: u32 = u32::MAX;
+/// A head whose value, if it has one by now, is newer than the last look.
+pub(super) const NEWER: u32 = u32::MAX - 1;
+/// A bit of a moment: the value is a variable that waits in a pad for its `my` to run.
+const STALE: u32 = 1 << 31;
 /// Where heads have what they need.
 const ANY: u64 = 0;
 const COUNT: u64 = 8;
@@ -96,6 +102,7 @@ impl Heads {
             made: Grown::new(),
             stack: Grown::new(),
             moment: Grown::new(),
+            stale: 0,
             count: Grown::new(),
             unseen: 0,
             surplus: 0,
@@ -108,14 +115,20 @@ impl Heads {
     /// Each arena: its number, where it begins, and how many heads it has.
     pub(super) fn arenas(&self) -> impl Iterator<Item = (usize, u64, u64)> {
         let arenas = self.arenas.all().as_chunks().0;
-        arenas.iter().enumerate().map(|(i, &[at, heads])| (i, at, heads))
+        arenas
+            .iter()
+            .enumerate()
+            .map(|(i, &[at, heads])| (i, at, heads))
     }
 
     /// The stack that made the value of a head, and when.
     pub(super) fn maker(&self, arena: usize, head: usize) -> (u32, u32) {
         let number = arena * MOST as usize + head;
         let of = |list: &Grown<u32>| list.all().get(number).copied();
-        (of(&self.stack).unwrap_or(UNSEEN), of(&self.moment).unwrap_or(0))
+        (
+            of(&self.stack).unwrap_or(UNSEEN),
+            of(&self.moment).unwrap_or(0) & !STALE,
+        )
     }
 
     /// How many values each stack made.
@@ -127,15 +140,17 @@ impl Heads {
     pub(super) fn forget(&mut self) {
         self.stack.all_mut().fill(UNSEEN);
         self.moment.all_mut().fill(0);
-        let counts = self.count.all().iter();
-        self.unseen += counts.sum::<u64>();
+        self.stale = 0;
+        self.unseen = self.alive(self.free.all().len(), 0).max(0) as u64;
         self.count.truncate(0);
     }
 
     fn address(&self, number: u32) -> u64 {
         let (arena, head) = (u64::from(number) / MOST, u64::from(number) % MOST);
         let arenas = self.arenas.all();
-        arenas.get(2 * arena as usize).map_or(0, |at| at + (head + 1) * HEAD as u64)
+        arenas
+            .get(2 * arena as usize)
+            .map_or(0, |at| at + (head + 1) * HEAD as u64)
     }
 
     /// The number of the head at `at`.
@@ -151,7 +166,10 @@ impl Heads {
             return Some(number);
         }
         let page = at >> 12;
-        let mut candidates = self.by_page.of(page).chain(self.by_page.of(page.wrapping_sub(1)));
+        let mut candidates = self
+            .by_page
+            .of(page)
+            .chain(self.by_page.of(page.wrapping_sub(1)));
         let (arena, number) = candidates.find_map(|arena| Some((arena, holds(arena)?)))?;
         self.last_arena = arena;
         Some(number)
@@ -189,6 +207,7 @@ impl Heads {
         self.free.truncate(kept);
         for i in (0..self.new.all().len()).rev() {
             let number = self.new.all()[i];
+            self.forget_one(number as usize);
             let place = self.free.all().len() as u64;
             if !self.free.push(number) {
                 return Err(Wrong::NoMemory);
@@ -199,20 +218,74 @@ impl Heads {
         Ok(self.made.all().len())
     }
 
-    /// Says which stack made the values that [`follow`](Self::follow) found.
-    pub(super) fn made_by(&mut self, stack: u32, moment: u32) -> bool {
-        let made = self.made.all().len() as u64;
-        for i in 0..self.made.all().len() {
-            let number = self.made.all()[i] as usize;
-            self.stack.all_mut()[number] = stack;
-            self.moment.all_mut()[number] = moment;
+    /// Forgets who made the value of a head that is free now.
+    fn forget_one(&mut self, number: usize) {
+        let moment = &mut self.moment.all_mut()[number];
+        self.stale -= u64::from(*moment & STALE != 0);
+        *moment = 0;
+        self.stack.all_mut()[number] = NEWER;
+    }
+
+    /// Says which stack made the values that [`follow`](Self::follow) found. Those with one of the
+    /// flags `of_stale` are variables that a pad keeps for the next run of their `my`.
+    ///
+    /// # Safety
+    /// As for [`follow`](Self::follow).
+    pub(super) unsafe fn made_by(&mut self, stack: u32, moment: u32, of_stale: u32) -> bool {
+        let made = self.made.all().len();
+        if !self.count_made(stack, made as u64) {
+            return false;
+        }
+        for i in 0..made {
+            let number = self.made.all()[i];
+            // SAFETY: the caller's promise.
+            let flags = unsafe { ((self.address(number) + FLAGS) as *const u32).read() };
+            let is_stale = flags & of_stale != 0;
+            self.stale += u64::from(is_stale);
+            let moment = if is_stale { moment | STALE } else { moment };
+            self.stack.all_mut()[number as usize] = stack;
+            self.moment.all_mut()[number as usize] = moment;
         }
         self.made.truncate(0);
-        let at = stack as usize;
+        true
+    }
+
+    /// The number of the head of a variable whose `my` has run, if that makes it another value: one
+    /// that has waited in a pad for this, or one that is older than the last mark.
+    pub(super) fn became_new(&mut self, at: u64, moment: u32) -> Option<u32> {
+        let number = self.number(at)?;
+        let made = *self.moment.all().get(number as usize)?;
+        (made & STALE != 0 || made < moment).then_some(number)
+    }
+
+    /// Says which stack has run the `my` of a variable.
+    pub(super) fn remade_by(&mut self, number: u32, stack: u32, moment: u32) -> bool {
+        let before = self.stack.all()[number as usize];
+        if !self.count_made(stack, 1) {
+            return false;
+        }
+        match before {
+            NEWER => {}
+            UNSEEN => self.unseen = self.unseen.saturating_sub(1),
+            before => self.count.all_mut()[before as usize] -= 1,
+        }
+        self.forget_one(number as usize);
+        self.stack.all_mut()[number as usize] = stack;
+        self.moment.all_mut()[number as usize] = moment;
+        true
+    }
+
+    /// Whether variables wait in pads for their `my` to run.
+    pub(super) fn has_stale(&self) -> bool {
+        self.stale != 0
+    }
+
+    fn count_made(&mut self, stack: u32, made: u64) -> bool {
         if stack == UNSEEN {
             self.unseen += made;
             return true;
         }
+        let at = stack as usize;
         if at >= self.count.all().len() && !self.count.grow(at + 1) {
             return false;
         }
@@ -326,6 +399,7 @@ impl Heads {
             if !has_room {
                 return Err(Wrong::NoMemory);
             }
+            self.stack.all_mut()[heads_before - MOST as usize..].fill(NEWER);
             self.heads += heads;
             // SAFETY: as above.
             at = unsafe { word(at + ANY) };

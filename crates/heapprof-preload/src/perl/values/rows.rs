@@ -122,8 +122,8 @@ impl Names {
 pub(super) struct Wanted {
     /// Those that were made at this moment or later.
     pub(super) since: u32,
-    /// Those that pads keep for the next call, too.
-    pub(super) of_pads: bool,
+    /// Variables that a pad keeps for the next run of their `my`, too.
+    pub(super) stale: bool,
 }
 
 impl Rows {
@@ -184,7 +184,6 @@ impl Rows {
         mark: impl Fn(u32) -> u32,
     ) -> bool {
         let origin = traced.origin.load(Ordering::Relaxed).into();
-        let of_pads = traced.of_pads.load(Ordering::Relaxed);
         let mut classes = Table::new();
         let added = traced.with(|heads| {
             let mut is_whole = true;
@@ -203,7 +202,7 @@ impl Rows {
                     let head = Head::new(head);
                     let (stack, moment) = heads.maker(number, i);
                     let is_wanted = moment >= wanted.since
-                        && (wanted.of_pads || !head.has(of_pads))
+                        && (wanted.stale || !head.has(traced.of_stale))
                         && !head.is_free();
                     if is_wanted {
                         arena.add(head, stack, moment);
@@ -211,9 +210,8 @@ impl Rows {
                 }
                 arena.read_bodies();
                 for value in arena.values() {
-                    let class = class_of(&value.head, &value.body).map_or(0, |stash| {
-                        number_of_class(perl, names, &mut classes, stash)
-                    });
+                    let class = class_of(&value.head, &value.body)
+                        .map_or(0, |stash| number_of_class(perl, names, &mut classes, stash));
                     let bytes = perl.bytes_of(&value.head, &value.body, value.others);
                     is_whole &= self.add(Row {
                         stack: value.stack,
@@ -355,4 +353,3 @@ fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) {
         done += 1;
     }
 }
-

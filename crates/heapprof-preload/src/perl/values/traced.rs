@@ -1,24 +1,26 @@
 //! An interpreter whose values are traced.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use heapprof_collect::{ENGINE, Tracer, sys};
 
 use super::heads::{Heads, Roots, UNSEEN, Wrong};
 
-/// An interpreter whose values are traced. The module reads the first two words after each op.
+/// An interpreter whose values are traced. The module reads the first three words after each op.
 #[repr(C)]
 pub struct Traced {
     /// The first free head, and how many values there were, when they were looked at last.
     first: AtomicU64,
     count: AtomicI64,
+    /// Whether the runs of `my` are to be told: 1 if so.
+    wants_my: AtomicU64,
     /// Where it keeps both, and its newest arena.
     roots: [u64; 3],
     /// The interpreter.
     pub(super) at: u64,
-    /// The flags of values that pads keep for the next call.
-    pub(super) of_pads: AtomicU32,
+    /// The flag of variables that a pad keeps for the next run of their `my`.
+    pub(super) of_stale: u32,
     /// The recording in which stacks have their numbers.
     recording: AtomicU64,
     state: AtomicU8,
@@ -40,7 +42,12 @@ pub(super) const ENDED: u8 = 3;
 
 impl Traced {
     /// A new one, which stays for good; `None` if there is no memory.
-    pub(super) fn new(at: u64, roots: [u64; 3], of_pads: u32, origin: u8) -> Option<&'static Self> {
+    pub(super) fn new(
+        at: u64,
+        roots: [u64; 3],
+        of_stale: u32,
+        origin: u8,
+    ) -> Option<&'static Self> {
         let memory = sys::map(size_of::<Self>()).cast::<Self>();
         if memory.is_null() {
             return None;
@@ -52,7 +59,8 @@ impl Traced {
                 count: AtomicI64::new(-1),
                 roots,
                 at,
-                of_pads: AtomicU32::new(of_pads),
+                wants_my: AtomicU64::new(0),
+                of_stale,
                 recording: AtomicU64::new(ENGINE.stack_providers().recording()),
                 state: AtomicU8::new(TRACING),
                 origin: AtomicU8::new(origin),
@@ -162,21 +170,60 @@ impl Traced {
     }
 
     /// Says that this thread's stack has made the values that [`follow`](Self::follow) found.
-    pub(super) fn made(&self, moment: u32) {
-        self.made_by(moment, |tracer| tracer.stack().unwrap_or(UNSEEN));
+    ///
+    /// # Safety
+    /// This thread runs the interpreter.
+    pub(super) unsafe fn made(&self, moment: u32) {
+        // SAFETY: the caller's promise.
+        unsafe { self.made_by(moment, |tracer| tracer.stack().unwrap_or(UNSEEN)) };
     }
 
     /// Says that nobody saw who made them.
-    pub(super) fn made_before(&self) {
-        self.made_by(0, |_| UNSEEN);
+    ///
+    /// # Safety
+    /// This thread runs the interpreter.
+    pub(super) unsafe fn made_before(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.made_by(0, |_| UNSEEN) };
     }
 
-    fn made_by(&self, moment: u32, stack: impl FnOnce(&mut Tracer) -> u32) {
+    unsafe fn made_by(&self, moment: u32, stack: impl FnOnce(&mut Tracer) -> u32) {
         ENGINE.events().trace(|tracer| {
             let stack = stack(tracer);
-            let done = self.with_now(|heads| heads.made_by(stack, moment));
+            let done = self.with_now(|heads| {
+                // SAFETY: the caller's promise.
+                let done = unsafe { heads.made_by(stack, moment, self.of_stale) };
+                if heads.has_stale() {
+                    self.want_my();
+                }
+                done
+            });
             if done == Some(false) {
                 self.end(NO_MEMORY);
+            }
+        });
+    }
+
+    /// Has the runs of `my` told from now on.
+    pub(super) fn want_my(&self) {
+        self.wants_my.store(1, Ordering::Relaxed);
+    }
+
+    /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
+    /// Only now are they this call's.
+    pub(super) fn ran_my(&self, variables: &[u64], moment: u32) {
+        if self.state() != TRACING {
+            return;
+        }
+        ENGINE.events().trace(|tracer| {
+            for &at in variables {
+                let number = self.with_now(|heads| heads.became_new(at, moment));
+                let Some(Some(number)) = number else { continue };
+                let stack = tracer.stack().unwrap_or(UNSEEN);
+                let done = self.with_now(|heads| heads.remade_by(number, stack, moment));
+                if done == Some(false) {
+                    self.end(NO_MEMORY);
+                }
             }
         });
     }
