@@ -174,6 +174,8 @@ typedef struct {
     /* The interpreter's values, if they are traced. */
     const struct traced *traced;
     const void *owner;
+    /* The op that our run loop runs. */
+    const OP *running;
 } my_cxt_t;
 START_MY_CXT
 
@@ -364,10 +366,9 @@ static uint32_t begin_part(pTHX_ const struct traced *traced, const char *text) 
 static int run_and_trace(pTHX) {
     OP *op = PL_op;
     const struct traced *traced;
-    {
-        dMY_CXT;
-        traced = MY_CXT.owner == (const void *)my_perl_of(aTHX) ? MY_CXT.traced : NULL;
-    }
+    dMY_CXT;
+    my_cxt_t *our = &MY_CXT;
+    traced = our->owner == (const void *)my_perl_of(aTHX) ? our->traced : NULL;
     if (!traced) {
         while ((PL_op = op = op->op_ppaddr(aTHX))) {
         }
@@ -389,6 +390,7 @@ static int run_and_trace(pTHX) {
         before.sub = -1;
         if (op->op_type == OP_LEAVESUB || op->op_type == OP_RETURN || op->op_type == OP_LEAVESUBLV)
             note_sub(aTHX_ &before);
+        our->running = op;
         op = op->op_ppaddr(aTHX);
         if (HAS_CHANGED(traced) && values.changed(traced)) made_by_op(aTHX_ traced, &before);
         if (by.count) ran_my(aTHX_ traced, &by);
@@ -404,12 +406,50 @@ static void refuse(pTHX_ const char *why) {
     my_exit(2);
 }
 
+/* Perl's own run loop runs the coroutines of Coro. There, what was made is looked for before some ops: when a sub is
+ * called or left, and when the next statement begins. */
+static const Optype looked_at[] = { OP_NEXTSTATE, OP_LEAVESUB, OP_RETURN };
+static OP *(*behind[sizeof looked_at / sizeof *looked_at])(pTHX);
+
+static void look_before(pTHX) {
+    dMY_CXT;
+    if (MY_CXT.running != PL_op && MY_CXT.traced && MY_CXT.owner == (const void *)my_perl_of(aTHX))
+        follow(aTHX_ MY_CXT.traced);
+}
+
+static OP *look_and_begin_statement(pTHX) {
+    look_before(aTHX);
+    return behind[0](aTHX);
+}
+
+static OP *look_and_leave_sub(pTHX) {
+    look_before(aTHX);
+    return behind[1](aTHX);
+}
+
+static OP *look_and_return(pTHX) {
+    look_before(aTHX);
+    return behind[2](aTHX);
+}
+
+/* Has ops that are compiled from now on look for values. */
+static void look_in_ops(void) {
+    static OP *(*const look[])(pTHX) = { look_and_begin_statement, look_and_leave_sub, look_and_return };
+    size_t i;
+    for (i = 0; i < sizeof look / sizeof *look; i++) {
+        if (PL_ppaddr[looked_at[i]] == look[i]) continue;
+        behind[i] = PL_ppaddr[looked_at[i]];
+        PL_ppaddr[looked_at[i]] = look[i];
+    }
+}
+
 static OP *note_and_call_sub(pTHX) {
     dMY_CXT;
     uint64_t *call = MY_CXT.call;
     uint64_t before[4];
     CV *cv;
     OP *next;
+    look_before(aTHX);
     if (!call) return call_sub(aTHX);
     cv = sub_in_c(*PL_stack_sp);
     if (!cv) {
@@ -423,8 +463,7 @@ static OP *note_and_call_sub(pTHX) {
     call[0] = (uint64_t)(uintptr_t)cv;
     next = call_sub(aTHX);
     /* What the sub made is laid to it while it can still be named. */
-    if (MY_CXT.traced && MY_CXT.owner == (const void *)my_perl_of(aTHX) && PL_runops == run_and_trace)
-        follow(aTHX_ MY_CXT.traced);
+    if (MY_CXT.traced && MY_CXT.owner == (const void *)my_perl_of(aTHX)) follow(aTHX_ MY_CXT.traced);
     memcpy(call, before, sizeof before);
     return next;
 }
@@ -459,9 +498,10 @@ static void trace_values(pTHX_ int is_copy) {
 #else
     MY_CXT.traced = values.trace(NULL, SVs_PADSTALE, is_copy);
 #endif
-    if (MY_CXT.traced)
+    if (MY_CXT.traced) {
+        look_in_ops();
         PL_runops = run_and_trace;
-    else if (values.wanted() == 2)
+    } else if (values.wanted() == 2)
         refuse(aTHX_ "this perl's values can't be traced: heapprof does not record it, or does not know its structures");
 }
 
