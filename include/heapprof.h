@@ -89,7 +89,22 @@ struct heapprof_report {
     void (*part)(void *to, const struct heapprof_part *part);
     /* Takes a line for the profile's comments. */
     void (*remark)(void *to, const char *text);
+    /* Takes what a part of the memory in use is for, such as "buffers of strings", and its bytes. `heapprof info` shows the
+     * parts beside what the kernel counts. Asked for only if every allocation is recorded. */
+    void (*account)(void *to, const char *name, uint64_t bytes);
 };
+
+/* Values of one kind that one stack made, if you trace values: what an interpreter makes from its pools. */
+struct heapprof_value {
+    uint32_t stack;    /* its number, or HEAPPROF_NO_STACK */
+    uint32_t reserved; /* 0 */
+    const char *frame; /* what stands for the stack if it has no number; the text must stay */
+    uint64_t label;    /* what else is known, as in struct heapprof_capture */
+    uint64_t made;     /* how many were made */
+    uint64_t objects;  /* how many of them are alive */
+    uint64_t bytes;    /* and the bytes of these */
+};
+#define HEAPPROF_NO_STACK UINT32_MAX
 
 /* Where texts go, each with a zero at its end. */
 struct heapprof_named_frame {
@@ -122,6 +137,12 @@ struct heapprof_stack_provider {
     /* Says what the pools hold now, and whatever else a profile should say of the interpreter. May be NULL. It is called
      * when a profile is written, in any thread, while others go on. */
     void (*report)(void *context, const struct heapprof_report *report);
+    /* For a provider that traces values: what their sample types begin with, such as "sv" for sv_inuse_space. NULL if you
+     * trace none. */
+    const char *value_name;
+    /* Gives the i-th row of values. Returns 0, or something else if there are no more. May be NULL. It is called when a
+     * profile is written, in any thread, with 0 first and then with one more each time. */
+    int (*values)(void *context, size_t i, struct heapprof_value *value);
 };
 
 /* Has the provider asked from now on. It is copied. Returns 0; EINVAL if it is NULL, of another version or lacks a
@@ -136,6 +157,9 @@ struct heapprof_perl_field {
     uint32_t value;
 };
 int heapprof_perl_layout(const struct heapprof_perl_field *fields, size_t count);
+
+/* For the same module, which traces the values of a perl: those of the functions heapprof_perl_values…, which are not for
+ * other programs. HeapProf.xs says what each does. */
 
 /* For the same module: where it notes which sub that is written in C an interpreter (NULL without MULTIPLICITY) calls, so
  * that the sub has a frame: its CV, PL_op, PL_curstackinfo and cxstack_ix at the call. NULL if they are not wanted. The

@@ -49,6 +49,42 @@ pub(crate) fn bytes(comments: &[String], key: &str) -> Option<i64> {
     }
 }
 
+/// Where all of a program's data is, as our collector's comments say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// The bytes that the kernel counts as its data (VmData), without the collector's own.
+    pub all: i64,
+    /// The collector's own.
+    pub own: i64,
+    /// What the data is for, with its bytes. They add up to all of it.
+    pub parts: Vec<(String, i64)>,
+}
+
+/// Takes the lines out of the comments that say where a program's data is. `None`, and the comments
+/// stay, if there are none, or if they are of several programs or make no sense.
+pub(crate) fn account(comments: &mut Vec<String>) -> Option<Account> {
+    let mut account = Account::default();
+    let mut wholes = 0;
+    for value in values(comments, "memory") {
+        let (bytes, what) = value.split_once(" bytes ")?;
+        let bytes: i64 = bytes.parse().ok()?;
+        match what.strip_prefix("of ") {
+            Some(part) => account.parts.push((part.to_string(), bytes)),
+            None if what.starts_with("more ") => account.own = bytes,
+            None => (account.all, wholes) = (bytes, wholes + 1),
+        }
+    }
+    let sum = account
+        .parts
+        .iter()
+        .try_fold(0i64, |sum, (_, bytes)| sum.checked_add(*bytes));
+    if wholes != 1 || sum != Some(account.all) {
+        return None;
+    }
+    comments.retain(|comment| !comment.trim_start().starts_with("memory:"));
+    Some(account)
+}
+
 /// The process that a profile is of, as our collector's comments and the profile's times say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {

@@ -2,7 +2,7 @@
 
 use heapprof_profile::{Family, Unit};
 
-use crate::comment::{self, Process};
+use crate::comment::{self, Account, Process};
 use crate::coverage::{self, Resident, Runtime};
 use crate::error::Error;
 use crate::header::SampleType;
@@ -77,6 +77,8 @@ pub struct Info {
     pub peak_rss: Option<Resident>,
     /// A runtime that has a heap of its own beside malloc's.
     pub runtime: Option<Runtime>,
+    /// Where all of the program's data is, if the collector says so.
+    pub account: Option<Account>,
     /// Functions that look like wrappers of malloc, except those that `drop_frames` names.
     pub wrappers: Vec<Wrapper>,
     /// The comments.
@@ -145,6 +147,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     info.start_nanos = process.map_or(0, |process| process.start());
     let heap = ["inuse_space", "peak_space"].map(|name| heap_bytes(&info.types, name));
     [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
+    info.account = comment::account(&mut info.comments);
     // A location counts as symbolized if one of its lines has a function's name.
     let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function WHERE \
                       n.location = l.id AND f.name != '' AND NOT (f.system_name = '' AND \

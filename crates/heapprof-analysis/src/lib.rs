@@ -69,7 +69,7 @@ mod wrapper;
 
 pub use crate::{
     builds::{Incomparable, incomparable},
-    comment::{Dumped, Process},
+    comment::{Account, Dumped, Process},
     coverage::{Resident, Runtime, resident, runtime},
     diff::{Change, Diff, DiffRow, Status, diff},
     error::Error,

@@ -60,6 +60,18 @@ impl std::error::Error for Error {}
 /// The function that is told what became of each dump.
 pub(crate) type Tell = fn(&Result<CString, Error>);
 
+/// What an allocator says of itself, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocatorHolds {
+    /// What it has from the kernel.
+    pub mapped: u64,
+    /// What of that is in its lists of free blocks.
+    pub free: u64,
+}
+
+/// The function that asks the allocator. It may take the allocator's locks.
+pub(crate) type AskAllocator = fn() -> Option<AllocatorHolds>;
+
 /// What the engine keeps for its dumps.
 pub(crate) struct Dumping {
     pub(crate) options: Locked<{ rank::OPTIONS }, Option<Options>>,
@@ -71,6 +83,7 @@ pub(crate) struct Dumping {
     pub(crate) clock: Clock,
     pub(crate) stack: OwnStack,
     pub(crate) tell: OnceLock<Tell>,
+    pub(crate) ask_allocator: OnceLock<AskAllocator>,
     /// Whether the process's last profile was begun.
     pub(crate) ended: AtomicBool,
     exec: Exec,
@@ -105,6 +118,7 @@ impl Dumping {
             clock: Clock::new(),
             stack: OwnStack::new(),
             tell: OnceLock::new(),
+            ask_allocator: OnceLock::new(),
             ended: AtomicBool::new(false),
             exec: Exec {
                 at: AtomicI64::new(i64::MIN),
@@ -169,6 +183,7 @@ impl Dumping {
             clock: _,
             stack: _,
             tell: _,
+            ask_allocator: _,
             ended,
             exec,
             raised,
@@ -210,6 +225,7 @@ impl Dumping {
             clock: _,
             stack: _,
             tell: _,
+            ask_allocator: _,
             ended: _,
             exec: _,
             raised: _,

@@ -168,8 +168,8 @@ mod stack;
 mod tables;
 mod thread;
 
-pub use crate::dump::Error;
 pub use crate::dump::output::working_folder;
+pub use crate::dump::{AllocatorHolds, Error};
 pub use crate::engine::{ENGINE, Engine};
 pub use crate::event::Events;
 pub use crate::event::apart::is_apart;

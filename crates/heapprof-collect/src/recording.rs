@@ -1,5 +1,6 @@
 //! A recording from start to stop: its dumps, and what forks, signals and unloaded code do to it.
 
+pub(crate) mod account;
 pub(crate) mod clock;
 pub(crate) mod dumps;
 pub(crate) mod fork;

@@ -39,6 +39,20 @@ const CALLERS: usize = 24;
 /// More arenas than this are a loop.
 const MOST: u64 = 1 << 26;
 
+/// Whether one of the innermost calls comes from this code.
+fn is_called_by(above: impl Iterator<Item = u64>, (begin, end): (u64, u64)) -> bool {
+    // A return address may be the one behind the last instruction.
+    above.take(CALLERS).any(|pc| begin < pc && pc <= end)
+}
+
+/// Whether a block of so many bytes may be a slab: memory that ops are taken from. It has room for
+/// 64 words of ops or for a power of two more, and a header.
+#[inline(always)]
+pub fn may_be_slab(size: usize) -> bool {
+    let without_header = size & !63;
+    without_header.is_power_of_two() && (512..=16384).contains(&without_header)
+}
+
 /// What an arena is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
@@ -210,6 +224,36 @@ impl Perl {
             .wrapping_mul(LIST_ENTRY as u64);
         let entry = list.wrapping_add(LIST_ENTRIES as u64).wrapping_add(newest);
         (1..=LIST_MOST).contains(&(taken as usize)) && memory.u64(entry) == Some(0)
+    }
+
+    /// Whether an allocation is a slab, of which [`may_be_slab`] says that it may be. `above` is as
+    /// for [`is_arena`](Self::is_arena).
+    #[cold]
+    #[inline(never)]
+    pub fn is_slab(&self, above: impl Iterator<Item = u64>) -> bool {
+        is_called_by(above, self.slab_code)
+    }
+
+    /// Calls `each` with every arena of heads: where its first head is that may have a value, and
+    /// how many there are. Returns `None` if they can't be read.
+    pub fn each_arena_of_heads<M: Memory>(
+        &self,
+        memory: M,
+        interpreter: u64,
+        mut each: impl FnMut(u64, usize),
+    ) -> Option<()> {
+        let newest = interpreter.wrapping_add(self.variable.arenas?.sv_arenaroot);
+        let (mut arena, mut arenas) = (memory.u64(newest)?, 0);
+        while arena != 0 {
+            let count = memory.u32(arena + HEAD_COUNT as u64)? as usize;
+            arenas += 1;
+            if arenas > MOST || !(1..=4096 / HEAD).contains(&count) {
+                return None;
+            }
+            each(arena + HEAD as u64, count - 1);
+            arena = memory.u64(arena)?;
+        }
+        Some(())
     }
 
     /// What the arenas of an interpreter hold; `None` if they can't be read.

@@ -49,6 +49,8 @@ pub struct Perl {
     /// Where the functions' code is that allocate arenas, of heads and of bodies; empty if one is
     /// not exported.
     pub(crate) arena_code: [(u64, u64); 2],
+    /// Where the function's code is that allocates the memory of ops; empty if it is not exported.
+    pub(crate) slab_code: (u64, u64),
     /// The array of the names of ops; 0 if it is not exported.
     op_names: u64,
     pub(crate) layout: Layout,
@@ -219,6 +221,7 @@ impl Perl {
             caller_cx: address("Perl_caller_cx"),
             run_loop: Self::run_loop_of(memory, object),
             arena_code: ["Perl_more_sv", "Perl_more_bodies"].map(code),
+            slab_code: code("Perl_Slab_Alloc"),
             op_names: address("PL_op_name"),
             layout,
             is_usual: layout.is_usual(),

@@ -39,11 +39,11 @@ mod unchanged;
 mod values;
 mod walk;
 
-pub use arenas::{ARENA_SIZES, Arenas, FreeLists, OfType, Type};
+pub use arenas::{ARENA_SIZES, Arenas, FreeLists, OfType, Type, may_be_slab};
 pub use context::EACH_END;
 pub use frame::{Frame, Kind, Named, Text};
 pub use interpreter::{Call, Context, Perl, Unreadable};
 pub use last::LastWalk;
 pub use layout::{Layout, Version};
-pub use values::{BODY, Body, HEAD, Head, NAMES, class_of, sharers_of};
+pub use values::{BODY, Body, Buffer, HEAD, Head, NAMES, buffer_of, class_of, sharers_of};
 pub use walk::{Leaf, Sink};

@@ -125,28 +125,55 @@ fn has_text(head: &Head) -> bool {
     may_have && head.u != 0 && !head.has(IS_REFERENCE)
 }
 
+/// What a value's buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Buffer {
+    /// A text.
+    Text = 0,
+    /// The elements of an array.
+    Array,
+    /// The buckets of a hash.
+    Hash,
+}
+
+/// What was allocated for the content of a value, outside of arenas, and how many bytes that are. A
+/// text that several values share is divided between them.
+pub fn buffer_of(head: &Head, body: &Body, others: u8) -> (Buffer, u64) {
+    // An array that has nothing has a last place of -1.
+    let words = |last: u64| last.wrapping_add(1).min(MOST_WORDS) * 8;
+    match head.kind() {
+        ARRAY => {
+            let before = head.u.saturating_sub(body[ALLOCATED]).min(MOST_WORDS);
+            let has_some = body[ALLOCATED] != 0;
+            let bytes = if has_some {
+                words(body[LENGTH]) + before
+            } else {
+                0
+            };
+            (Buffer::Array, bytes)
+        }
+        HASH => {
+            let bytes = if head.u == 0 { 0 } else { words(body[LENGTH]) };
+            (Buffer::Hash, bytes)
+        }
+        _ if has_text(head) => {
+            let bytes = body[LENGTH].min(8 * MOST_WORDS) / (u64::from(others) + 1);
+            (Buffer::Text, bytes)
+        }
+        _ => (Buffer::Text, 0),
+    }
+}
+
 impl Perl {
-    /// How many bytes a value has: its head, its body, the entries of a hash, and what was
-    /// allocated for its text, array or buckets. A text that several values share is divided
-    /// between them.
+    /// How many bytes a value has: its head, its body, the entries of a hash, and its buffer.
     pub fn bytes_of(&self, head: &Head, body: &Body, others: u8) -> u64 {
-        let kind = head.kind();
-        let own = HEAD as u64 + self.body_size(kind, head.flags);
-        // An array that has nothing has a last place of -1.
-        let words = |last: u64| last.wrapping_add(1).min(MOST_WORDS) * 8;
-        let more = match kind {
-            ARRAY if body[ALLOCATED] != 0 => {
-                let before = head.u.saturating_sub(body[ALLOCATED]);
-                words(body[LENGTH]) + before.min(MOST_WORDS)
-            }
-            HASH => {
-                let buckets = if head.u == 0 { 0 } else { words(body[LENGTH]) };
-                buckets + body[KEYS].min(MOST_WORDS) * ENTRY
-            }
-            _ if has_text(head) => body[LENGTH].min(8 * MOST_WORDS) / (u64::from(others) + 1),
+        let entries = match head.kind() {
+            HASH => body[KEYS].min(MOST_WORDS) * ENTRY,
             _ => 0,
         };
-        own + more
+        let own = HEAD as u64 + self.body_size(head.kind(), head.flags);
+        let (_, buffer) = buffer_of(head, body, others);
+        own + entries + buffer
     }
 
     fn body_size(&self, kind: u32, flags: u32) -> u64 {

@@ -7,6 +7,7 @@
 // Exported functions are for C, and documented in include/heapprof.h.
 #![allow(clippy::missing_safety_doc, unreachable_pub, missing_docs)]
 
+mod allocator;
 mod api;
 mod atfork;
 mod end;

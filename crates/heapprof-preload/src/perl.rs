@@ -8,10 +8,12 @@
 //! * `perl/state.rs`: the perl and its interpreters.
 //! * `perl/capture.rs`: the stack of a thread.
 //! * `perl/arenas.rs`, `perl/report.rs`: what its arenas hold, and what a profile says of that.
+//! * `perl/arena_values.rs`: the values that lie in an arena.
 //! * `perl/values.rs`: who made the values that are alive, if Devel::HeapProf is there.
 //! * `perl/turn.rs`: what one thread does at a time.
 //! * `perl/texts.rs`: what frames and labels are called.
 
+mod arena_values;
 mod arenas;
 mod capture;
 mod report;

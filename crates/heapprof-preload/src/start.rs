@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
-use crate::{end, environment, identity, interpreters, mapped, perl, real, sandbox, signals};
+use crate::{
+    allocator, end, environment, identity, interpreters, mapped, perl, real, sandbox, signals,
+};
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 const NEW: u8 = 0;
@@ -93,6 +95,7 @@ fn begin() -> bool {
     mapped::prepare();
     identity::prepare();
     sandbox::prepare();
+    allocator::prepare();
     record();
     true
 }

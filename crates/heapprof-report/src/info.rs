@@ -1,6 +1,6 @@
 //! `info`: the facts about a profile, one on each line.
 
-use heapprof_analysis::{Info, MappingInfo, Resident};
+use heapprof_analysis::{Account, Info, MappingInfo, Resident};
 use serde_json::{Value, json};
 
 use crate::coverage::beside_heap;
@@ -101,6 +101,11 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     {
         fact("Beside the heap", text);
     }
+    if let Some(account) = &info.account {
+        for row in account_rows(account, style)? {
+            fact("Memory", row);
+        }
+    }
     fact(
         "Time",
         match info.time_nanos {
@@ -190,6 +195,44 @@ fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String
         }
     }
     Ok(text)
+}
+
+/// Where all of the program's data is: the whole, and then its parts, in the order in which the
+/// collector says them.
+fn account_rows(account: &Account, style: &Style) -> Result<Vec<String>, Error> {
+    let wanted = style.unit.as_deref();
+    let wanted = wanted.filter(|u| Measure::new("bytes", Some(u)).is_ok());
+    let measure = Measure::new("bytes", wanted)?;
+    let show = |bytes: i64| match style.format {
+        Format::Csv => bytes.to_string(),
+        _ => measure.show(bytes),
+    };
+    let shares = account
+        .parts
+        .iter()
+        .map(|(_, bytes)| percent(*bytes, account.all));
+    let (bytes, shares): (Vec<String>, Vec<String>) = (
+        account
+            .parts
+            .iter()
+            .map(|(_, bytes)| show(*bytes))
+            .collect(),
+        shares.collect(),
+    );
+    let width = |cells: &[String]| cells.iter().map(String::len).max().unwrap_or(0);
+    let (wide, share_wide) = match style.format {
+        Format::Text => (width(&bytes), width(&shares)),
+        _ => (0, 0),
+    };
+    let whole = format!(
+        "{} of data (VmData), without {} of heapprof's own; of this:",
+        show(account.all),
+        show(account.own)
+    );
+    let cells = bytes.iter().zip(&shares).zip(&account.parts);
+    let rows = cells
+        .map(|((bytes, share), (name, _))| format!("{bytes:>wide$}  {share:>share_wide$}  {name}"));
+    Ok([whole].into_iter().chain(rows).collect())
 }
 
 fn period(info: &Info) -> Result<String, Error> {
@@ -296,6 +339,15 @@ fn document(info: &Info) -> Value {
         "keep_frames": info.keep_frames,
         "doc_url": info.doc_url,
     });
+    if let Some(account) = &info.account {
+        let parts = account.parts.iter();
+        let parts: Vec<Value> = parts
+            .map(|(name, bytes)| json!({"name": name, "bytes": bytes}))
+            .collect();
+        document["memory"] = json!({
+            "bytes": account.all, "own_tables": account.own, "parts": parts,
+        });
+    }
     if info.start_nanos != 0 {
         document["start_nanos"] = json!(info.start_nanos);
     }

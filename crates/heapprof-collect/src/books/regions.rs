@@ -20,6 +20,11 @@ impl Regions {
         Self(BTreeMap::new())
     }
 
+    /// Whether no mapping is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Forgets all mappings.
     pub(crate) fn clear(&mut self) {
         self.0.clear();

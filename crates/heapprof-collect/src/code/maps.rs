@@ -1,12 +1,19 @@
 //! The kernel's text of what is mapped where, /proc/thread-self/maps: its lines and what begins
 //! them.
 
+use std::ffi::CStr;
+
 use crate::platform::sys::File;
 
 /// Gives each line to `each`, with a buffer of `N` bytes on the stack and without allocating. There
 /// may be a hundred thousand lines. A line that is longer than the buffer comes in parts.
-pub(crate) fn lines<const N: usize>(mut each: impl FnMut(&[u8])) {
-    let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) else {
+pub(crate) fn lines<const N: usize>(each: impl FnMut(&[u8])) {
+    lines_of::<N>(c"/proc/thread-self/maps", each);
+}
+
+/// Gives the lines of a file in the same way.
+pub(crate) fn lines_of<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) {
+    let Ok(file) = File::open(path, libc::O_RDONLY, 0) else {
         return;
     };
     let (mut buffer, mut filled) = ([0; N], 0);

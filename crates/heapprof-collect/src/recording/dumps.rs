@@ -4,16 +4,18 @@ use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
 use crate::dump::turn::Taken;
-use crate::dump::{Error, Tell, output};
+use crate::dump::{AllocatorHolds, Error, Tell, output};
 use crate::engine::Engine;
 use crate::event::apart::is_apart;
 use crate::options::{Format, Options};
+use crate::platform::handlers::may_be_in_handler;
 use crate::platform::process::Process;
 use crate::platform::{sys, tls, trial};
 use crate::reason::Reason;
 use crate::recording::lines;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
+use crate::stack::own_stack;
 
 /// The dumps of an engine.
 #[derive(Clone, Copy)]
@@ -52,17 +54,24 @@ impl Dumps {
     /// memory, or if [`request`](Self::request) could not dump now.
     pub fn profile(self, reason: Reason) -> Vec<u8> {
         let Self(engine) = self;
+        let may_ask = may_ask_allocator(reason);
         let wrappers = |o: &mut Option<Options>| o.as_ref().map(|o| o.wrappers.clone());
         let wrappers = engine.guarded(|| engine.dumping.options.with(&engine.process, wrappers));
         let wrappers = wrappers.unwrap_or_default();
         render(engine, |file| {
-            snapshot::write_profile(engine, reason, &wrappers, file).map(drop)
+            snapshot::write_profile(engine, reason, &wrappers, may_ask, file).map(drop)
         })
     }
 
     /// The profile as it is now, in gperftools' text form.
     pub fn text_profile(self) -> Vec<u8> {
         render(self.0, |file| text::write(self.0, file).map(drop))
+    }
+
+    /// Asks the program's allocator what it holds, when a dump accounts for all memory. It is never
+    /// asked in a signal's handler. Only the first call counts.
+    pub fn ask_allocator(self, ask: fn() -> Option<AllocatorHolds>) {
+        let _ = self.0.dumping.ask_allocator.set(ask);
     }
 
     /// Tells `tell` what becomes of every dump, wherever it is made, with signals blocked. Only the
@@ -218,6 +227,7 @@ fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Resu
         return Err(Error::Busy);
     }
     let mut result = Err(Error::NotStarted);
+    let may_ask = may_ask_allocator(reason);
     // All of this is done there: the program's stack may be a signal's, of a few pages.
     in_own_place(engine, &mut || {
         let reserved = engine.reserve(snapshot::memory_needed(engine));
@@ -226,7 +236,7 @@ fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Resu
                 lines::look(engine, &options);
             }
             result = if reserved {
-                write(engine, &options, reason, path)
+                write(engine, &options, reason, path, may_ask)
             } else {
                 Err(Error::NoMemory)
             };
@@ -246,6 +256,15 @@ fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Resu
         dumping.note_exec();
     }
     result
+}
+
+/// Whether the allocator can be asked what it holds: not in a signal's handler, which may have
+/// interrupted it. This thread is on the program's stack.
+fn may_ask_allocator(reason: Reason) -> bool {
+    let is_of_signal = matches!(reason, Reason::Signal | Reason::Terminated | Reason::Exec);
+    let here = 0u8;
+    let here = (&raw const here).addr();
+    !is_of_signal && !may_be_in_handler(here, own_stack::find(here, tls::current() as usize))
 }
 
 /// More files than a dump has open at a time.
@@ -274,6 +293,7 @@ fn write(
     options: &Options,
     reason: Reason,
     path: Option<&[u8]>,
+    may_ask: bool,
 ) -> Result<CString, Error> {
     let (process, dumping) = (&engine.process, &engine.dumping);
     let named = path.is_some();
@@ -293,9 +313,8 @@ fn write(
     // This is done before the output takes one of the program's last descriptors.
     engine.code.mappings.remember(process);
     let written = output::write(&path, options, |file| match format {
-        Format::Pprof => {
-            snapshot::write_profile(engine, reason, &options.wrappers, file).map(|of| totals = of)
-        }
+        Format::Pprof => snapshot::write_profile(engine, reason, &options.wrappers, may_ask, file)
+            .map(|of| totals = of),
         Format::Text => text::write(engine, file).map(|of| totals = of),
     })
     .map_err(failed)?;

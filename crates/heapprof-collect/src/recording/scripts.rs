@@ -34,6 +34,11 @@ impl StackProviders {
         self.0.scripts.providers.wanted()
     }
 
+    /// Whether every allocation is recorded.
+    pub fn is_exact(self) -> bool {
+        self.0.process.recorded.is_exact()
+    }
+
     /// Has `freed` told before the block at `address` is freed, which may begin up to 63 bytes
     /// before. No such free is missed. Returns false if too many are watched.
     /// `freed` runs inside a free, and must not allocate or wait.

@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::options::Frames;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
+use crate::recording::account::account;
 use crate::recording::pools::{self, PartOfPool};
 use crate::recording::sums::{Sums, sums};
 use crate::recording::values::{Made, Values};
@@ -94,11 +95,13 @@ pub(super) struct Totals {
     pub(crate) stacks: usize,
 }
 
-/// Writes the gzipped profile; `wrappers` as in [`Options`](crate::Options).
+/// Writes the gzipped profile; `wrappers` as in [`Options`](crate::Options). `may_ask` says whether
+/// the program's allocator may be asked what it holds.
 pub(super) fn write_profile(
     engine: &Engine,
     reason: Reason,
     wrappers: &str,
+    may_ask: bool,
     writer: &mut dyn Write,
 ) -> io::Result<Totals> {
     let exact = engine.process.recorded.is_exact();
@@ -110,7 +113,8 @@ pub(super) fn write_profile(
     let mut builder = ProfileBuilder::new(&types);
     let mut sums = sums(engine);
     let reports = pools::reports(engine);
-    describe(&mut builder, engine, reason, &sums, &reports);
+    let account = account(engine, &sums, &reports, may_ask);
+    describe(&mut builder, engine, reason, &sums, &reports, account);
     let parts = pools::split(engine, &mut sums, &reports);
     let stacks = sums.iter().enumerate();
     let of_parts = parts.iter().map(|part| (Row::Part(part), &part.sums));
@@ -369,6 +373,7 @@ fn describe(
     reason: Reason,
     sums: &[Sums],
     reports: &[(usize, Reported)],
+    account: Vec<String>,
 ) {
     let process = &engine.process;
     let (exact, period) = (process.recorded.is_exact(), process.recorded.period());
@@ -391,6 +396,7 @@ fn describe(
         comments.push(format!("peak rss: {peak_resident} bytes"));
         comments.push(format!("own tables: {} bytes", engine.resident()));
     }
+    comments.extend(account);
     if !exact {
         comments.push(format!(
             "sampled blocks in use: {}",

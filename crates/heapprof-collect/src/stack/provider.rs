@@ -101,6 +101,9 @@ pub struct Report {
     pub part: unsafe extern "C" fn(*mut c_void, *const Part),
     /// Takes a line for the profile's comments.
     pub remark: unsafe extern "C" fn(*mut c_void, *const c_char),
+    /// Takes what a part of the memory in use is for, such as `buffers of strings`, and its bytes.
+    /// Whoever says so also says what the other parts are that it knows of.
+    pub account: unsafe extern "C" fn(*mut c_void, *const c_char, u64),
 }
 
 /// Values of one kind that one stack made, as a provider that traces values counts them.
@@ -144,6 +147,8 @@ pub(crate) struct Reported {
     /// The parts of its pools: name, objects, bytes.
     pub(crate) parts: Vec<(String, u64, u64)>,
     pub(crate) remarks: Vec<String>,
+    /// What parts of the memory in use are for, and their bytes.
+    pub(crate) accounts: Vec<(String, u64)>,
 }
 
 /// Who knows the frames of an interpreter. The functions get `context`.
@@ -254,6 +259,7 @@ impl Provider {
                 to: (&raw mut reported).cast(),
                 part: take_part,
                 remark: take_remark,
+                account: take_account,
             };
             // SAFETY: whoever registered the provider promised that it can be asked so.
             unsafe { ask(self.context, &raw const report) };
@@ -311,6 +317,16 @@ unsafe extern "C" fn take_remark(to: *mut c_void, text: *const c_char) {
         // SAFETY: the provider gives a text with a zero at its end.
         let text = unsafe { CStr::from_ptr(text) };
         reported.remarks.push(cut(text));
+    }
+}
+
+unsafe extern "C" fn take_account(to: *mut c_void, name: *const c_char, bytes: u64) {
+    // SAFETY: `to` is what was given with this function.
+    let reported = unsafe { &mut *to.cast::<Reported>() };
+    if reported.accounts.len() < MOST_PARTS && !name.is_null() {
+        // SAFETY: the provider gives a text with a zero at its end.
+        let name = cut(unsafe { CStr::from_ptr(name) });
+        reported.accounts.push((name, bytes));
     }
 }
 

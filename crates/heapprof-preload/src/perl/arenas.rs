@@ -3,10 +3,11 @@
 
 use std::cell::{Cell, UnsafeCell};
 
-use heapprof_collect::sys;
+use heapprof_collect::{ENGINE, sys};
 use heapprof_memory::Memory;
-use heapprof_perl::{Arenas, FreeLists, Perl};
+use heapprof_perl::{Arenas, FreeLists, Perl, buffer_of};
 
+use super::arena_values::ArenaValues;
 use super::turn::Turn;
 use crate::kernel_memory::Kernel;
 
@@ -24,6 +25,8 @@ pub(super) struct Held {
     /// How many others could not be read.
     pub(super) unread: u64,
     pub(super) values: u64,
+    /// What was allocated for the content of values, by [`Buffer`](heapprof_perl::Buffer), if it was asked for.
+    pub(super) buffers: [u64; 3],
 }
 
 // SAFETY: whoever reads or writes the arenas holds them.
@@ -50,6 +53,7 @@ impl Held {
         interpreters: 0,
         unread: 0,
         values: 0,
+        buffers: [0; 3],
     };
 
     pub(super) fn add(&mut self, other: &Self) {
@@ -57,11 +61,17 @@ impl Held {
         self.interpreters += other.interpreters;
         self.unread += other.unread;
         self.values = self.values.wrapping_add(other.values);
+        for (to, from) in self.buffers.iter_mut().zip(other.buffers) {
+            *to += from;
+        }
     }
 }
 
 /// What the arenas of an interpreter hold; `None` if they can't be read. The kernel reads them:
 /// other threads may change them, and the program may have written into what is free.
+///
+/// If every allocation is recorded, this also adds up what values have outside of arenas, so that
+/// memory can be accounted for.
 pub(super) fn held_by(perl: &Perl, at: u64) -> Option<Held> {
     let address = perl.base_of(at);
     let failed = Cell::new(false);
@@ -69,12 +79,23 @@ pub(super) fn held_by(perl: &Perl, at: u64) -> Option<Held> {
     let lists = &mut Copied::new(memory);
     let arenas = perl.arenas(memory, address, lists)?;
     let values = perl.value_count(memory, address)?;
+    let mut buffers = [0; 3];
+    if ENGINE.stack_providers().is_exact() {
+        perl.each_arena_of_heads(memory, address, |first, count| {
+            let values = ArenaValues::read(first, count, |_, _| true);
+            for value in values.iter().flat_map(ArenaValues::values) {
+                let (of, bytes) = buffer_of(&value.head, &value.body, value.others);
+                buffers[of as usize] += bytes;
+            }
+        })?;
+    }
     Some(Held {
         arenas,
         // One that has freed its arenas left none.
         interpreters: u64::from(arenas.types().next().is_some()),
         unread: 0,
         values,
+        buffers,
     })
 }
 

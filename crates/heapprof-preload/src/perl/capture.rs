@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::{Memory, Own};
 use heapprof_perl::{
-    ARENA_SIZES, Call, Context, EACH_END, Frame, Kind, LastWalk, Leaf, Perl, Sink,
+    ARENA_SIZES, Call, Context, EACH_END, Frame, Kind, LastWalk, Leaf, Perl, Sink, may_be_slab,
 };
 
 use super::state::{COMPARED, DIFFERS, Interpreter, ON, PATIENCE, PROBATION, PerlStacks};
@@ -141,8 +141,11 @@ fn is_own(to: &Capture, place: u64) -> bool {
     (to.stack_begin as u64..to.stack_end as u64).contains(&place)
 }
 
+/// A bit of a label: the memory is for ops.
+pub(super) const HOLDS_OPS: u64 = 1 << 24;
+
 /// What is said of a whole stack, in one number: the op, Perl's phase and one more, and which
-/// interpreter it is.
+/// interpreter it is. [`HOLDS_OPS`] may come on top.
 fn label_of(op: u16, phase: Option<u8>, interpreter: u32) -> u64 {
     let phase = phase.map_or(0, |phase| u64::from(phase) + 1);
     u64::from(op) | phase << 16 | u64::from(interpreter as u16) << 32
@@ -205,6 +208,17 @@ impl PerlStacks {
         if ARENA_SIZES.contains(&to.size) && self.is_arena(perl, at, to) {
             return arena(last, to);
         }
+        let holds = match may_be_slab(to.size) && is_slab(perl, to) {
+            true => HOLDS_OPS,
+            false => 0,
+        };
+        let frames = self.capture_stack(perl, at, last, to);
+        to.label |= holds;
+        frames
+    }
+
+    #[inline(always)]
+    fn capture_stack(&self, perl: &Perl, at: u64, last: &mut LastWalk, to: &mut Capture) -> usize {
         let at = at.max(1);
         let moment = self.moment();
         if last.left > 0 && (last.quick, last.moment) == (at, moment)
@@ -220,6 +234,29 @@ impl PerlStacks {
         }
         self.capture_whole(perl, at, moment, last, to)
     }
+}
+
+/// The words on the thread's stack from the return address of the allocation on.
+fn above<'a>(to: &'a Capture, kernel: Kernel<'a>) -> impl Iterator<Item = u64> + 'a {
+    // SAFETY: these words are on this thread's own stack, which goes on to its end.
+    let own = unsafe { Own::new() };
+    let is_own = is_own(to, to.caller as u64);
+    (to.caller as u64..)
+        .step_by(8)
+        .map_while(move |at| match is_own {
+            true if at + 8 > to.stack_end as u64 => None,
+            true => own.u64(at),
+            // Another stack may end here.
+            false => kernel.u64(at),
+        })
+}
+
+/// Whether an allocation is memory that Perl takes ops from.
+#[cold]
+#[inline(never)]
+fn is_slab(perl: &Perl, to: &Capture) -> bool {
+    let failed = Cell::new(false);
+    perl.is_slab(above(to, Kernel { failed: &failed }))
 }
 
 /// The stack of an arena. Nobody knows yet whose values will lie in it.
@@ -270,18 +307,7 @@ impl PerlStacks {
     fn is_arena(&self, perl: &Perl, at: u64, to: &Capture) -> bool {
         let failed = Cell::new(false);
         let kernel = Kernel { failed: &failed };
-        // SAFETY: these words are on this thread's own stack, which goes on to its end.
-        let own = unsafe { Own::new() };
-        let is_own = is_own(to, to.caller as u64);
-        let above = (to.caller as u64..)
-            .step_by(8)
-            .map_while(|at| match is_own {
-                true if at + 8 > to.stack_end as u64 => None,
-                true => own.u64(at),
-                // Another stack may end here.
-                false => kernel.u64(at),
-            });
-        perl.is_arena(above, kernel, perl.base_of(at), to.size)
+        perl.is_arena(above(to, kernel), kernel, perl.base_of(at), to.size)
     }
 
     /// Captures a stack of which something changed, or that is to be compared.

@@ -7,7 +7,7 @@
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::{Part, Report};
+use heapprof_collect::{ENGINE, Part, Report};
 use heapprof_perl::Perl;
 
 use super::arenas::{Held, held_by};
@@ -70,6 +70,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
     remark(format!(
         "values: {used} in arenas{said}, PL_sv_count {counted}"
     ));
+    account(report, &held);
     for (of, held) in held.arenas.types() {
         let free = held.bytes.saturating_sub(held.used_bytes);
         let name = of.name();
@@ -90,5 +91,27 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
             // SAFETY: the engine gave both.
             unsafe { (report.part)(report.to, &raw const part) };
         }
+    }
+}
+
+/// Says what of the memory in use arenas and the content of values have.
+fn account(report: &Report, held: &Held) {
+    if !ENGINE.stack_providers().is_exact() {
+        return;
+    }
+    let types = held.arenas.types();
+    let (all, used) = types.fold((0, 0), |(all, used), (_, of)| {
+        (all + of.bytes, used + of.used_bytes)
+    });
+    let [texts, arrays, hashes] = held.buffers;
+    for (name, bytes) in [
+        (c"arenas, used", used),
+        (c"arenas, free", all.saturating_sub(used)),
+        (c"buffers of strings", texts),
+        (c"buffers of arrays", arrays),
+        (c"buffers of hashes", hashes),
+    ] {
+        // SAFETY: the engine gave both.
+        unsafe { (report.account)(report.to, name.as_ptr(), bytes) };
     }
 }

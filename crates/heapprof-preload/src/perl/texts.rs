@@ -8,6 +8,7 @@ use heapprof_collect::{NamedFrame, RawFrame};
 use heapprof_memory::Own;
 use heapprof_perl::{Frame, Named, Text};
 
+use super::capture::HOLDS_OPS;
 use super::state::{BROKEN, DIFFERS, ON, PAUSED, PerlStacks, UNREADABLE};
 use crate::kernel_memory::Kernel;
 
@@ -127,6 +128,9 @@ pub(super) unsafe extern "C" fn label(
     }
     if number != 0 {
         labels.push(("thread", format!("ithread {number}")));
+    }
+    if label & HOLDS_OPS != 0 {
+        labels.push(("holds", "op trees".to_string()));
     }
     let Some((found, value)) = labels.get(i) else {
         return 1;

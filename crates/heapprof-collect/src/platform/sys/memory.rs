@@ -18,8 +18,14 @@ pub fn map(len: usize) -> *mut u8 {
     // program's.
     const PR_SET_VMA: usize = 0x5356_4d41;
     let name = c"heapprof".as_ptr() as usize;
+    // Many kernels can't name mappings. There, advice that means nothing to memory without a file
+    // tells ours from the program's in smaps, and keeps both apart.
     // SAFETY: names the mapping just made; a kernel without support answers EINVAL.
-    unsafe { call(libc::SYS_prctl, [PR_SET_VMA, 0, at as usize, len, name, 0]) };
+    unsafe {
+        call(libc::SYS_prctl, [PR_SET_VMA, 0, at as usize, len, name, 0]);
+        let advice = libc::MADV_RANDOM as usize;
+        call(libc::SYS_madvise, [at as usize, len, advice, 0, 0, 0]);
+    }
     at as *mut u8
 }
 

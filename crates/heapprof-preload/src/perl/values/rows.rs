@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::sys;
-use heapprof_perl::{BODY, Body, HEAD, Head, Perl, Text, class_of, sharers_of};
+use heapprof_perl::{HEAD, Head, Perl, Text, class_of};
 
 use super::grown::{Grown, Plain, Table};
 use super::heads::UNSEEN;
 use super::traced::Traced;
 use crate::kernel_memory::Kernel;
+use crate::perl::arena_values::ArenaValues;
 
 /// Values of a stack that are alike.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -188,35 +188,24 @@ impl Rows {
         let added = traced.with(|heads| {
             let mut is_whole = true;
             for (number, at, count) in heads.arenas() {
-                let mut read = [0; 4096];
-                let Some(bytes) = read.get_mut(..count as usize * HEAD) else {
+                let is_wanted = |i: usize, head: &Head| {
+                    let (_, moment) = heads.maker(number, i);
+                    moment >= wanted.since && (wanted.stale || !head.has(traced.of_stale))
+                };
+                let first = at + HEAD as u64;
+                let Some(arena) = ArenaValues::read(first, count as usize, is_wanted) else {
                     is_whole = false;
                     continue;
                 };
-                if sys::read_memory(at as usize + HEAD, bytes) != bytes.len() {
-                    is_whole = false;
-                    continue;
-                }
-                let mut arena = Arena::new();
-                for (i, head) in bytes.as_chunks().0.iter().enumerate() {
-                    let head = Head::new(head);
-                    let (stack, moment) = heads.maker(number, i);
-                    let is_wanted = moment >= wanted.since
-                        && (wanted.stale || !head.has(traced.of_stale))
-                        && !head.is_free();
-                    if is_wanted {
-                        arena.add(head, stack, moment);
-                    }
-                }
-                arena.read_bodies();
                 for value in arena.values() {
+                    let (stack, moment) = heads.maker(number, value.place);
                     let class = class_of(&value.head, &value.body)
                         .map_or(0, |stash| number_of_class(perl, names, &mut classes, stash));
                     let bytes = perl.bytes_of(&value.head, &value.body, value.others);
                     is_whole &= self.add(Row {
-                        stack: value.stack,
+                        stack,
                         origin,
-                        label: label(value.head.name(), class, mark(value.moment)),
+                        label: label(value.head.name(), class, mark(moment)),
                         made: 0,
                         objects: 1,
                         bytes,
@@ -264,92 +253,4 @@ fn number_of_class(perl: &Perl, names: &mut Names, known: &mut Table, stash: u64
     };
     known.add(stash, number.into());
     number
-}
-
-/// A value with what was read of it.
-#[derive(Clone, Copy)]
-struct Value {
-    head: Head,
-    stack: u32,
-    moment: u32,
-    body: Body,
-    others: u8,
-}
-
-/// The values of an arena.
-struct Arena {
-    values: [Option<Value>; 170],
-    len: usize,
-}
-
-impl Arena {
-    fn new() -> Self {
-        Self {
-            values: [None; 170],
-            len: 0,
-        }
-    }
-
-    fn add(&mut self, head: Head, stack: u32, moment: u32) {
-        if let Some(place) = self.values.get_mut(self.len) {
-            *place = Some(Value {
-                head,
-                stack,
-                moment,
-                body: [0; BODY],
-                others: 0,
-            });
-            self.len += 1;
-        }
-    }
-
-    fn values(&self) -> impl Iterator<Item = &Value> {
-        self.values[..self.len].iter().flatten()
-    }
-
-    /// Reads the bodies, and how many share a text. What can't be read stays zero: the value has
-    /// gone meanwhile.
-    fn read_bodies(&mut self) {
-        let (mut from, mut of, mut wanted) = ([0; 170], [0; 170], 0);
-        for (i, value) in self.values().enumerate() {
-            if let Some(at) = value.head.body() {
-                (from[wanted], of[wanted]) = (at, i);
-                wanted += 1;
-            }
-        }
-        let mut bodies = [[0u8; BODY * 8]; 170];
-        read_each(&from[..wanted], &mut bodies[..wanted]);
-        for (body, &of) in bodies[..wanted].iter().zip(&of) {
-            if let Some(value) = &mut self.values[of] {
-                for (to, word) in value.body.iter_mut().zip(body.as_chunks().0) {
-                    *to = u64::from_ne_bytes(*word);
-                }
-            }
-        }
-        wanted = 0;
-        for (i, value) in self.values().enumerate() {
-            if let Some(at) = sharers_of(&value.head, &value.body) {
-                (from[wanted], of[wanted]) = (at, i);
-                wanted += 1;
-            }
-        }
-        let mut others = [[0u8; 1]; 170];
-        read_each(&from[..wanted], &mut others[..wanted]);
-        for (others, &of) in others[..wanted].iter().zip(&of) {
-            if let Some(value) = &mut self.values[of] {
-                value.others = others[0];
-            }
-        }
-    }
-}
-
-/// Reads as many bytes at each of these addresses. What can't be read stays as it is. The kernel
-/// does it in one call, unless some can't be read.
-fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) {
-    let mut done = 0;
-    while done < from.len() {
-        done += sys::read_each(&from[done..], &mut to[done..]);
-        // The next one can't be read, or not as a whole.
-        done += 1;
-    }
 }

@@ -1,0 +1,102 @@
+//! Whether a thread may be in the handler of a signal.
+//!
+//! A handler may have interrupted the allocator, which then holds locks that this thread would wait
+//! for for good. The kernel has a handler return to a function of libc's, whose address it asks
+//! `sigaction` for (`sa_restorer`). So that address lies on the stack of a thread that is in a
+//! handler.
+
+use crate::platform::sys;
+use crate::stack::walk::Bounds;
+
+/// How many signals there are.
+const SIGNALS: usize = 64;
+/// What the kernel says of a signal: the handler, flags, the function it returns to, and a mask.
+type Action = [usize; 4];
+const HANDLER: usize = 0;
+const RESTORER: usize = 2;
+/// More functions than this to return to are not told apart.
+const MOST: usize = 4;
+
+/// Whether this thread, which is at `here` on its stack, may be in a handler. `own` is where its
+/// own stack lies. It may be in one whenever that can't be told.
+pub(crate) fn may_be_in_handler(here: usize, own: Bounds) -> bool {
+    let (mut restorers, mut count) = ([0; MOST], 0);
+    for signal in 1..=SIGNALS {
+        let mut action: Action = [0; 4];
+        let args = [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0];
+        // SAFETY: the action is only read, into a place that is large enough.
+        let asked = unsafe { sys::call(libc::SYS_rt_sigaction, args) };
+        let is_handled = asked == 0 && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action[HANDLER]);
+        if !is_handled || restorers[..count].contains(&action[RESTORER]) {
+            continue;
+        }
+        let Some(place) = restorers.get_mut(count) else {
+            return true;
+        };
+        (*place, count) = (action[RESTORER], count + 1);
+    }
+    if count == 0 {
+        return false;
+    }
+    if !(own.start..own.end).contains(&here) {
+        return true;
+    }
+    // SAFETY: these words lie between here and the beginning of this thread's own stack.
+    let word = |at: usize| unsafe { (at as *const usize).read_volatile() };
+    let last = own.end.saturating_sub(FRAME);
+    let mut places = (here.next_multiple_of(8)..last).step_by(8);
+    places.any(|at| restorers[..count].contains(&word(at)) && is_frame(at, own, word))
+}
+
+/// The size of what is read of the frame that the kernel makes for a handler.
+const FRAME: usize = 200;
+
+/// Whether the address that lies at `at` is that of a handler's frame, and not a number that was
+/// left there: it has the registers behind it that the thread had before.
+///
+/// The layout is that of Linux, `struct rt_sigframe` of arch/x86/include/asm/sigframe.h.
+#[cfg(target_arch = "x86_64")]
+fn is_frame(at: usize, own: Bounds, word: impl Fn(usize) -> usize) -> bool {
+    /// What code of a 64-bit program runs with.
+    const CODE_SEGMENT: usize = 0x33;
+    let (link, stack_pointer, segments) = (at + 16, at + 168, at + 192);
+    let was_on_stack = (at..own.end).contains(&word(stack_pointer));
+    // A handler on a stack of its own is not looked for here.
+    at % 16 == 8 && word(link) == 0 && was_on_stack && word(segments) & 0xffff == CODE_SEGMENT
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_frame(_at: usize, _own: Bounds, _word: impl Fn(usize) -> usize) -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::*;
+    use crate::platform::tls;
+    use crate::stack::own_stack;
+
+    fn asked() -> bool {
+        let local = tls::current() as usize;
+        let here = 0u8;
+        let here = (&raw const here).addr();
+        may_be_in_handler(here, own_stack::find(here, local))
+    }
+
+    #[test]
+    fn a_handler_is_told_from_the_program() {
+        static TOLD: AtomicU8 = AtomicU8::new(0);
+        extern "C" fn handler(_: i32) {
+            TOLD.store(1 + u8::from(asked()), Ordering::Relaxed);
+        }
+        assert!(!asked());
+        // SAFETY: the handler writes one static.
+        unsafe { libc::signal(libc::SIGURG, handler as *const () as libc::sighandler_t) };
+        assert!(!asked());
+        // SAFETY: the signal comes to this thread.
+        unsafe { libc::raise(libc::SIGURG) };
+        assert_eq!(TOLD.load(Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,94 @@
+//! Where all of a program's data is: what the kernel counts (VmData), by what it is for.
+//!
+//! An interpreter's provider says what of the memory in use is for what. The allocator says what it
+//! has besides, the kernel what files keep their variables in. What nobody claims is the rest.
+
+use std::collections::BTreeMap;
+
+use crate::engine::Engine;
+use crate::platform::data::data;
+use crate::recording::sums::Sums;
+use crate::stack::provider::Reported;
+use crate::tables::script_frames::Word;
+
+/// The label that says what the memory of a stack is for.
+const HOLDS: &str = "holds";
+
+/// Lines for the profile's comments; none if there is nothing to say, or if it can't be said. The
+/// allocator is asked only if it `may_ask`: its locks may be held.
+pub(super) fn account(
+    engine: &Engine,
+    sums: &[Sums],
+    reports: &[(usize, Reported)],
+    may_ask: bool,
+) -> Vec<String> {
+    let claimed = reports.iter().flat_map(|(_, report)| &report.accounts);
+    let mut parts: Vec<(String, i64)> = claimed
+        .map(|(name, bytes)| (name.clone(), *bytes as i64))
+        .collect();
+    let is_exact = engine.process.recorded.is_exact();
+    if parts.is_empty() || !is_exact || !may_ask || counts_mappings(engine) {
+        return Vec::new();
+    }
+    let ask = engine.dumping.ask_allocator.get();
+    let (Some(allocator), Some(data)) = (ask.and_then(|ask| ask()), data()) else {
+        return Vec::new();
+    };
+    let in_use: i64 = sums.iter().map(|sum| sum.in_use()[1]).sum();
+    parts.extend(by_label(engine, sums));
+    let named: i64 = parts.iter().map(|(_, bytes)| bytes).sum();
+    let (mapped, free) = (allocator.mapped as i64, allocator.free as i64);
+    parts.push(("other blocks".to_string(), in_use - named));
+    parts.push(("malloc, overhead".to_string(), mapped - free - in_use));
+    parts.push(("malloc, free".to_string(), free));
+    parts.push((
+        "variables of the program and its libraries".to_string(),
+        data.of_files as i64,
+    ));
+    let rest = data.all as i64 - mapped - data.of_files as i64;
+    parts.push(("rest".to_string(), rest));
+    let all = format!(
+        "memory: {} bytes are the data of the program (VmData)",
+        data.all
+    );
+    let own = format!("memory: {} bytes more are heapprof's own", data.own);
+    let parts = parts
+        .into_iter()
+        .map(|(name, bytes)| format!("memory: {bytes} bytes of {name}"));
+    [all, own].into_iter().chain(parts).collect()
+}
+
+/// Whether the program's own mappings are counted as allocations.
+fn counts_mappings(engine: &Engine) -> bool {
+    let has_some = |regions: &mut crate::books::regions::Regions| !regions.is_empty();
+    engine.books.regions.with(&engine.process, has_some)
+}
+
+/// What is in use by stacks whose label says what for.
+fn by_label(engine: &Engine, sums: &[Sums]) -> Vec<(String, i64)> {
+    let (mut by_word, mut frames) = (BTreeMap::<u64, i64>::new(), Vec::new());
+    for (stack, sum) in (0..).zip(sums) {
+        let [_, bytes] = sum.in_use();
+        if bytes == 0 {
+            continue;
+        }
+        engine.books.stacks.read(stack, &mut frames);
+        if let Some(&word) = frames.first()
+            && let Word::Label(..) = Word::of(word)
+        {
+            *by_word.entry(word).or_default() += bytes;
+        }
+    }
+    let mut by_text = BTreeMap::<String, i64>::new();
+    for (word, bytes) in by_word {
+        let Word::Label(i, label) = Word::of(word) else {
+            continue;
+        };
+        let labels = engine.scripts.providers.get(i).map(|of| of.labels(label));
+        let held = labels.into_iter().flatten().find(|(key, _)| key == HOLDS);
+        if let Some((_, text)) = held {
+            *by_text.entry(text).or_default() += bytes;
+        }
+    }
+    by_text.into_iter().collect()
+}

@@ -1,0 +1,49 @@
+//! What glibc's allocator holds: what it has from the kernel, and what of that is free.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use heapprof_collect::{AllocatorHolds, ENGINE};
+
+use crate::real;
+
+/// glibc's answer, as malloc.h declares it: `struct mallinfo2`.
+#[repr(C)]
+struct MallInfo2 {
+    arena: usize,
+    ordblks: usize,
+    smblks: usize,
+    hblks: usize,
+    hblkhd: usize,
+    usmblks: usize,
+    fsmblks: usize,
+    uordblks: usize,
+    fordblks: usize,
+    keepcost: usize,
+}
+
+/// The function `mallinfo2`; null if this glibc, which is older than 2.33, has none.
+static MALLINFO2: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Looks the function up.
+pub fn prepare() {
+    let found = real::next(c"mallinfo2").filter(|&found| real::is_libc(found));
+    MALLINFO2.store(found.unwrap_or_default().cast_mut(), Ordering::Release);
+    ENGINE.dumps().ask_allocator(holds);
+}
+
+/// What the allocator holds; `None` if it is not glibc's own, or can't be asked.
+fn holds() -> Option<AllocatorHolds> {
+    let ask = MALLINFO2.load(Ordering::Acquire).cast_const();
+    if ask.is_null() || !real::is_libc(real::real().malloc as *const c_void) {
+        return None;
+    }
+    type Ask = unsafe extern "C" fn() -> MallInfo2;
+    // SAFETY: glibc declares the function so. It takes the allocator's locks, which nobody holds
+    // for long: this thread is in no handler.
+    let info = unsafe { std::mem::transmute::<*const c_void, Ask>(ask)() };
+    Some(AllocatorHolds {
+        mapped: info.arena as u64 + info.hblkhd as u64,
+        free: info.fordblks as u64,
+    })
+}

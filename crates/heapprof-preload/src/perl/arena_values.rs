@@ -1,0 +1,113 @@
+//! The values of an arena: their heads and the first words of their bodies, read by the kernel.
+//!
+//! Other threads may change them meanwhile. What can't be read stays zero: the value has gone.
+
+use heapprof_collect::sys;
+use heapprof_perl::{BODY, Body, HEAD, Head, sharers_of};
+
+/// A value with what was read of it.
+#[derive(Clone, Copy)]
+pub(super) struct Value {
+    /// Which head of the arena it has.
+    pub(super) place: usize,
+    pub(super) head: Head,
+    pub(super) body: Body,
+    /// How many others have the same text.
+    pub(super) others: u8,
+}
+
+/// The most heads of an arena.
+const MOST: usize = 170;
+
+/// The values of an arena.
+pub(super) struct ArenaValues {
+    values: [Option<Value>; MOST],
+    len: usize,
+}
+
+impl ArenaValues {
+    /// Reads those of `count` heads, from `first` on, that are wanted. `None` if they can't be read.
+    pub(super) fn read(
+        first: u64,
+        count: usize,
+        is_wanted: impl Fn(usize, &Head) -> bool,
+    ) -> Option<Self> {
+        let mut read = [0; MOST * HEAD];
+        let bytes = read.get_mut(..count * HEAD)?;
+        if sys::read_memory(first as usize, bytes) != bytes.len() {
+            return None;
+        }
+        let mut all = Self {
+            values: [None; MOST],
+            len: 0,
+        };
+        for (place, head) in bytes.as_chunks().0.iter().enumerate() {
+            let head = Head::new(head);
+            if !head.is_free() && is_wanted(place, &head) {
+                all.values[all.len] = Some(Value {
+                    place,
+                    head,
+                    body: [0; BODY],
+                    others: 0,
+                });
+                all.len += 1;
+            }
+        }
+        all.read_bodies();
+        all.read_sharers();
+        Some(all)
+    }
+
+    pub(super) fn values(&self) -> impl Iterator<Item = &Value> {
+        self.values[..self.len].iter().flatten()
+    }
+
+    fn read_bodies(&mut self) {
+        self.read_of(
+            |value| value.head.body(),
+            |value, body: &[u8; BODY * 8]| {
+                for (to, word) in value.body.iter_mut().zip(body.as_chunks().0) {
+                    *to = u64::from_ne_bytes(*word);
+                }
+            },
+        );
+    }
+
+    fn read_sharers(&mut self) {
+        let sharers = |value: &Value| sharers_of(&value.head, &value.body);
+        self.read_of(sharers, |value, &[others]: &[u8; 1]| value.others = others);
+    }
+
+    /// Reads `N` bytes of each value that has them somewhere, and puts them in.
+    fn read_of<const N: usize>(
+        &mut self,
+        at: impl Fn(&Value) -> Option<u64>,
+        put: impl Fn(&mut Value, &[u8; N]),
+    ) {
+        let (mut from, mut of, mut count) = ([0; MOST], [0; MOST], 0);
+        for (i, value) in self.values().enumerate() {
+            if let Some(at) = at(value) {
+                (from[count], of[count]) = (at, i);
+                count += 1;
+            }
+        }
+        let mut read = [[0; N]; MOST];
+        read_each(&from[..count], &mut read[..count]);
+        for (read, &of) in read[..count].iter().zip(&of) {
+            if let Some(value) = &mut self.values[of] {
+                put(value, read);
+            }
+        }
+    }
+}
+
+/// Reads as many bytes at each of these addresses. What can't be read stays as it is. The kernel
+/// does it in one call, unless some can't be read.
+fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) {
+    let mut done = 0;
+    while done < from.len() {
+        done += sys::read_each(&from[done..], &mut to[done..]);
+        // The next one can't be read, or not as a whole.
+        done += 1;
+    }
+}
