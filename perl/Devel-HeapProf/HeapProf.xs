@@ -197,7 +197,7 @@ static struct {
     int (*wanted)(void);
     const struct traced *(*trace)(const void *, uint32_t, int);
     size_t (*changed)(const struct traced *);
-    void (*made)(const struct traced *);
+    void (*made)(const struct traced *, int);
     void (*ran_my)(const struct traced *, const uint64_t *, size_t);
     void (*end)(const struct traced *, int);
     uint32_t (*mark)(const char *);
@@ -208,7 +208,7 @@ static void find_values(void) {
     values.wanted = (int (*)(void))find("heapprof_perl_values_wanted");
     values.trace = (const struct traced *(*)(const void *, uint32_t, int))find("heapprof_perl_values");
     values.changed = (size_t (*)(const struct traced *))find("heapprof_perl_values_changed");
-    values.made = (void (*)(const struct traced *))find("heapprof_perl_values_made");
+    values.made = (void (*)(const struct traced *, int))find("heapprof_perl_values_made");
     values.ran_my =
         (void (*)(const struct traced *, const uint64_t *, size_t))find("heapprof_perl_values_my");
     values.end = (void (*)(const struct traced *, int))find("heapprof_perl_values_end");
@@ -246,6 +246,9 @@ struct before {
     /* The sub that the op ends, and the place of its context. */
     CV *cv;
     I32 sub;
+    /* Whether the op may leave blocks and subs, which then get new variables for the next time; what the compiler makes
+     * are variables that nobody has left. */
+    int may_leave;
 };
 
 #define HAS_CHANGED(traced) ((traced)->first != (const void *)PL_sv_root || (traced)->count != (int64_t)PL_sv_count)
@@ -286,14 +289,14 @@ static void made_by_op(pTHX_ const struct traced *traced, const struct before *b
         }
     }
     if (!can_go_back) {
-        values.made(traced);
+        values.made(traced, before->may_leave);
         return;
     }
     if (sub) sub->blk_sub.cv = before->cv;
     cxstack_ix = before->ix;
     SET_NEWEST_FRAME(before->frame);
     PL_curcop = (COP *)before->cop;
-    values.made(traced);
+    values.made(traced, before->may_leave);
     PL_curcop = cop;
     SET_NEWEST_FRAME(frame);
     cxstack_ix = ix;
@@ -353,7 +356,7 @@ static void ran_my(pTHX_ const struct traced *traced, const struct introduced *b
 
 /* Takes what has changed since the last look as made by the sub that runs. */
 static void follow(pTHX_ const struct traced *traced) {
-    if (HAS_CHANGED(traced) && values.changed(traced)) values.made(traced);
+    if (HAS_CHANGED(traced) && values.changed(traced)) values.made(traced, 0);
 }
 
 /* Begins another part of the program. Returns its number. */
@@ -388,6 +391,7 @@ static int run_and_trace(pTHX) {
         before.frame = NEWEST_FRAME;
         before.cv = NULL;
         before.sub = -1;
+        before.may_leave = op->op_type != OP_REQUIRE && op->op_type != OP_DOFILE && op->op_type != OP_ENTEREVAL;
         if (op->op_type == OP_LEAVESUB || op->op_type == OP_RETURN || op->op_type == OP_LEAVESUBLV)
             note_sub(aTHX_ &before);
         our->running = op;

@@ -40,6 +40,10 @@ mod perl_hazards;
 mod perl_module;
 // What Perl takes values from.
 mod perl_arenas;
+// Where all of a Perl program's memory is.
+mod perl_account;
+// Values of Perl, and who made them.
+mod perl_values;
 // Frames of interpreters that register themselves.
 mod providers;
 // What reports call functions: wrappers are left out, names are short, code without symbols has

@@ -11,7 +11,7 @@ use crate::scripts::{Sample, forged_perl, read, samples};
 
 /// A folder for heapprof's files, with the module for the perl in PATH; `None` if it can't be
 /// built.
-fn installed(folder: &Path) -> Option<PathBuf> {
+pub(crate) fn installed(folder: &Path) -> Option<PathBuf> {
     if !have(&["gcc", "make", "perl"]) || !has_headers() {
         return None;
     }
@@ -23,7 +23,7 @@ fn installed(folder: &Path) -> Option<PathBuf> {
     Some(cache)
 }
 
-fn heapprof(folder: &Path, cache: &Path, args: &[&str]) -> Output {
+pub(crate) fn heapprof(folder: &Path, cache: &Path, args: &[&str]) -> Output {
     command(folder)
         .args(args)
         .env("XDG_CACHE_HOME", cache)
@@ -31,7 +31,7 @@ fn heapprof(folder: &Path, cache: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

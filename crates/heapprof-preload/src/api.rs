@@ -218,11 +218,12 @@ pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const Traced) -> 
     unsafe { PERL.follow_values(&*traced) }
 }
 
-/// Says that the thread's stack made the values that were found.
+/// Says that the thread's stack made the values that were found. If it `may_leave` a block, there
+/// may be variables among them that wait for the next run of their `my`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const Traced) {
+pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const Traced, may_leave: c_int) {
     // SAFETY: the caller's contract.
-    unsafe { PERL.values_made(&*traced) };
+    unsafe { PERL.values_made(&*traced, may_leave != 0) };
 }
 
 /// Says that the thread has run the `my` of `count` variables, whose heads `variables` has.

@@ -216,18 +216,20 @@ impl PerlStacks {
         unsafe { traced.follow() }
     }
 
-    /// Says that this thread's stack made the values that were found.
+    /// Says that this thread's stack made the values that were found. If it `may_leave` a block,
+    /// there may be variables among them that wait for the next run of their `my`.
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub unsafe fn values_made(&self, traced: &Traced) {
+    pub unsafe fn values_made(&self, traced: &Traced, may_leave: bool) {
         // SAFETY: the caller's promise.
-        unsafe { traced.made(self.values.moment.load(Ordering::Relaxed)) };
+        unsafe { traced.made(self.values.moment.load(Ordering::Relaxed), may_leave) };
     }
 
     /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
     pub fn ran_my(&self, traced: &Traced, variables: &[u64]) {
-        traced.ran_my(variables, self.values.moment.load(Ordering::Relaxed));
+        let moment = self.values.moment.load(Ordering::Relaxed);
+        traced.ran_my(variables, moment, (moment > FIRST_MOMENT).then_some(moment));
     }
 
     /// Keeps an interpreter's values as they are: the program has ended, and what follows frees

@@ -251,11 +251,12 @@ impl Heads {
     }
 
     /// The number of the head of a variable whose `my` has run, if that makes it another value: one
-    /// that has waited in a pad for this, or one that is older than the last mark.
-    pub(super) fn became_new(&mut self, at: u64, moment: u32) -> Option<u32> {
+    /// that has waited in a pad for this, or one that is older than the last `mark`.
+    pub(super) fn became_new(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
         let number = self.number(at)?;
         let made = *self.moment.all().get(number as usize)?;
-        (made & STALE != 0 || made < moment).then_some(number)
+        let is_older = mark.is_some_and(|mark| made < mark);
+        (made & STALE != 0 || is_older).then_some(number)
     }
 
     /// Says which stack has run the `my` of a variable.

@@ -169,13 +169,16 @@ impl Traced {
         self.count.store(roots.count, Ordering::Relaxed);
     }
 
-    /// Says that this thread's stack has made the values that [`follow`](Self::follow) found.
+    /// Says that this thread's stack has made the values that [`follow`](Self::follow) found. If it
+    /// `may_leave` a block, there may be variables among them that wait for their `my`.
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub(super) unsafe fn made(&self, moment: u32) {
+    pub(super) unsafe fn made(&self, moment: u32, may_leave: bool) {
+        let of_stale = if may_leave { self.of_stale } else { 0 };
+        let stack = |tracer: &mut Tracer| tracer.stack().unwrap_or(UNSEEN);
         // SAFETY: the caller's promise.
-        unsafe { self.made_by(moment, |tracer| tracer.stack().unwrap_or(UNSEEN)) };
+        unsafe { self.made_by(moment, of_stale, stack) };
     }
 
     /// Says that nobody saw who made them.
@@ -184,15 +187,15 @@ impl Traced {
     /// This thread runs the interpreter.
     pub(super) unsafe fn made_before(&self) {
         // SAFETY: the caller's promise.
-        unsafe { self.made_by(0, |_| UNSEEN) };
+        unsafe { self.made_by(0, 0, |_| UNSEEN) };
     }
 
-    unsafe fn made_by(&self, moment: u32, stack: impl FnOnce(&mut Tracer) -> u32) {
+    unsafe fn made_by(&self, moment: u32, of_stale: u32, stack: impl FnOnce(&mut Tracer) -> u32) {
         ENGINE.events().trace(|tracer| {
             let stack = stack(tracer);
             let done = self.with_now(|heads| {
                 // SAFETY: the caller's promise.
-                let done = unsafe { heads.made_by(stack, moment, self.of_stale) };
+                let done = unsafe { heads.made_by(stack, moment, of_stale) };
                 if heads.has_stale() {
                     self.want_my();
                 }
@@ -211,13 +214,13 @@ impl Traced {
 
     /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
     /// Only now are they this call's.
-    pub(super) fn ran_my(&self, variables: &[u64], moment: u32) {
+    pub(super) fn ran_my(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
         if self.state() != TRACING {
             return;
         }
         ENGINE.events().trace(|tracer| {
             for &at in variables {
-                let number = self.with_now(|heads| heads.became_new(at, moment));
+                let number = self.with_now(|heads| heads.became_new(at, mark));
                 let Some(Some(number)) = number else { continue };
                 let stack = tracer.stack().unwrap_or(UNSEEN);
                 let done = self.with_now(|heads| heads.remade_by(number, stack, moment));

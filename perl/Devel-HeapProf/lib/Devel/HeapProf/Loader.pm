@@ -11,7 +11,7 @@ sub import {
     delete $INC{+__FILE__};
     load($own) if !$INC{'Devel/HeapProf.pm'};
     # Values were asked for, and this is the program that was to be recorded, not a perl that it runs.
-    if (!$INC{'Devel/HeapProf.pm'} && $ENV{HEAPPROF_PERL_VALUES} && ($ENV{HEAPPROF_RECORD} || '') =~ /:0*$$\z/) {
+    if (!$INC{'Devel/HeapProf.pm'} && ($ENV{HEAPPROF_PERL_VALUES} || q{}) eq q{yes} && ($ENV{HEAPPROF_RECORD} || '') =~ /:0*$$\z/) {
         print STDERR "heapprof: --perl-values: no Devel::HeapProf was built for this perl ($^X, $]); ",
             "run 'heapprof perl-install --perl $^X'\n";
         exit 2;
