@@ -12,7 +12,7 @@ for suite in "$@"; do
   root="$folder/$suite"
   # The packages run only in this test, so no key of another release is needed, and an old mirror will do.
   [ -x "$root/usr/bin/gcc" ] || mmdebstrap --quiet --mode=root --variant=minbase \
-    --include=gcc,libc6-dev,make,libperl-dev,perl --aptopt='Acquire::Check-Valid-Until "false"' \
+    --include=gcc,libc6-dev,make,libperl-dev,perl,libtest-leaktrace-perl --aptopt='Acquire::Check-Valid-Until "false"' \
     "$suite" "$root" "deb [trusted=yes] ${DEBIAN:-http://deb.debian.org/debian} $suite main"
   rm -rf "$root/tmp/module"
   cp -r "$source" "$root/tmp/module"

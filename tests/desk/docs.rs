@@ -38,12 +38,18 @@ fn says(options: &str, word: &str) -> bool {
     options.split(' ').any(|o| o == word)
 }
 
-/// Runs one example line in `folder` and returns its output, cut as `| head -N` says.
+/// Runs one example line in `folder` and returns its output, cut as `| head -N` says, with the lines
+/// that `| grep -E REGEX` keeps.
 fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
     let (line, head) = match line.split_once(" | head -") {
         Some((line, n)) => (line, n.trim().parse().unwrap()),
         None => (line, usize::MAX),
     };
+    let (line, grep) = match line.split_once(" | grep -E ") {
+        Some((line, regex)) => (line, regex.trim_matches('\'')),
+        None => (line, ""),
+    };
+    let grep = regex::Regex::new(grep).unwrap();
     // This must be a redirection and not a rule in quotes.
     let line = match line.rfind(" > ") {
         Some(at) if !line[at..].contains(['\'', '"']) => &line[..at],
@@ -71,7 +77,11 @@ fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
         true => stderr,
         false => String::from_utf8_lossy(&output.stdout).into_owned(),
     };
-    let kept: Vec<&str> = text.lines().take(head).collect();
+    let kept: Vec<&str> = text
+        .lines()
+        .filter(|line| grep.is_match(line))
+        .take(head)
+        .collect();
     let mut text = kept.join("\n");
     if !text.is_empty() {
         text.push('\n');

@@ -26,6 +26,7 @@ static SOURCES: &[SourceFile] = sources! {
     "lib/Devel/HeapProf.pm"
     "lib/Devel/HeapProf/Loader.pm"
     "t/layout.t"
+    "t/leaks.t"
     "t/unloaded.t"
 };
 

@@ -13,7 +13,9 @@ XSLoader::load(__PACKAGE__, $VERSION);
 # What comes behind them frees values that are alive when the program ends. These blocks are the first of their kind, so
 # INIT runs before the program's own, and END after them.
 if (is_tracing()) {
-    eval 'no warnings; INIT { _check_loop() } END { _end() } 1' or die $@;
+    # At run time it is too late for INIT, which -w would say.
+    local $^W = 0;
+    eval 'INIT { _check_loop() } END { _end() } 1' or die $@;
 }
 
 # Begins another part of the program. Values that are made from now on have its name as a label.
@@ -74,7 +76,7 @@ __END__
 
 =head1 NAME
 
-Devel::HeapProf - ask heapprof for a profile of this program's memory
+Devel::HeapProf - ask heapprof for a profile of this program's memory, and which values leak
 
 =head1 SYNOPSIS
 
@@ -87,12 +89,21 @@ Devel::HeapProf - ask heapprof for a profile of this program's memory
     $ heapprof record -- perl app.pl
     $ heapprof diff before.pb.gz after.pb.gz -g lines
 
+    for my $leak (Devel::HeapProf::leaks { handle_request() }) {
+        print "$leak->{text}\n";
+    }
+
+    $ heapprof record --perl-values -- perl app.pl
+
 =head1 DESCRIPTION
 
 L<heapprof|https://crates.io/crates/heapprof> shows where a program's memory is: by sub, by file and by line. It needs no
 module for that. With this module a Perl program decides itself when it is recorded, and when a profile is written.
 
 With the module, subs that are written in C (XS) have frames of their own, with the line that calls them.
+
+With C<heapprof record --perl-values>, heapprof knows of each value that is alive which stack has made it. Perl takes
+values from arenas, so the memory that malloc gives says nothing of that.
 
 The module also tells heapprof what the structures of this perl are, from the headers that it was compiled with. So subs
 and lines are there for perls that heapprof does not know, such as development releases, and builds with unusual options.
@@ -118,6 +129,10 @@ Whether heapprof's library is in this program.
 
 Whether allocations are being recorded.
 
+=head2 is_tracing
+
+Whether the values of this interpreter are traced: C<heapprof record --perl-values>, or C<HEAPPROF_PERL_VALUES=yes>.
+
 =head2 start
 
     Devel::HeapProf::start() or warn "not recorded: $!";
@@ -142,9 +157,79 @@ Ends the recording. What it recorded can still be dumped.
 Writes a profile of this moment to a file, or to where the recording's profiles go. Returns false and sets C<$!> if that
 is not possible. It waits up to ten seconds for another thread's profile.
 
+=head2 leaks
+
+    my @leaks = Devel::HeapProf::leaks { handle_request() };
+
+Runs a block, and returns the values that it made and left behind. Each row stands for the values that one stack has made
+of one type and class, and is a hash with these keys:
+
+=over
+
+=item C<text>
+
+All of the row in one line, for people.
+
+=item C<count>, C<bytes>
+
+How many values there are, and how many bytes they have: head, body, and what malloc gave for their content.
+
+=item C<type>, C<class>
+
+What they are, such as C<HASH>, C<ARRAY>, C<SCALAR>, C<REF> or C<CODE>, and the class that they are blessed into, or
+C<undef>.
+
+=item C<stack>
+
+The frames of the stack, the innermost first, each as C<function file:line>.
+
+=back
+
+The rows with the most bytes come first. If values are not traced, there are none.
+
+What a block makes once and keeps for later, such as a cache, looks like a leak the first time. Run it once or twice
+before. Here is a test for a suite of your own:
+
+    use Test::More;
+    use Devel::HeapProf;
+
+    plan skip_all => 'needs heapprof record --perl-values'
+        if !Devel::HeapProf::is_tracing();
+
+    handle_request() for 1 .. 3;    # what is made once
+    my @leaks = Devel::HeapProf::leaks { handle_request() for 1 .. 10 };
+    is_deeply [ map { $_->{text} } @leaks ], [], 'requests leave nothing behind';
+    done_testing;
+
+C<heapprof record --perl-values -- prove -b t> runs it, with a profile for each test.
+
+=head2 mark
+
+    Devel::HeapProf::mark('loaded');
+
+Begins another part of the program. Values that are made from now on have the text as their label C<mark> in profiles,
+until the next mark: C<heapprof top -t sv_inuse_space --tag-focus mark=loaded> shows them.
+
+=head2 growth
+
+    Devel::HeapProf::mark('loaded');
+    handle_request() for 1 .. 1000;
+    print "$_->{text}\n" for Devel::HeapProf::growth('loaded');
+
+Returns the values that were made since a mark and are alive, in rows as those of L</leaks>.
+
+=head1 LIMITS
+
+Values are noticed after each op. If one op, such as a call of a sub that is written in C, frees a value and makes another
+one in its place, both are one for heapprof. In the coroutines of L<Coro>, which Perl's own run loop runs, values are
+noticed when a sub is called or left and when a statement begins.
+
+Values can't be traced beside another module that replaces Perl's run loop, such as L<Test::LeakTrace> or L<Devel::Cover>.
+The program ends at once then, with a message and exit code 2.
+
 =head1 SEE ALSO
 
-The guide "Perl programs" in heapprof's documentation.
+The guide "Perl programs" in heapprof's documentation, and "Perl: which value leaks".
 
 =head1 LICENSE
 
