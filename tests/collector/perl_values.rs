@@ -1,5 +1,5 @@
-//! Perl's values: who made those that are alive, compared with Test::LeakTrace and with scripts that
-//! know it themselves.
+//! Perl's values: who made those that are alive, compared with Test::LeakTrace and with scripts
+//! that know it themselves.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,8 +33,8 @@ fn traced(folder: &Path, cache: &Path, options: &[&str], script: &[&str], code: 
 }
 
 impl Traced {
-    /// The sums of a sample type by the innermost frame: `function file:line`, or the function alone
-    /// if it has no file.
+    /// The sums of a sample type by the innermost frame: `function file:line`, or the function
+    /// alone if it has no file.
     fn by_leaf(&self, sample_type: &str) -> BTreeMap<String, i64> {
         let profile = &self.profile;
         let column = profile.find_sample_type(sample_type).unwrap();

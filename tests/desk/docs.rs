@@ -38,8 +38,8 @@ fn says(options: &str, word: &str) -> bool {
     options.split(' ').any(|o| o == word)
 }
 
-/// Runs one example line in `folder` and returns its output, cut as `| head -N` says, with the lines
-/// that `| grep -E REGEX` keeps.
+/// Runs one example line in `folder` and returns its output, cut as `| head -N` says, with the
+/// lines that `| grep -E REGEX` keeps.
 fn run_example(line: &str, options: &str, folder: &Path, db: &Path) -> String {
     let (line, head) = match line.split_once(" | head -") {
         Some((line, n)) => (line, n.trim().parse().unwrap()),

@@ -76,7 +76,8 @@ pub enum Types {
     /// All of them.
     All,
     /// Objects and space in use, in this order: those of an interpreter's values if the query asks
-    /// for one of these (`sv_inuse_space`). If the query asks for neither, rows are ordered by space.
+    /// for one of these (`sv_inuse_space`). If the query asks for neither, rows are ordered by
+    /// space.
     InUse,
 }
 

@@ -2,6 +2,7 @@
 //! since.
 
 pub(crate) mod cfi;
+pub(crate) mod data;
 pub(crate) mod image;
 pub(crate) mod mappings;
 pub(crate) mod maps;

@@ -2,9 +2,7 @@
 //! own, stacks to switch to, thread-local storage.
 
 pub(crate) mod arena;
-pub(crate) mod data;
 pub(crate) mod floating_point;
-pub(crate) mod handlers;
 pub(crate) mod lock;
 pub(crate) mod pages;
 pub(crate) mod process;

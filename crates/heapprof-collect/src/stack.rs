@@ -2,6 +2,7 @@
 
 pub(crate) mod call_site;
 pub(crate) mod capture;
+pub(crate) mod handlers;
 pub(crate) mod own_stack;
 pub(crate) mod pools;
 pub(crate) mod provider;

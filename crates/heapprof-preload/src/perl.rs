@@ -10,6 +10,7 @@
 //! * `perl/arenas.rs`, `perl/report.rs`: what its arenas hold, and what a profile says of that.
 //! * `perl/arena_values.rs`: the values that lie in an arena.
 //! * `perl/values.rs`: who made the values that are alive, if Devel::HeapProf is there.
+//! * `perl/trace.rs`: what the module tells, and what a profile gets of that.
 //! * `perl/turn.rs`: what one thread does at a time.
 //! * `perl/texts.rs`: what frames and labels are called.
 
@@ -19,6 +20,7 @@ mod capture;
 mod report;
 mod state;
 mod texts;
+mod trace;
 mod turn;
 mod values;
 
@@ -50,7 +52,7 @@ pub fn found<M: Memory>(memory: M, object: Object, found: Result<Perl, Unreadabl
         run_loop_size: size as usize,
         report: Some(report::report),
         value_name: c"sv".as_ptr(),
-        values: Some(values::values),
+        values: Some(trace::values),
     };
     // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
     // stacks are native ones.

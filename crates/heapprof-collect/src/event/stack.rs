@@ -61,8 +61,8 @@ fn capture_script(
     Captured::Script(is_same)
 }
 
-/// The number of the stack of the interpreter that this thread runs at `place` on its stack, whether
-/// native frames are wanted or not. `None` if it runs none.
+/// The number of the stack of the interpreter that this thread runs at `place` on its stack,
+/// whether native frames are wanted or not. `None` if it runs none.
 pub(super) fn script(engine: &Engine, own: &mut Own, place: usize) -> Option<u32> {
     let frames = engine.scripts.providers.frames()?;
     let frame = CallSite { slot: place, bp: 0 };

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::code::data::data;
 use crate::engine::Engine;
-use crate::platform::data::data;
 use crate::recording::sums::Sums;
 use crate::stack::provider::Reported;
 use crate::tables::script_frames::Word;

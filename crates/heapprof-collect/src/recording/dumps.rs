@@ -8,13 +8,13 @@ use crate::dump::{AllocatorHolds, Error, Tell, output};
 use crate::engine::Engine;
 use crate::event::apart::is_apart;
 use crate::options::{Format, Options};
-use crate::platform::handlers::may_be_in_handler;
 use crate::platform::process::Process;
 use crate::platform::{sys, tls, trial};
 use crate::reason::Reason;
 use crate::recording::lines;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
+use crate::stack::handlers::may_be_in_handler;
 use crate::stack::own_stack;
 
 /// The dumps of an engine.

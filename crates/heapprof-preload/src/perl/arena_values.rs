@@ -26,7 +26,8 @@ pub(super) struct ArenaValues {
 }
 
 impl ArenaValues {
-    /// Reads those of `count` heads, from `first` on, that are wanted. `None` if they can't be read.
+    /// Reads those of `count` heads, from `first` on, that are wanted. `None` if they can't be
+    /// read.
     pub(super) fn read(
         first: u64,
         count: usize,

@@ -25,7 +25,8 @@ pub(super) struct Held {
     /// How many others could not be read.
     pub(super) unread: u64,
     pub(super) values: u64,
-    /// What was allocated for the content of values, by [`Buffer`](heapprof_perl::Buffer), if it was asked for.
+    /// What was allocated for the content of values, by [`Buffer`](heapprof_perl::Buffer), if it
+    /// was asked for.
     pub(super) buffers: [u64; 3],
 }
 

@@ -101,7 +101,7 @@ pub(super) unsafe extern "C" fn label(
 ) -> c_int {
     // SAFETY: the context that was registered.
     let this = unsafe { &*context.cast::<PerlStacks>() };
-    if let Some(labels) = super::values::labels(this, label) {
+    if let Some(labels) = super::trace::labels(this, label) {
         let Some((found, value)) = labels.get(i) else {
             return 1;
         };

@@ -151,8 +151,8 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     n.max(0) as usize
 }
 
-/// Copies `N` bytes of this process from each of these addresses, up to the first that can't be read
-/// as a whole. Returns how many could.
+/// Copies `N` bytes of this process from each of these addresses, up to the first that can't be
+/// read as a whole. Returns how many could.
 pub fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) -> usize {
     /// The most that the kernel takes at a time.
     const MOST: usize = 512;

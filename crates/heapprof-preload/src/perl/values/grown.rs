@@ -4,7 +4,7 @@
 use heapprof_collect::sys;
 
 /// A list of plain numbers and structures of numbers. All zero is a value of `T`.
-pub(super) struct Grown<T: Plain> {
+pub(in crate::perl) struct Grown<T: Plain> {
     at: *mut T,
     len: usize,
     room: usize,
@@ -14,7 +14,7 @@ pub(super) struct Grown<T: Plain> {
 ///
 /// # Safety
 /// Both hold.
-pub(super) unsafe trait Plain: Copy {}
+pub(in crate::perl) unsafe trait Plain: Copy {}
 
 // SAFETY: they are numbers.
 unsafe impl Plain for u8 {}
@@ -27,7 +27,7 @@ unsafe impl Plain for u64 {}
 const FIRST: usize = 64 << 10;
 
 impl<T: Plain> Grown<T> {
-    pub(super) const fn new() -> Self {
+    pub(in crate::perl) const fn new() -> Self {
         Self {
             at: std::ptr::null_mut(),
             len: 0,
@@ -36,7 +36,7 @@ impl<T: Plain> Grown<T> {
     }
 
     /// Makes room for so many. Returns false if there is none.
-    pub(super) fn reserve(&mut self, wanted: usize) -> bool {
+    pub(in crate::perl) fn reserve(&mut self, wanted: usize) -> bool {
         if wanted <= self.room {
             return true;
         }
@@ -63,7 +63,7 @@ impl<T: Plain> Grown<T> {
     }
 
     /// Adds one at the end. Returns false if there is no memory.
-    pub(super) fn push(&mut self, one: T) -> bool {
+    pub(in crate::perl) fn push(&mut self, one: T) -> bool {
         let has_room = self.len < self.room || self.reserve(self.len + 1);
         if has_room {
             // SAFETY: there is room for one more.
@@ -74,7 +74,7 @@ impl<T: Plain> Grown<T> {
     }
 
     /// Makes it so long; what is new is zero. Returns false if there is no memory.
-    pub(super) fn grow(&mut self, len: usize) -> bool {
+    pub(in crate::perl) fn grow(&mut self, len: usize) -> bool {
         if !self.reserve(len) {
             return false;
         }
@@ -87,11 +87,11 @@ impl<T: Plain> Grown<T> {
     }
 
     /// Leaves out what comes behind so many.
-    pub(super) fn truncate(&mut self, len: usize) {
+    pub(in crate::perl) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    pub(super) fn all(&self) -> &[T] {
+    pub(in crate::perl) fn all(&self) -> &[T] {
         match self.at.is_null() {
             true => &[],
             // SAFETY: so many were written, and nobody changes them while this is borrowed.
@@ -99,7 +99,7 @@ impl<T: Plain> Grown<T> {
         }
     }
 
-    pub(super) fn all_mut(&mut self) -> &mut [T] {
+    pub(in crate::perl) fn all_mut(&mut self) -> &mut [T] {
         match self.at.is_null() {
             true => &mut [],
             // SAFETY: so many were written, and they are this list's own.
@@ -118,14 +118,14 @@ impl<T: Plain> Drop for Grown<T> {
 }
 
 /// A table from numbers to numbers. A number may have several.
-pub(super) struct Table {
+pub(in crate::perl) struct Table {
     /// Pairs of a number, plus one, and what belongs to it. There is a power of two of places.
     places: Grown<u64>,
     len: usize,
 }
 
 impl Table {
-    pub(super) const fn new() -> Self {
+    pub(in crate::perl) const fn new() -> Self {
         Self {
             places: Grown::new(),
             len: 0,
@@ -140,7 +140,7 @@ impl Table {
 
     /// What belongs to a number.
     #[inline]
-    pub(super) fn of(&self, key: u64) -> impl Iterator<Item = u64> {
+    pub(in crate::perl) fn of(&self, key: u64) -> impl Iterator<Item = u64> {
         let all = self.places.all();
         let (first, count) = (self.first(key), all.len() / 2);
         (0..count)
@@ -153,7 +153,7 @@ impl Table {
     }
 
     /// Adds a pair. Returns false if there is no memory.
-    pub(super) fn add(&mut self, key: u64, of: u64) -> bool {
+    pub(in crate::perl) fn add(&mut self, key: u64, of: u64) -> bool {
         let places = self.places.all().len() / 2;
         if 2 * (self.len + 1) > places {
             let old = std::mem::replace(&mut self.places, Grown::new());

@@ -11,7 +11,7 @@ use heapprof_perl::HEAD;
 use super::grown::{Grown, Table};
 
 /// The heads of an interpreter.
-pub(super) struct Heads {
+pub(in crate::perl) struct Heads {
     /// Where each arena begins, and how many heads it has, without its first one.
     arenas: Grown<u64>,
     /// The arena that begins in a page.
@@ -30,7 +30,7 @@ pub(super) struct Heads {
     /// How many values each stack made.
     count: Grown<u64>,
     /// How many values nobody saw being made.
-    pub(super) unseen: u64,
+    pub(in crate::perl) unseen: u64,
     /// How many values Perl counts more than there are heads with one.
     surplus: i64,
     last_arena: u64,
@@ -43,9 +43,9 @@ pub(super) struct Heads {
 /// The most heads of an arena.
 const MOST: u64 = 170;
 /// A head whose stack nobody saw.
-pub(super) const UNSEEN: u32 = u32::MAX;
+pub(in crate::perl) const UNSEEN: u32 = u32::MAX;
 /// A head whose value, if it has one by now, is newer than the last look.
-pub(super) const NEWER: u32 = u32::MAX - 1;
+pub(in crate::perl) const NEWER: u32 = u32::MAX - 1;
 /// A bit of a moment: the value is a variable that waits in a pad for its `my` to run.
 const STALE: u32 = 1 << 31;
 /// Where heads have what they need.
@@ -65,7 +65,7 @@ const MARK: u64 = 0x7ea9_5f8e_0000_0000;
 
 /// What is wrong with heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(in crate::perl) enum Wrong {
     /// There is no memory to keep them.
     NoMemory,
     /// The list is not as Perl keeps it.
@@ -74,13 +74,13 @@ pub(super) enum Wrong {
 
 /// Where an interpreter keeps its heads.
 #[derive(Clone, Copy)]
-pub(super) struct Roots {
+pub(in crate::perl) struct Roots {
     /// The first free head.
-    pub(super) first: u64,
+    pub(in crate::perl) first: u64,
     /// The newest arena.
-    pub(super) arena: u64,
+    pub(in crate::perl) arena: u64,
     /// How many values Perl counts.
-    pub(super) count: i64,
+    pub(in crate::perl) count: i64,
 }
 
 /// Reads a word of a head.
@@ -93,7 +93,7 @@ unsafe fn word(at: u64) -> u64 {
 }
 
 impl Heads {
-    pub(super) const fn new() -> Self {
+    pub(in crate::perl) const fn new() -> Self {
         Self {
             arenas: Grown::new(),
             by_page: Table::new(),
@@ -113,7 +113,7 @@ impl Heads {
     }
 
     /// Each arena: its number, where it begins, and how many heads it has.
-    pub(super) fn arenas(&self) -> impl Iterator<Item = (usize, u64, u64)> {
+    pub(in crate::perl) fn arenas(&self) -> impl Iterator<Item = (usize, u64, u64)> {
         let arenas = self.arenas.all().as_chunks().0;
         arenas
             .iter()
@@ -122,7 +122,7 @@ impl Heads {
     }
 
     /// The stack that made the value of a head, and when.
-    pub(super) fn maker(&self, arena: usize, head: usize) -> (u32, u32) {
+    pub(in crate::perl) fn maker(&self, arena: usize, head: usize) -> (u32, u32) {
         let number = arena * MOST as usize + head;
         let of = |list: &Grown<u32>| list.all().get(number).copied();
         (
@@ -132,12 +132,12 @@ impl Heads {
     }
 
     /// How many values each stack made.
-    pub(super) fn counts(&self) -> &[u64] {
+    pub(in crate::perl) fn counts(&self) -> &[u64] {
         self.count.all()
     }
 
     /// Forgets who made values, because the numbers of stacks mean nothing any more.
-    pub(super) fn forget(&mut self) {
+    pub(in crate::perl) fn forget(&mut self) {
         self.stack.all_mut().fill(UNSEEN);
         self.moment.all_mut().fill(0);
         self.stale = 0;
@@ -180,7 +180,7 @@ impl Heads {
     ///
     /// # Safety
     /// The roots are of an interpreter that this thread runs, and that does not run now.
-    pub(super) unsafe fn follow(&mut self, roots: Roots) -> Result<usize, Wrong> {
+    pub(in crate::perl) unsafe fn follow(&mut self, roots: Roots) -> Result<usize, Wrong> {
         let known = self.arenas.all().len() / 2;
         // SAFETY: the caller's promise.
         let kept = unsafe {
@@ -231,7 +231,7 @@ impl Heads {
     ///
     /// # Safety
     /// As for [`follow`](Self::follow).
-    pub(super) unsafe fn made_by(&mut self, stack: u32, moment: u32, of_stale: u32) -> bool {
+    pub(in crate::perl) unsafe fn made_by(&mut self, stack: u32, moment: u32, of_stale: u32) -> bool {
         let made = self.made.all().len();
         if !self.count_made(stack, made as u64) {
             return false;
@@ -252,7 +252,7 @@ impl Heads {
 
     /// The number of the head of a variable whose `my` has run, if that makes it another value: one
     /// that has waited in a pad for this, or one that is older than the last `mark`.
-    pub(super) fn became_new(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
+    pub(in crate::perl) fn became_new(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
         let number = self.number(at)?;
         let made = *self.moment.all().get(number as usize)?;
         let is_older = mark.is_some_and(|mark| made < mark);
@@ -260,7 +260,7 @@ impl Heads {
     }
 
     /// Says which stack has run the `my` of a variable.
-    pub(super) fn remade_by(&mut self, number: u32, stack: u32, moment: u32) -> bool {
+    pub(in crate::perl) fn remade_by(&mut self, number: u32, stack: u32, moment: u32) -> bool {
         let before = self.stack.all()[number as usize];
         if !self.count_made(stack, 1) {
             return false;
@@ -277,7 +277,7 @@ impl Heads {
     }
 
     /// Whether variables wait in pads for their `my` to run.
-    pub(super) fn has_stale(&self) -> bool {
+    pub(in crate::perl) fn has_stale(&self) -> bool {
         self.stale != 0
     }
 

@@ -14,22 +14,22 @@ use crate::perl::arena_values::ArenaValues;
 /// Values of a stack that are alike.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
-pub(super) struct Row {
-    pub(super) stack: u32,
+pub(in crate::perl) struct Row {
+    pub(in crate::perl) stack: u32,
     /// Which interpreter's way stands for a stack that nobody saw.
-    pub(super) origin: u32,
+    pub(in crate::perl) origin: u32,
     /// The type, the class and the mark: see [`Names`].
-    pub(super) label: u64,
-    pub(super) made: u64,
-    pub(super) objects: u64,
-    pub(super) bytes: u64,
+    pub(in crate::perl) label: u64,
+    pub(in crate::perl) made: u64,
+    pub(in crate::perl) objects: u64,
+    pub(in crate::perl) bytes: u64,
 }
 
 // SAFETY: it is made of numbers.
 unsafe impl Plain for Row {}
 
 /// The texts that labels stand for.
-pub(super) struct Names {
+pub(in crate::perl) struct Names {
     /// The classes: their texts behind each other, and where each ends.
     texts: Grown<u8>,
     ends: Grown<u64>,
@@ -37,7 +37,7 @@ pub(super) struct Names {
 }
 
 /// Rows, and how many of the first are sorted and different.
-pub(super) struct Rows {
+pub(in crate::perl) struct Rows {
     all: Grown<Row>,
     merged: usize,
 }
@@ -48,12 +48,12 @@ const BATCH: usize = 64 << 10;
 const CLASS_BITS: u32 = 22;
 const MARK_BITS: u32 = 16;
 /// A bit that tells labels of values from those of stacks.
-pub(super) const IS_VALUE: u64 = 1 << 47;
+pub(in crate::perl) const IS_VALUE: u64 = 1 << 47;
 /// A type, in a label of values; 0 is none.
 const TYPE_BITS: u32 = 5;
 
 /// The parts of a label: the type plus 1, the class, the mark. 0 is none.
-pub(super) fn parts(label: u64) -> (u8, u32, u32) {
+pub(in crate::perl) fn parts(label: u64) -> (u8, u32, u32) {
     let of = |from: u32, bits: u32| (label >> from) & ((1 << bits) - 1);
     (
         of(0, TYPE_BITS) as u8,
@@ -73,7 +73,7 @@ fn label(name: u8, class: u32, mark: u32) -> u64 {
 const _: () = assert!(TYPE_BITS + CLASS_BITS + MARK_BITS < 47);
 
 impl Names {
-    pub(super) const fn new() -> Self {
+    pub(in crate::perl) const fn new() -> Self {
         Self {
             texts: Grown::new(),
             ends: Grown::new(),
@@ -82,7 +82,7 @@ impl Names {
     }
 
     /// The text with this number, from 1 on.
-    pub(super) fn text(&self, number: u32) -> Option<&[u8]> {
+    pub(in crate::perl) fn text(&self, number: u32) -> Option<&[u8]> {
         let at = (number as usize).checked_sub(1)?;
         let ends = self.ends.all();
         let begin = at.checked_sub(1).map_or(0, |before| ends[before] as usize);
@@ -90,7 +90,7 @@ impl Names {
     }
 
     /// The number of a text; 0 if there is no room for it.
-    pub(super) fn number(&mut self, text: &[u8]) -> u32 {
+    pub(in crate::perl) fn number(&mut self, text: &[u8]) -> u32 {
         let hash = text.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -119,15 +119,15 @@ impl Names {
 
 /// Which values are wanted.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted {
+pub(in crate::perl) struct Wanted {
     /// Those that were made at this moment or later.
-    pub(super) since: u32,
+    pub(in crate::perl) since: u32,
     /// Variables that a pad keeps for the next run of their `my`, too.
-    pub(super) stale: bool,
+    pub(in crate::perl) stale: bool,
 }
 
 impl Rows {
-    pub(super) const fn new() -> Self {
+    pub(in crate::perl) const fn new() -> Self {
         Self {
             all: Grown::new(),
             merged: 0,
@@ -135,12 +135,12 @@ impl Rows {
     }
 
     /// The rows, by stack and label, once they are [`merge`](Self::merge)d.
-    pub(super) fn all(&self) -> &[Row] {
+    pub(in crate::perl) fn all(&self) -> &[Row] {
         self.all.all()
     }
 
     /// Adds a row. Returns false if there is no memory.
-    pub(super) fn add(&mut self, row: Row) -> bool {
+    pub(in crate::perl) fn add(&mut self, row: Row) -> bool {
         if self.all.all().len() >= (2 * self.merged).max(BATCH) {
             self.merge();
         }
@@ -148,7 +148,7 @@ impl Rows {
     }
 
     /// Makes one row of those that are alike.
-    pub(super) fn merge(&mut self) {
+    pub(in crate::perl) fn merge(&mut self) {
         let rows = self.all.all_mut();
         rows.sort_unstable_by_key(|row| (row.stack, row.origin, row.label));
         let mut len = 0;
@@ -175,7 +175,7 @@ impl Rows {
 
     /// Adds the values of an interpreter. `mark` tells which mark came last before a moment.
     /// Returns false if some could not be read.
-    pub(super) fn add_values(
+    pub(in crate::perl) fn add_values(
         &mut self,
         perl: &Perl,
         traced: &Traced,

@@ -18,14 +18,14 @@ pub struct Traced {
     /// Where it keeps both, and its newest arena.
     roots: [u64; 3],
     /// The interpreter.
-    pub(super) at: u64,
+    pub(in crate::perl) at: u64,
     /// The flag of variables that a pad keeps for the next run of their `my`.
-    pub(super) of_stale: u32,
+    pub(in crate::perl) of_stale: u32,
     /// The recording in which stacks have their numbers.
     recording: AtomicU64,
     state: AtomicU8,
     /// What stands for a stack that nobody saw: see [`unseen`](super::unseen).
-    pub(super) origin: AtomicU8,
+    pub(in crate::perl) origin: AtomicU8,
     is_taken: AtomicBool,
     heads: UnsafeCell<Heads>,
 }
@@ -35,14 +35,14 @@ unsafe impl Sync for Traced {}
 
 /// Values are traced; they are not any more, because there is no memory, or because the list of
 /// heads is not as Perl keeps it; or because the program has ended.
-pub(super) const TRACING: u8 = 0;
-pub(super) const NO_MEMORY: u8 = 1;
-pub(super) const NOT_A_LIST: u8 = 2;
-pub(super) const ENDED: u8 = 3;
+pub(in crate::perl) const TRACING: u8 = 0;
+pub(in crate::perl) const NO_MEMORY: u8 = 1;
+pub(in crate::perl) const NOT_A_LIST: u8 = 2;
+pub(in crate::perl) const ENDED: u8 = 3;
 
 impl Traced {
     /// A new one, which stays for good; `None` if there is no memory.
-    pub(super) fn new(
+    pub(in crate::perl) fn new(
         at: u64,
         roots: [u64; 3],
         of_stale: u32,
@@ -71,18 +71,18 @@ impl Traced {
         }
     }
 
-    pub(super) fn state(&self) -> u8 {
+    pub(in crate::perl) fn state(&self) -> u8 {
         self.state.load(Ordering::Acquire)
     }
 
     /// Traces it no more.
-    pub(super) fn end(&self, why: u8) {
+    pub(in crate::perl) fn end(&self, why: u8) {
         self.state.store(why, Ordering::Release);
     }
 
     /// Does `work` with its heads, unless another thread keeps them. In a child, a thread that had
     /// them at the fork keeps them for good. It ran this interpreter, which nobody runs there.
-    pub(super) fn with<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> Option<R> {
+    pub(in crate::perl) fn with<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> Option<R> {
         /// The interpreter's own thread has them for less than a microsecond, nearly always.
         const TRIES: u32 = 100_000;
         for _ in 0..TRIES {
@@ -115,7 +115,7 @@ impl Traced {
     }
 
     /// Gives back the memory of what is known of its heads.
-    pub(super) fn clear(&self) {
+    pub(in crate::perl) fn clear(&self) {
         self.with(|heads| *heads = Heads::new());
     }
 
@@ -135,7 +135,7 @@ impl Traced {
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub(super) unsafe fn follow(&self) -> usize {
+    pub(in crate::perl) unsafe fn follow(&self) -> usize {
         let traced = ENGINE.events().trace(|_| {
             let roots = self.read_roots();
             if self.state() != TRACING {
@@ -174,7 +174,7 @@ impl Traced {
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub(super) unsafe fn made(&self, moment: u32, may_leave: bool) {
+    pub(in crate::perl) unsafe fn made(&self, moment: u32, may_leave: bool) {
         let of_stale = if may_leave { self.of_stale } else { 0 };
         let stack = |tracer: &mut Tracer| tracer.stack().unwrap_or(UNSEEN);
         // SAFETY: the caller's promise.
@@ -185,7 +185,7 @@ impl Traced {
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub(super) unsafe fn made_before(&self) {
+    pub(in crate::perl) unsafe fn made_before(&self) {
         // SAFETY: the caller's promise.
         unsafe { self.made_by(0, 0, |_| UNSEEN) };
     }
@@ -208,13 +208,13 @@ impl Traced {
     }
 
     /// Has the runs of `my` told from now on.
-    pub(super) fn want_my(&self) {
+    pub(in crate::perl) fn want_my(&self) {
         self.wants_my.store(1, Ordering::Relaxed);
     }
 
     /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
     /// Only now are they this call's.
-    pub(super) fn ran_my(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
+    pub(in crate::perl) fn ran_my(&self, variables: &[u64], moment: u32, mark: Option<u32>) {
         if self.state() != TRACING {
             return;
         }
