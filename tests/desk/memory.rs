@@ -92,6 +92,7 @@ fn report(name: &str) {
     let question = Question::new(vec![Source::new("p", profile())], &query, types)
         .expect("the profile is valid")
         .with_tree(TreeOptions {
+            most: None,
             reverse: false,
             least: 0.0,
         })

@@ -66,6 +66,7 @@ pub fn exercise(bytes: &[u8], asked: bool) -> bool {
         return true;
     };
     let question = question.with_tree(TreeOptions {
+        most: None,
         reverse: false,
         least: 0.001,
     });

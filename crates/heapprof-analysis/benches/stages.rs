@@ -75,6 +75,7 @@ fn stages(c: &mut Criterion) {
     c.bench_function("tree cut at 0.1 % (kernel, SQL)", |b| {
         b.iter(|| {
             let cut = TreeOptions {
+                most: None,
                 reverse: false,
                 least: 0.001,
             };

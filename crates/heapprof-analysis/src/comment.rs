@@ -19,11 +19,22 @@ pub enum Dumped {
 
 /// The comments of the session's only profile.
 pub(crate) fn comments(session: &Session) -> Result<Vec<String>, Error> {
+    comments_of(session, 1)
+}
+
+/// The comments of one of the session's profiles, by its number.
+pub(crate) fn comments_of(session: &Session, profile: i64) -> Result<Vec<String>, Error> {
     session.rows(
-        "SELECT text FROM comment WHERE profile = 1 ORDER BY position",
-        [],
+        "SELECT text FROM comment WHERE profile = ?1 ORDER BY position",
+        [profile],
         |row| row.get(0),
     )
+}
+
+/// The program that a profile is of, as its comments say; `None` if they do not.
+pub(crate) fn program(comments: &[String]) -> Option<String> {
+    let program = values(comments, "program").next()?;
+    Some(program.to_string())
 }
 
 /// When a profile was dumped. If several were added up, one that was not dumped at exit decides.

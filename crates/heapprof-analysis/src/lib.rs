@@ -45,6 +45,7 @@ mod diff;
 mod error;
 mod folded;
 mod gate;
+mod growth;
 mod header;
 mod info;
 mod leaks;
@@ -56,6 +57,7 @@ mod peek;
 mod place;
 mod question;
 mod relation;
+mod report;
 mod session;
 mod stack_table;
 mod statement;
@@ -75,6 +77,7 @@ pub use crate::{
     error::Error,
     folded::folded,
     gate::{Broken, Rule, Verdict},
+    growth::{Growth, Verdict as GrowthVerdict},
     header::{Header, SampleType},
     info::{Info, MappingInfo, TypeTotal, info},
     leaks::{InUse, Leak, Leaks, leaks},
@@ -86,6 +89,7 @@ pub use crate::{
     place::{OTHER, Place, PlaceId, Places},
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
+    report::{Moment, Report, ReportFunction, ReportNode, report},
     session::Session,
     statement::{Call, ResultTable, Statement, Value, run as run_statement},
     store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},

@@ -124,7 +124,14 @@ pub struct TreeOptions {
     pub reverse: bool,
     /// The least share of a total that a node needs to be in the tree; 0 keeps all nodes.
     pub least: f64,
+    /// The most nodes. If there are more, `least` is raised until there are not.
+    pub most: Option<usize>,
 }
+
+/// How much larger the least share is at each attempt.
+const STEP: f64 = 2.0;
+/// The first share that is tried where all nodes are too many.
+const FIRST: f64 = 1e-6;
 
 /// Profiles with a query, ready to be read through tables.
 pub struct Question {
@@ -208,6 +215,12 @@ fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> 
     // If nothing was sampled, the total is 0. What is known of it follows from the period alone.
     let nothing = period.is_some() && whole.total == 0;
     (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })
+}
+
+/// Whether values of a sample type say what is held at a moment: in use, at the peak, of an
+/// interpreter's values.
+pub(crate) fn is_heap(sample_type: &str) -> bool {
+    sample_type.contains("inuse_")
 }
 
 /// Whether values of a sample type belong to the moment at which the heap was largest.
@@ -301,6 +314,7 @@ impl Question {
             tree_options: TreeOptions {
                 reverse: false,
                 least: 0.0,
+                most: None,
             },
             ranks: OnceLock::new(),
             tree: OnceLock::new(),
@@ -426,29 +440,41 @@ impl Question {
         all
     }
 
+    /// The tree of the nodes that have at least this share of a total.
+    fn tree_of(&self, stacks: &Stacks, share: f64) -> Result<CallTree, heapprof_totals::Error> {
+        let least = |(p, c): (usize, usize)| {
+            // The share is of what the filters keep. Otherwise a narrow filter would leave nothing
+            // to see.
+            let kept = match self.parts[p].view.keeps_all() {
+                true => self.parts[p].whole[c].total,
+                false => self.totals(p).kept[c].total,
+            };
+            match share {
+                0.0 => 0,
+                least => ((kept as f64 * least).ceil() as i64).max(1),
+            }
+        };
+        let least: Vec<i64> = self.blocks().map(least).collect();
+        let shape = Shape {
+            rank: self.ranks(),
+            reverse: self.tree_options.reverse,
+            least: &least,
+        };
+        call_tree::build(stacks, &shape)
+    }
+
     pub(crate) fn tree(&self) -> Result<&CallTree, Error> {
         let made = self.tree.get_or_init(|| {
-            let least: Vec<i64> = self
-                .blocks()
-                .map(|(p, c)| {
-                    // The share is of what the filters keep. Otherwise a narrow filter would leave
-                    // nothing to see.
-                    let kept = match self.parts[p].view.keeps_all() {
-                        true => self.parts[p].whole[c].total,
-                        false => self.totals(p).kept[c].total,
-                    };
-                    match self.tree_options.least {
-                        0.0 => 0,
-                        least => ((kept as f64 * least).ceil() as i64).max(1),
-                    }
-                })
-                .collect();
-            let shape = Shape {
-                rank: self.ranks(),
-                reverse: self.tree_options.reverse,
-                least: &least,
-            };
-            call_tree::build(&self.entity_stacks().settled(), &shape)
+            let stacks = self.entity_stacks().settled();
+            let mut share = self.tree_options.least;
+            loop {
+                let tree = self.tree_of(&stacks, share)?;
+                let most = self.tree_options.most.unwrap_or(usize::MAX);
+                if tree.node.len() <= most || share >= 1.0 {
+                    return Ok(tree);
+                }
+                share = (share * STEP).max(FIRST);
+            }
         });
         made.as_ref().map_err(|e| e.clone().into())
     }

@@ -157,7 +157,11 @@ fn cut_trees_keep_the_total() {
                 let source = Source::new("profile", profile.clone());
                 let question = Question::new(vec![source], &Query::default(), Types::One)
                     .unwrap()
-                    .with_tree(TreeOptions { reverse, least });
+                    .with_tree(TreeOptions {
+                        reverse,
+                        least,
+                        most: None,
+                    });
                 let session = Session::new(question).unwrap();
                 let report = tree(&session, &Query::default()).unwrap();
                 let own: i64 = report.rows().unwrap().iter().map(|r| r.own[0]).sum();

@@ -30,6 +30,7 @@ pub(super) fn run(shared: &Shared, args: &FlameArgs) -> Result<()> {
     let options = TreeOptions {
         reverse: args.reverse,
         least: args.min_percent / 100.0,
+        most: None,
     };
     let session = shared.session(sources, &query, Types::One, |q| q.with_tree(options))?;
     let report = tree(&session, &query)?;

@@ -12,6 +12,7 @@ pub(super) fn run(shared: &Shared, args: &TreeArgs) -> Result<()> {
     let options = TreeOptions {
         reverse: args.reverse,
         least: args.min_percent / 100.0,
+        most: None,
     };
     let sources = vec![shared.sources.read(&names)?];
     let session = shared.session(sources, &query, Types::One, |q| q.with_tree(options))?;

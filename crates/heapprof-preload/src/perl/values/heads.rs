@@ -231,7 +231,12 @@ impl Heads {
     ///
     /// # Safety
     /// As for [`follow`](Self::follow).
-    pub(in crate::perl) unsafe fn made_by(&mut self, stack: u32, moment: u32, of_stale: u32) -> bool {
+    pub(in crate::perl) unsafe fn made_by(
+        &mut self,
+        stack: u32,
+        moment: u32,
+        of_stale: u32,
+    ) -> bool {
         let made = self.made.all().len();
         if !self.count_made(stack, made as u64) {
             return false;
