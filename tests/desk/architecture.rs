@@ -55,6 +55,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-totals",
         ],
     ),
+    ("heapprof-web", &[]),
     (
         "heapprof-alloc",
         &["heapprof-collect", "heapprof-environment"],
@@ -70,6 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-report",
             "heapprof-symbolize",
             "heapprof-text",
+            "heapprof-web",
         ],
     ),
 ];
@@ -90,10 +92,13 @@ const OWNED: &[(&str, &str)] = &[
         "heapprof-collect heapprof-preload heapprof-alloc heapprof-cli",
     ),
     ("inferno", "heapprof-report"),
-    ("serde_json", "heapprof-formats heapprof-report"),
+    (
+        "serde_json",
+        "heapprof-formats heapprof-report heapprof-web",
+    ),
     // Tests compare with it what we write ourselves.
     ("prost", ""),
-    ("flate2", "heapprof-profile"),
+    ("flate2", "heapprof-profile heapprof-web"),
     ("ruzstd", "heapprof-formats"),
     ("object", "heapprof-symbolize"),
     ("addr2line", "heapprof-symbolize"),
@@ -410,7 +415,8 @@ fn unsafe_sql_and_printing_stay_where_they_belong() {
                     "crates/heapprof-analysis/src/gate/simulation.rs",
                     // These print to cargo.
                     "crates/heapprof-cli/build.rs",
-                    "crates/heapprof-preload/build.rs"
+                    "crates/heapprof-preload/build.rs",
+                    "crates/heapprof-web/build.rs"
                 ]),
                 "{name}: prints"
             );

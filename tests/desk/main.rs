@@ -10,6 +10,8 @@
 
 // Profiles that must be read in any order and packing.
 mod encodings;
+// The page to look at.
+mod report;
 // The made sample profiles, and the README of all.
 mod samples;
 // Profiles that must be refused, each with its message; the docs page of them.

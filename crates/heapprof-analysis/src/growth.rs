@@ -74,8 +74,8 @@ const FLAT: f64 = 0.05;
 const HIGH: f64 = 0.8;
 /// What is lower than this at the end, of the largest value, was freed.
 const FREED: f64 = 0.5;
-/// What grows in steps is never lower in its last quarter than it ever was in its first one, plus so
-/// much of the largest value.
+/// What grows in steps is never lower in its last quarter than it ever was in its first one, plus
+/// so much of the largest value.
 const STEP: f64 = 0.1;
 const HOUR: f64 = 3_600e9;
 

@@ -1,7 +1,7 @@
 //! `report`: everything that a page shows, as plain rows: the call tree by line with what each node
 //! holds itself, in every sample type of every profile, and how functions grew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::comment;
 use crate::coverage::{self, Resident};
@@ -28,12 +28,12 @@ pub struct Moment {
     pub values: Vec<(u32, u32, i64)>,
 }
 
-/// A function of the tree.
+/// A function of the tree. As in `top`, functions with the same name are one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportFunction {
     /// Its name.
     pub name: String,
-    /// Its source file; empty if unknown.
+    /// Its source file; empty if unknown, or if code of several files has this name.
     pub file: String,
     /// The line that it begins at; 0 if unknown.
     pub start_line: i64,
@@ -55,7 +55,7 @@ pub struct ReportNode {
 /// The report.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The program that the profiles are of; empty if they do not say.
+    /// The program that the profiles are of; empty if they name no file either.
     pub program: String,
     /// Mean bytes between samples; 1 if every allocation is counted, 0 if unknown.
     pub period: i64,
@@ -98,10 +98,10 @@ pub fn report(session: &Session) -> Result<Report, Error> {
     )?;
     let type_at = |id: i64| types.binary_search(&id).unwrap_or_default();
     read_moments(session, &mut report, &type_at)?;
-    read_places(session, &mut report)?;
+    let numbers = read_places(session, &mut report)?;
     read_nodes(session, &mut report, &type_at)?;
     if report.moments.len() >= 3 {
-        read_growth(session, &mut report, &type_at)?;
+        read_growth(session, &mut report, &type_at, &numbers)?;
     }
     Ok(report)
 }
@@ -153,36 +153,76 @@ fn read_moments(
             report.program = program;
         }
     }
+    if report.program.is_empty() {
+        // What is mapped first is mostly the program's own file.
+        let first = "SELECT filename FROM mapping WHERE filename != '' ORDER BY id LIMIT 1";
+        let first: Vec<String> = session.rows(first, [], |row| row.get(0))?;
+        let name = first.first().and_then(|file| file.rsplit('/').next());
+        report.program = name.unwrap_or_default().to_string();
+    }
     Ok(())
 }
 
-fn read_places(session: &Session, report: &mut Report) -> Result<(), Error> {
+/// Reads the functions and their lines. Returns the position of each function by its id.
+fn read_places(session: &Session, report: &mut Report) -> Result<Vec<u32>, Error> {
     // What was cut off stands for no function.
     report.functions.push(ReportFunction {
         name: crate::OTHER.to_string(),
         ..ReportFunction::default()
     });
     report.places.push((0, 0));
+    let (mut numbers, mut by_name) = (vec![0], HashMap::<String, u32>::new());
     session.each(
         "SELECT name, filename, start_line, module, is_library FROM function ORDER BY id",
         [],
         |row| {
-            report.functions.push(ReportFunction {
+            let function = ReportFunction {
                 name: row.get(0)?,
                 file: row.get(1)?,
                 start_line: row.get(2)?,
                 module: row.get(3)?,
                 is_library: row.get(4)?,
-            });
+            };
+            let next = report.functions.len() as u32;
+            let number = *by_name.entry(function.name.clone()).or_insert(next);
+            numbers.push(number);
+            match report.functions.get_mut(number as usize) {
+                Some(same) => same.merge(&function),
+                None => report.functions.push(function),
+            }
             Ok::<_, Error>(())
         },
     )?;
     session.each("SELECT function, line FROM entity ORDER BY id", [], |row| {
-        report
-            .places
-            .push((row.get(0)?, row.get::<_, Option<i64>>(1)?.unwrap_or(0)));
+        let function: u32 = row.get(0)?;
+        let number = numbers.get(function as usize).copied().unwrap_or(0);
+        let line = row.get::<_, Option<i64>>(1)?.unwrap_or(0);
+        report.places.push((number, line));
         Ok::<_, Error>(())
-    })
+    })?;
+    Ok(numbers)
+}
+
+impl ReportFunction {
+    /// Takes in another one of the same name.
+    fn merge(&mut self, other: &Self) {
+        if self.file != other.file {
+            self.file.clear();
+            self.start_line = 0;
+        }
+        self.is_library &= other.is_library;
+    }
+}
+
+/// The values of one sample type of one profile: what each node holds itself, and what is left of
+/// its total without that and without its children.
+struct Block {
+    profile: usize,
+    r#type: i64,
+    own: Vec<i64>,
+    left: Vec<i64>,
+    /// What is left of the whole without the roots.
+    of_whole: i64,
 }
 
 fn read_nodes(
@@ -190,54 +230,129 @@ fn read_nodes(
     report: &mut Report,
     type_at: &impl Fn(i64) -> usize,
 ) -> Result<(), Error> {
-    // The nodes are the same for all profiles and types.
-    let first: Option<i64> = session
-        .rows(
-            "SELECT type FROM profile_total WHERE profile = 1 LIMIT 1",
-            [],
-            |row| row.get(0),
-        )?
-        .into_iter()
-        .next();
-    session.each(
-        "SELECT n.parent, n.entity FROM node n WHERE n.profile = 1 AND n.type = ?1 ORDER BY n.id",
-        [first],
+    let mut blocks = session.rows(
+        "SELECT profile, type, kept_net FROM profile_total ORDER BY profile, type",
+        [],
         |row| {
-            report.nodes.push(ReportNode {
-                parent: row.get::<_, Option<u32>>(0)?.map(|id| id - 1),
-                place: row.get(1)?,
-            });
-            Ok::<_, Error>(())
+            Ok(Block {
+                profile: row.get::<_, u32>(0)? as usize - 1,
+                r#type: row.get(1)?,
+                own: Vec::new(),
+                left: Vec::new(),
+                of_whole: row.get(2)?,
+            })
         },
     )?;
-    let blocks = session.rows("SELECT profile, type FROM profile_total", [], |row| {
-        Ok((row.get::<_, u32>(0)? as usize, row.get::<_, i64>(1)?))
-    })?;
-    let is_left_out = |node: &ReportNode| node.place == 0;
-    report.left_out.0 = report.nodes.iter().filter(|node| is_left_out(node)).count();
-    report.left_out.1 = vec![0; report.types.len()];
-    for (profile, r#type) in blocks {
-        let at = type_at(r#type);
-        let is_last = profile == report.moments.len();
-        let (moment, left_out) = (&mut report.moments[profile - 1], &mut report.left_out.1[at]);
-        let nodes = &report.nodes;
+    // The nodes are the same for all profiles and types.
+    let mut nodes = Vec::new();
+    if let Some(first) = blocks.first() {
         session.each(
-            "SELECT n.id, n.self FROM node n WHERE n.profile = ?1 AND n.type = ?2 AND n.self != 0",
-            (profile as i64, r#type),
+            "SELECT n.parent, n.entity FROM node n WHERE n.profile = 1 AND n.type = ?1 ORDER BY n.id",
+            [first.r#type],
             |row| {
-                let (id, value): (u32, i64) = (row.get(0)?, row.get(1)?);
-                moment.values.push((id - 1, at as u32, value));
-                if is_last && is_left_out(&nodes[id as usize - 1]) {
-                    *left_out += value;
+                nodes.push(ReportNode {
+                    parent: row.get::<_, Option<u32>>(0)?.map(|id| id - 1),
+                    place: row.get(1)?,
+                });
+                Ok::<_, Error>(())
+            },
+        )?;
+    }
+    for block in &mut blocks {
+        session.each(
+            "SELECT n.self, n.total FROM node n WHERE n.profile = ?1 AND n.type = ?2 ORDER BY n.id",
+            (block.profile as i64 + 1, block.r#type),
+            |row| {
+                let (own, total): (i64, i64) = (row.get(0)?, row.get(1)?);
+                block.own.push(own);
+                block.left.push(total - own);
+                match nodes[block.own.len() - 1].parent {
+                    Some(parent) => block.left[parent as usize] -= total,
+                    None => block.of_whole -= total,
                 }
                 Ok::<_, Error>(())
             },
         )?;
     }
+    let mut tree = TreeWithRest {
+        report,
+        nodes: &nodes,
+        blocks: &blocks,
+        types: blocks.iter().map(|block| type_at(block.r#type)).collect(),
+        path: Vec::new(),
+    };
+    tree.report.left_out.1 = vec![0; tree.report.types.len()];
+    tree.write();
     for moment in &mut report.moments {
         moment.values.sort_unstable();
     }
     Ok(())
+}
+
+/// Writes the tree with a node for what the cut left out below each node.
+struct TreeWithRest<'a> {
+    report: &'a mut Report,
+    nodes: &'a [ReportNode],
+    blocks: &'a [Block],
+    /// The position of each block's sample type.
+    types: Vec<usize>,
+    /// The nodes on the path, each with its position in the report.
+    path: Vec<(u32, u32)>,
+}
+
+impl TreeWithRest<'_> {
+    fn write(&mut self) {
+        for (i, node) in (0..).zip(self.nodes) {
+            while self.path.last().map(|&(old, _)| old) != node.parent && !self.path.is_empty() {
+                self.close();
+            }
+            let own = |block: &Block| block.own[i as usize];
+            let at = self.put(node.place, own);
+            self.path.push((i, at));
+        }
+        while !self.path.is_empty() {
+            self.close();
+        }
+        self.put_rest(|block| block.of_whole);
+    }
+
+    /// Leaves the last node of the path.
+    fn close(&mut self) {
+        if let Some(&(old, _)) = self.path.last() {
+            self.put_rest(|block| block.left[old as usize]);
+        }
+        self.path.pop();
+    }
+
+    /// Adds a node for what is left, if something is.
+    fn put_rest(&mut self, left: impl Fn(&Block) -> i64) {
+        if self.blocks.iter().all(|block| left(block) == 0) {
+            return;
+        }
+        self.report.left_out.0 += 1;
+        let last = self.report.moments.len() - 1;
+        for (block, &at) in self.blocks.iter().zip(&self.types) {
+            if block.profile == last {
+                self.report.left_out.1[at] += left(block);
+            }
+        }
+        self.put(0, left);
+    }
+
+    /// Adds a node below the path. Returns its position.
+    fn put(&mut self, place: u32, value: impl Fn(&Block) -> i64) -> u32 {
+        let at = self.report.nodes.len() as u32;
+        let parent = self.path.last().map(|&(_, at)| at);
+        self.report.nodes.push(ReportNode { parent, place });
+        for (block, &of) in self.blocks.iter().zip(&self.types) {
+            let value = value(block);
+            if value != 0 {
+                let values = &mut self.report.moments[block.profile].values;
+                values.push((at, of as u32, value));
+            }
+        }
+        at
+    }
 }
 
 /// Reads what each function holds itself at each moment, and judges how it grew.
@@ -245,6 +360,7 @@ fn read_growth(
     session: &Session,
     report: &mut Report,
     type_at: &impl Fn(i64) -> usize,
+    numbers: &[u32],
 ) -> Result<(), Error> {
     let moments = report.moments.len();
     let mut series = BTreeMap::<(usize, u32), Vec<i64>>::new();
@@ -252,7 +368,9 @@ fn read_growth(
         "SELECT t.type, t.function, t.profile, t.flat FROM function_total t WHERE t.flat != 0",
         [],
         |row| {
-            let key = (type_at(row.get(0)?), row.get(1)?);
+            let function: u32 = row.get(1)?;
+            let number = numbers.get(function as usize).copied().unwrap_or(0);
+            let key = (type_at(row.get(0)?), number);
             let (profile, flat): (u32, i64) = (row.get(2)?, row.get(3)?);
             series.entry(key).or_insert_with(|| vec![0; moments])[profile as usize - 1] += flat;
             Ok::<_, Error>(())
@@ -269,4 +387,53 @@ fn read_growth(
         growth::rank(grown);
     }
     Ok(())
+}
+
+/// The statement behind each view of a page, as `heapprof sql` runs it. `{type}` stands for the
+/// name of the sample type, and `{function}` for that of a function.
+pub fn report_sql() -> BTreeMap<String, String> {
+    let of_type = "JOIN sample_type s ON s.id = t.type WHERE s.type = '{type}'";
+    let table = format!(
+        "SELECT f.name, sum(t.flat) AS flat, sum(t.cum) AS cum FROM function_total t JOIN function \
+         f ON f.id = t.function {of_type} GROUP BY f.id ORDER BY flat DESC, cum DESC"
+    );
+    let diff = format!(
+        "SELECT f.name, sum(CASE t.profile WHEN 1 THEN t.flat ELSE 0 END) AS before, sum(CASE \
+         t.profile WHEN 2 THEN t.flat ELSE 0 END) AS after FROM function_total t JOIN function f \
+         ON f.id = t.function {of_type} GROUP BY f.id ORDER BY abs(after - before) DESC"
+    );
+    let flame = "SELECT t.id, t.depth, f.name, t.self, t.total FROM node t JOIN function f ON f.id = \
+                 t.function JOIN sample_type s ON s.id = t.type WHERE s.type = '{type}' AND \
+                 t.profile = 1 ORDER BY t.id";
+    let map = format!(
+        "SELECT f.module, f.name, sum(t.flat) AS flat FROM function_total t JOIN function f ON f.id \
+         = t.function {of_type} GROUP BY f.id ORDER BY f.module, flat DESC"
+    );
+    let sizes = "SELECT s.type, s.unit, t.net FROM profile_total t JOIN sample_type s ON s.id = \
+                 t.type ORDER BY t.position";
+    let timeline = format!(
+        "SELECT p.time_nanos, p.name, t.net FROM profile_total t JOIN profile p ON p.id = \
+         t.profile {of_type} ORDER BY p.time_nanos"
+    );
+    let growth = format!(
+        "SELECT f.name, p.time_nanos, sum(t.flat) AS flat FROM function_total t JOIN profile p ON \
+         p.id = t.profile JOIN function f ON f.id = t.function {of_type} GROUP BY f.id, p.id ORDER \
+         BY f.name, p.time_nanos"
+    );
+    let pivot = format!(
+        "SELECT f.name, sum(t.flat) AS flat, sum(t.cum) AS cum FROM function_total t JOIN function \
+         f ON f.id = t.function {of_type} AND f.name = '{{function}}' GROUP BY f.id"
+    );
+    [
+        ("table", table),
+        ("table.diff", diff),
+        ("flame", flame.to_string()),
+        ("map", map),
+        ("sizes", sizes.to_string()),
+        ("timeline", timeline),
+        ("growth", growth),
+        ("pivot", pivot),
+    ]
+    .map(|(view, text)| (view.to_string(), text))
+    .into()
 }

@@ -10,6 +10,7 @@ mod gate;
 mod leaks;
 mod list;
 pub(crate) mod record;
+pub(crate) mod report;
 pub(crate) mod size;
 mod store;
 
@@ -32,6 +33,7 @@ pub(crate) use gate::GateArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
 pub(crate) use record::RecordArgs;
+pub(crate) use report::PageArgs;
 use size::size;
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 
@@ -191,6 +193,14 @@ pub(crate) enum Command {
 heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     )]
     Flame(FlameArgs),
+    /// A page to look at: one HTML file with flame graph, table, treemap, timeline and differences
+    #[command(
+        after_help = "With one profile the page opens on the flame graph. With --base it shows the \
+                      difference. Several profiles, or a folder of them, are moments of a series \
+                      and are not added up. Text of source lines is left out unless --source is \
+                      given.\n\nExample: heapprof report -o report.html profile.pb.gz"
+    )]
+    Report(PageArgs),
     /// Put profiles into the database
     #[command(
         after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday \

@@ -16,6 +16,7 @@ mod peek;
 mod perl_install;
 mod preload_path;
 mod record;
+mod report;
 mod rm;
 mod schema;
 mod sql;
@@ -60,6 +61,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Leaks(args) => return leaks::run(&context, &args),
         Command::Diff(args) => return diff::run(&context, &args),
         Command::Flame(args) => flame::run(&context, &args)?,
+        Command::Report(args) => report::run(&context, &args)?,
         Command::Load(args) => load::run(&context, &args)?,
         Command::Ls(args) => ls::run(&context, &args)?,
         Command::Rm(args) => rm::run(&context, &args)?,

@@ -1,0 +1,44 @@
+//! The command line of `report`, the page to look at.
+
+use clap::{Args, ValueEnum};
+
+use super::list::SourceArgs;
+use super::{OutputArgs, Profiles, QuestionArgs};
+use crate::name;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PathNames {
+    /// As the profile has them
+    Full,
+    /// With ~ for the home folder
+    Short,
+    /// None
+    None,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PageArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+    /// Compare with this profile; may be repeated
+    #[arg(long, value_name = "PROFILE", value_parser = name::parser())]
+    pub(crate) base: Vec<String>,
+    /// The most nodes of the call tree; smaller ones are folded into (other)
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) max_nodes: usize,
+    /// Which paths of source files and profiles are in the page
+    #[arg(long, value_enum, default_value_t = PathNames::Short, value_name = "WHICH")]
+    pub(crate) paths: PathNames,
+    /// Put hashes in the place of names, and leave paths and sources out
+    #[arg(long, conflicts_with = "source")]
+    pub(crate) anonymize: bool,
+    /// Put the text of source lines into the page
+    #[arg(long)]
+    pub(crate) source: bool,
+    #[command(flatten)]
+    pub(crate) source_files: SourceArgs,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}

@@ -1,0 +1,138 @@
+//! `heapprof report`: one file to look at, with everything in it.
+
+mod anonymous;
+mod paths;
+mod rows;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::{Granularity, Query, Source, TreeOptions, Types, agree, report};
+use heapprof_report::Measure;
+use heapprof_web::{Container, page};
+
+use self::paths::Paths;
+use super::Shared;
+use crate::args::PageArgs;
+use crate::args::report::PathNames;
+use crate::source_file::SourceFiles;
+use crate::{messages, output};
+
+/// With so many profiles, time is the question.
+const SERIES: usize = 3;
+
+pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
+    let file = args.output.file();
+    if output::is_terminal(file) {
+        bail!(
+            "the report is a page (HTML); write it to a file: heapprof report -o report.html, or \
+             heapprof report > report.html"
+        );
+    }
+    if args.question.granularity != Granularity::Functions {
+        bail!("--granularity: the page has functions and their lines; leave it out");
+    }
+    let query = Query {
+        granularity: Granularity::Lines,
+        ..args.question.query()
+    };
+    let names = expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
+    let (sources, base) = read(shared, args, &names)?;
+    let options = TreeOptions {
+        reverse: false,
+        least: 0.0,
+        most: Some(args.max_nodes.max(1)),
+    };
+    let session = shared.session(sources, &query, Types::All, |q| q.with_tree(options))?;
+    let found = report(&session)?;
+    let paths = Paths::new(args.paths);
+    let sources = SourceFiles::new(&args.source_files);
+    let mut rows = rows::rows(found, base, &paths, args.source.then_some(&sources));
+    rows.commands = rows::commands(&names, &args.base, &paths);
+    if let Some(asked) = &args.question.sample_type {
+        rows.default_type.clone_from(asked);
+    }
+    if args.anonymize {
+        anonymous::make(&mut rows);
+    }
+    let container = Container::of(&rows).with_context(|| names.join(" + "))?;
+    let title = match rows.program.as_str() {
+        "" => "heapprof".to_string(),
+        program => format!("{program} - heapprof"),
+    };
+    let page = page(&title, &container);
+    output::write(file, |writer| Ok(writer.write_all(page.as_bytes())?))?;
+    if let Some(file) = file {
+        messages::note(&said(file, &page, &rows, args)?);
+    }
+    Ok(())
+}
+
+/// The profiles that are named: those in a folder, each by itself.
+fn expanded(names: &[String]) -> Result<Vec<String>> {
+    let mut all = Vec::new();
+    for name in names {
+        if !Path::new(name).is_dir() {
+            all.push(name.clone());
+            continue;
+        }
+        let read = || format!("{name}: cannot be read");
+        let mut found: Vec<PathBuf> = Vec::new();
+        for entry in std::fs::read_dir(name).with_context(read)? {
+            found.push(entry.with_context(read)?.path());
+        }
+        found.retain(|path| path.to_string_lossy().ends_with(".pb.gz"));
+        if found.is_empty() {
+            bail!("{name}: there is no profile (.pb.gz) in this folder");
+        }
+        found.sort();
+        all.extend(found.iter().map(|path| path.display().to_string()));
+    }
+    Ok(all)
+}
+
+/// Reads the profiles. With a base it comes first, and what is compared with it is one profile.
+/// Otherwise each is a moment, and they are in order of time.
+fn read(
+    shared: &Shared,
+    args: &PageArgs,
+    names: &[String],
+) -> Result<(Vec<Source>, Option<usize>)> {
+    if !args.base.is_empty() {
+        let mut base = shared.sources.read(&args.base)?;
+        let mut after = shared.sources.read(names)?;
+        agree(&mut base, &mut after)?;
+        return Ok((vec![base, after], Some(0)));
+    }
+    let one = |name: &String| shared.sources.read(std::slice::from_ref(name));
+    let mut sources: Vec<Source> = names.iter().map(one).collect::<Result<_>>()?;
+    if sources.iter().all(|source| source.profile.time_nanos != 0) {
+        sources.sort_by_key(|source| source.profile.time_nanos);
+    }
+    Ok((sources, None))
+}
+
+/// What is said of a page that was written: how large it is, what is not in it, what is, and what
+/// to do next.
+fn said(file: &Path, page: &str, rows: &heapprof_web::Report, args: &PageArgs) -> Result<String> {
+    let size = Measure::new("bytes", None)?.show(i64::try_from(page.len())?);
+    let mut said = format!("{}: {size}, {} nodes", file.display(), rows.nodes.len());
+    if rows.left_out.nodes > 0 {
+        said += &format!(
+            " (what is smaller is in {} named (other); --max-nodes shows more)",
+            rows.left_out.nodes
+        );
+    }
+    said += match (args.anonymize, args.paths) {
+        (true, _) => "; names are hashed",
+        (false, PathNames::None) => "; it has the names of functions",
+        (false, _) => "; it has the names and paths of functions: --anonymize hashes them",
+    };
+    if args.source {
+        said += ", and source lines";
+    }
+    if rows.snapshots.len() >= SERIES {
+        said += &format!("; {} moments", rows.snapshots.len());
+    }
+    Ok(said + "; open it in a browser")
+}

@@ -1,0 +1,59 @@
+//! A page without names: each is a hash, equal names have equal ones.
+
+use heapprof_analysis::OTHER;
+use heapprof_web::Report;
+use sha2::{Digest, Sha256};
+
+/// Replaces all names and leaves out paths, sources and commands.
+pub(super) fn make(report: &mut Report) {
+    let key = key(report);
+    let hashed = |kind: &str, name: &str| {
+        if name.is_empty() || name == OTHER {
+            return name.to_string();
+        }
+        let digest = Sha256::new()
+            .chain_update(key)
+            .chain_update(kind)
+            .chain_update([0])
+            .chain_update(name)
+            .finalize();
+        let hex: String = digest[..6]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!("{kind}_{hex}")
+    };
+    for function in &mut report.functions {
+        function.name = hashed("f", &function.name);
+        function.start_line = 0;
+    }
+    for module in &mut report.modules {
+        module.name = hashed("m", &module.name);
+    }
+    for (i, snapshot) in (1..).zip(&mut report.snapshots) {
+        snapshot.name = format!("profile {i}");
+    }
+    report.files.iter_mut().for_each(String::clear);
+    report.mapped.iter_mut().for_each(String::clear);
+    report.frames.iter_mut().for_each(|frame| frame.line = 0);
+    report.program = hashed("p", &report.program);
+    report.source.clear();
+    report.commands.clear();
+}
+
+/// A key that only whoever has all the names can work out, so that nobody can find a name by
+/// hashing what it might be.
+fn key(report: &Report) -> [u8; 32] {
+    let mut all = Sha256::new();
+    let functions = report.functions.iter().map(|function| &function.name);
+    for name in functions.chain(&report.files) {
+        all.update(name);
+        all.update([0]);
+    }
+    for snapshot in &report.snapshots {
+        for value in snapshot.values.iter().flatten() {
+            all.update(value.to_le_bytes());
+        }
+    }
+    all.finalize().into()
+}

@@ -1,0 +1,251 @@
+//! The rows of a report as a page takes them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use heapprof_analysis::{Growth, GrowthVerdict, Moment, ReportFunction, report_sql};
+use heapprof_web as web;
+
+use super::paths::Paths;
+use crate::name;
+use crate::source_file::SourceFiles;
+
+/// Makes the rows. `base` is the moment that the last one is compared with.
+pub(super) fn rows(
+    found: heapprof_analysis::Report,
+    base: Option<usize>,
+    paths: &Paths,
+    sources: Option<&SourceFiles<'_>>,
+) -> web::Report {
+    let source = sources.map_or_else(BTreeMap::new, |sources| source_lines(&found, sources));
+    let (mut files, mut modules) = (Numbered::default(), Numbered::default());
+    let mut functions = Vec::with_capacity(found.functions.len());
+    let mut source_of_file = BTreeMap::new();
+    for function in &found.functions {
+        let file = files.number(paths.shown(&function.file));
+        if let Some(lines) = source.get(function.file.as_str()) {
+            source_of_file.insert(file, lines.clone());
+        }
+        functions.push(web::Function {
+            name: function.name.clone(),
+            file,
+            module: modules.number(module_of(function)),
+            mapped: None,
+            start_line: function.start_line,
+        });
+    }
+    let first = found.moments.first().map_or(0, |moment| moment.time_nanos);
+    let frames = found.places.iter();
+    let frames = frames.map(|&(function, line)| web::Frame { function, line });
+    let nodes = found.nodes.iter().map(|node| web::Node {
+        parent: node.parent,
+        frame: node.place,
+    });
+    let module = |(name, is_library): (String, bool)| web::Module { name, is_library };
+    let named = |at: usize| found.types[at].r#type.clone();
+    let growth = found.growth.iter().map(|(&at, rows)| {
+        let rows = rows.iter().map(grown).collect();
+        (named(at), rows)
+    });
+    let last = found.moments.last();
+    let errors = last.map_or(&[][..], |moment| &moment.errors);
+    let estimates = errors.iter().enumerate();
+    let estimates = estimates.filter_map(|(at, error)| Some((named(at), (*error)?)));
+    web::Report {
+        tool: concat!("heapprof ", env!("CARGO_PKG_VERSION")).to_string(),
+        period: found.period,
+        default_type: found
+            .types
+            .get(found.default)
+            .map_or_else(String::new, |t| t.r#type.clone()),
+        base,
+        own_code: begins_with_library(&found),
+        frames: frames.collect(),
+        nodes: nodes.collect(),
+        left_out: web::LeftOut {
+            nodes: found.left_out.0 as u64,
+            values: found.left_out.1.clone(),
+        },
+        growth: growth.collect(),
+        growth_own_code: Some(false),
+        sql: report_sql(),
+        estimates: estimates.collect(),
+        source: source_of_file,
+        snapshots: found
+            .moments
+            .iter()
+            .map(|moment| snapshot(moment, found.types.len(), first, paths))
+            .collect(),
+        types: found
+            .types
+            .iter()
+            .map(|t| web::SampleType {
+                name: t.r#type.clone(),
+                unit: t.unit.clone(),
+            })
+            .collect(),
+        program: found.program,
+        functions,
+        files: files.all,
+        modules: modules.all.into_iter().map(module).collect(),
+        ..web::Report::default()
+    }
+}
+
+/// What a function belongs to, and whether that is a library.
+fn module_of(function: &ReportFunction) -> (String, bool) {
+    let name = match function.module.as_str() {
+        "" => "(no module)",
+        name => name,
+    };
+    (name.to_string(), function.is_library)
+}
+
+/// Texts or other things, each with a number.
+struct Numbered<T> {
+    all: Vec<T>,
+    by_value: HashMap<T, u32>,
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            by_value: HashMap::new(),
+        }
+    }
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Numbered<T> {
+    fn number(&mut self, value: T) -> u32 {
+        let next = self.all.len() as u32;
+        let number = *self.by_value.entry(value.clone()).or_insert(next);
+        if number == next {
+            self.all.push(value);
+        }
+        number
+    }
+}
+
+fn snapshot(moment: &Moment, types: usize, first: i64, paths: &Paths) -> web::Snapshot {
+    let mut nodes: Vec<u32> = moment.values.iter().map(|&(node, ..)| node).collect();
+    nodes.dedup();
+    let mut values = vec![vec![0; nodes.len()]; types];
+    let mut at = 0;
+    for &(node, of, value) in &moment.values {
+        while nodes[at] != node {
+            at += 1;
+        }
+        values[of as usize][at] = value;
+    }
+    web::Snapshot {
+        name: paths.name(&moment.name),
+        time_ms: moment.time_nanos / 1_000_000,
+        since_ms: (moment.time_nanos - first) as f64 / 1e6,
+        rss: moment.rss[0],
+        peak_rss: moment.rss[1],
+        total: moment.totals.clone(),
+        nodes,
+        values,
+    }
+}
+
+fn grown(of: &Growth) -> web::Growth {
+    web::Growth {
+        function: of.function,
+        verdict: match of.verdict {
+            GrowthVerdict::SteadyGrowth => web::Verdict::SteadyGrowth,
+            GrowthVerdict::GrowsInSteps => web::Verdict::GrowsInSteps,
+            GrowthVerdict::LevelsOff => web::Verdict::LevelsOff,
+            GrowthVerdict::BurstFreed => web::Verdict::BurstFreed,
+            GrowthVerdict::NoTrend => web::Verdict::NoTrend,
+        },
+        slope: of.slope,
+        r2: of.r2,
+        grew: of.grew as u64,
+        steps: of.steps as u64,
+        first: of.first,
+        last: of.last,
+        max: of.largest,
+    }
+}
+
+/// Whether the function that holds most itself is a library's, whose callers say more. Go's own
+/// packages are left as they are, because Go programs are read in that way.
+fn begins_with_library(found: &heapprof_analysis::Report) -> bool {
+    let Some(moment) = found.moments.last() else {
+        return false;
+    };
+    let mut flat = vec![0i128; found.functions.len()];
+    for &(node, of, value) in &moment.values {
+        if of as usize == found.default {
+            let (function, _) = found.places[found.nodes[node as usize].place as usize];
+            flat[function as usize] += i128::from(value).abs();
+        }
+    }
+    let most = (1..flat.len()).max_by_key(|&i| flat[i]);
+    most.is_some_and(|i| {
+        let function = &found.functions[i];
+        function.is_library && !function.file.ends_with(".go")
+    })
+}
+
+/// The text of the lines that hold something, and of those around them, by file.
+fn source_lines<'a>(
+    found: &'a heapprof_analysis::Report,
+    sources: &SourceFiles<'_>,
+) -> BTreeMap<&'a str, BTreeMap<u32, String>> {
+    /// So many lines before and after a line are shown, too.
+    const AROUND: i64 = 2;
+    let mut all = BTreeMap::<&str, BTreeMap<u32, String>>::new();
+    for &(function, line) in &found.places {
+        let file = found.functions[function as usize].file.as_str();
+        if line <= 0 || file.is_empty() {
+            continue;
+        }
+        for near in (line - AROUND).max(1)..=line + AROUND {
+            if let (Some(text), Ok(number)) = (sources.line(file, near), u32::try_from(near)) {
+                all.entry(file).or_default().insert(number, text);
+            }
+        }
+    }
+    all
+}
+
+/// The command that shows the same as each view.
+pub(super) fn commands(
+    names: &[String],
+    base: &[String],
+    paths: &Paths,
+) -> BTreeMap<String, String> {
+    let quoted = |names: &[String]| {
+        let shown = names
+            .iter()
+            .map(|name| name::quoted(paths.name(name).as_ref()));
+        shown.collect::<Vec<_>>().join(" ")
+    };
+    let all = quoted(names);
+    let last = quoted(&names[names.len().saturating_sub(1)..]);
+    let mut commands = BTreeMap::new();
+    for (view, command) in [
+        ("flame", format!("heapprof flame {last} > flame.svg")),
+        ("table", format!("heapprof top {last}")),
+        ("map", format!("heapprof top -n 0 {last}")),
+        ("sizes", format!("heapprof info {last}")),
+        ("timeline", format!("heapprof report {all} -o report.html")),
+        ("growth", format!("heapprof report {all} -o report.html")),
+        ("pivot", format!("heapprof peek '{{pattern}}' {last}")),
+    ] {
+        commands.insert(view.to_string(), command);
+    }
+    let before = match base {
+        [] => quoted(&names[..1]),
+        base => quoted(base),
+    };
+    commands.insert(
+        "table.diff".to_string(),
+        format!("heapprof diff {before} {last}"),
+    );
+    let flame = format!("heapprof flame --base {before} {last} > diff.svg");
+    commands.insert("flame.diff".to_string(), flame);
+    commands
+}

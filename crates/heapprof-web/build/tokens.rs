@@ -1,0 +1,207 @@
+//! Cuts a script into tokens, so that what is done to names and spaces leaves texts alone.
+
+/// What a token is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Space,
+    Line,
+    Text,
+    Number,
+    Word,
+    Sign,
+    Regex,
+    /// A piece of a text in backquotes.
+    Raw,
+    /// The `${` before an expression in such a text. [`Kind::Raw`] before it has the characters.
+    Open,
+    /// The `}` after it. [`Kind::Raw`] after it has the character.
+    Close,
+}
+
+/// A piece of a script.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+}
+
+impl Token {
+    pub(crate) fn is_gap(&self) -> bool {
+        matches!(self.kind, Kind::Space | Kind::Line)
+    }
+
+    pub(crate) fn opens(&self) -> bool {
+        self.kind == Kind::Open
+            || self.kind == Kind::Sign && matches!(self.text.as_str(), "(" | "[" | "{")
+    }
+
+    pub(crate) fn closes(&self) -> bool {
+        self.kind == Kind::Close
+            || self.kind == Kind::Sign && matches!(self.text.as_str(), ")" | "]" | "}")
+    }
+}
+
+const LONG_SIGNS: &[&str] = &[
+    "=>", "...", "?.", "??=", "||=", "&&=", "??", "++", "--", ">>>",
+];
+const SIGNS: &str = "{}()[];,<>+-*/%&|^!~?:=.";
+/// After these a slash begins a regular expression. Elsewhere it divides.
+const BEFORE_REGEX: &[&str] = &[
+    "(", ",", "=", ":", "[", "!", "&", "|", "?", "{", "}", ";", "=>", "+", "-", "*", "%", "<", ">",
+    "??", "||=", "??=",
+];
+
+/// Returns the tokens of a script. Expressions in texts in backquotes are tokens too.
+pub(crate) fn tokens(code: &str) -> Result<Vec<Token>, String> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    let mut may_be_regex = true;
+    while at < code.len() {
+        let rest = &code[at..];
+        if rest.starts_with('`') {
+            at = template(code, at, Some(&mut out))?;
+            may_be_regex = false;
+            continue;
+        }
+        let (kind, length) = if rest.starts_with('/') && may_be_regex {
+            (Kind::Regex, regex_length(rest)?)
+        } else {
+            token(rest)?
+        };
+        let text = rest[..length].to_owned();
+        match kind {
+            Kind::Space | Kind::Line => {}
+            Kind::Sign => may_be_regex = BEFORE_REGEX.contains(&text.as_str()),
+            _ => may_be_regex = text == "return",
+        }
+        out.push(Token { kind, text });
+        at += length;
+    }
+    Ok(out)
+}
+
+/// Whether a character may be in a name.
+pub(crate) fn in_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
+/// Returns the kind and length of the token that a text begins with.
+fn token(rest: &str) -> Result<(Kind, usize), String> {
+    let unknown = || format!("what is this: {:?}", shown(rest));
+    let first = rest.chars().next().ok_or_else(unknown)?;
+    let second = rest.chars().nth(1).unwrap_or(' ');
+    let run = |is_in: &dyn Fn(char) -> bool| rest.find(|c| !is_in(c)).unwrap_or(rest.len());
+    if let Some(sign) = LONG_SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+        return Ok((Kind::Sign, sign.len()));
+    }
+    Ok(match first {
+        ' ' | '\t' => (Kind::Space, run(&|c| c == ' ' || c == '\t')),
+        '\n' => (Kind::Line, 1),
+        '\'' | '"' => (Kind::Text, text_length(rest, first)?),
+        '0'..='9' => (Kind::Number, run(&|c| in_word(c) && c != '$' || c == '.')),
+        '.' if second.is_ascii_digit() => {
+            let end = rest[1..].find(|c| !in_word(c) || c == '$');
+            (Kind::Number, end.map_or(rest.len(), |end| end + 1))
+        }
+        'a'..='z' | 'A'..='Z' | '_' | '$' => (Kind::Word, run(&in_word)),
+        _ if SIGNS.contains(first) => (Kind::Sign, 1),
+        _ => return Err(unknown()),
+    })
+}
+
+fn text_length(rest: &str, quote: char) -> Result<usize, String> {
+    let mut characters = rest.char_indices().skip(1);
+    while let Some((at, c)) = characters.next() {
+        match c {
+            '\\' => drop(characters.next()),
+            '\n' => break,
+            _ if c == quote => return Ok(at + 1),
+            _ => {}
+        }
+    }
+    Err(format!("a text does not end: {:?}", shown(rest)))
+}
+
+fn regex_length(rest: &str) -> Result<usize, String> {
+    let mut in_class = false;
+    let mut characters = rest.char_indices().skip(1);
+    while let Some((at, c)) = characters.next() {
+        match c {
+            '\\' => drop(characters.next()),
+            '\n' => break,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '/' if !in_class => {
+                let flags = rest[at + 1..].find(|c: char| !c.is_alphabetic());
+                return Ok(flags.map_or(rest.len(), |flags| at + 1 + flags));
+            }
+            _ => {}
+        }
+    }
+    Err(format!(
+        "a regular expression does not end: {:?}",
+        shown(rest)
+    ))
+}
+
+/// Returns the end of a text in backquotes at `start`, and adds its tokens if they are wanted.
+fn template(
+    code: &str,
+    start: usize,
+    mut wanted: Option<&mut Vec<Token>>,
+) -> Result<usize, String> {
+    let mut add = |kind, text: &str| {
+        if let Some(out) = wanted.as_deref_mut() {
+            let text = text.to_owned();
+            out.push(Token { kind, text });
+        }
+    };
+    let unfinished = || {
+        format!(
+            "a text in backquotes does not end: {:?}",
+            shown(&code[start..])
+        )
+    };
+    let (mut begin, mut at) = (start, start + 1);
+    loop {
+        let rest = code.get(at..).ok_or_else(unfinished)?;
+        let first = rest.chars().next().ok_or_else(unfinished)?;
+        if rest.starts_with("${") {
+            let end = expression_end(code, at + 2)?;
+            add(Kind::Raw, &code[begin..at + 2]);
+            add(Kind::Open, "${");
+            for token in tokens(&code[at + 2..end])? {
+                add(token.kind, &token.text);
+            }
+            add(Kind::Close, "}");
+            (begin, at) = (end, end + 1);
+        } else if first == '`' {
+            add(Kind::Raw, &code[begin..=at]);
+            return Ok(at + 1);
+        } else {
+            let escaped = rest.chars().nth(1).map_or(0, char::len_utf8);
+            at += first.len_utf8() + if first == '\\' { escaped } else { 0 };
+        }
+    }
+}
+
+/// Returns where the expression that begins at `at` has its closing brace.
+fn expression_end(code: &str, mut at: usize) -> Result<usize, String> {
+    let mut depth = 1;
+    while let Some(first) = code[at..].chars().next() {
+        match first {
+            '`' => at = template(code, at, None)?,
+            '\'' | '"' => at += text_length(&code[at..], first)?,
+            '}' if depth == 1 => return Ok(at),
+            _ => {
+                depth += i32::from(first == '{') - i32::from(first == '}');
+                at += first.len_utf8();
+            }
+        }
+    }
+    Err("an expression in backquotes does not end".to_owned())
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(40).collect()
+}

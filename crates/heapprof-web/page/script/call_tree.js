@@ -1,0 +1,174 @@
+// Merges the profile's nodes, which are by line, to a tree by function, and sums values over it.
+// In every tree here a parent has a smaller index than its children, and index 0 is the root.
+
+// Returns the tree's shape. It depends on the profile only, so it is made once.
+export function mergeFunctions(profile) {
+  const { count, parent, func } = profile.nodes;
+  const merged = {
+    size: 1,
+    func: new Int32Array(count + 1),
+    parent: new Int32Array(count + 1),
+    isOutermost: new Uint8Array(count + 1),
+    nodeToTree: new Int32Array(count),
+  };
+  merged.func[0] = -1;
+  merged.parent[0] = -1;
+  const find = makeFinder(merged, count);
+  const above = [];
+  const active = new Int32Array(profile.functionCount);
+  for (let node = 0; node < count; node++) {
+    while (above.length && above[above.length - 1] !== parent[node]) active[func[above.pop()]]--;
+    const under = parent[node] < 0 ? 0 : merged.nodeToTree[parent[node]];
+    const at = find(under, func[node]);
+    if (active[func[node]] === 0) merged.isOutermost[at] = 1;
+    merged.nodeToTree[node] = at;
+    active[func[node]]++;
+    above.push(node);
+  }
+  return finished(profile, merged);
+}
+
+// Makes a function that finds the child of a tree node for a function, or adds it. It hashes pairs
+// into an open table, which is much faster than a Map of numbers.
+function makeFinder(merged, count) {
+  const size = 2 ** Math.ceil(Math.log2(2 * count + 4));
+  const table = new Int32Array(size);
+  const mask = size - 1;
+  const { func, parent } = merged;
+  return (under, f) => {
+    let slot = (Math.imul(under, 0x9e3779b1) ^ Math.imul(f + 1, 0x85ebca6b)) & mask;
+    for (let at = table[slot]; at !== 0; at = table[slot]) {
+      if (func[at] === f && parent[at] === under) return at;
+      slot = (slot + 1) & mask;
+    }
+    const made = merged.size++;
+    table[slot] = made;
+    func[made] = f;
+    parent[made] = under;
+    return made;
+  };
+}
+
+function finished(profile, merged) {
+  const { size } = merged;
+  const shape = {
+    size,
+    func: merged.func.slice(0, size),
+    parent: merged.parent.slice(0, size),
+    isOutermost: merged.isOutermost.slice(0, size),
+    nodeToTree: merged.nodeToTree,
+  };
+  Object.assign(shape, linkChildren(shape), { keeper: keepers(profile, shape) });
+  return shape;
+}
+
+// Links each node to its first child and its next sibling.
+export function linkChildren(tree) {
+  const first = new Int32Array(tree.size).fill(-1);
+  const next = new Int32Array(tree.size).fill(-1);
+  for (let i = tree.size - 1; i > 0; i--) {
+    next[i] = first[tree.parent[i]];
+    first[tree.parent[i]] = i;
+  }
+  return { first, next };
+}
+
+// Finds for each node where its memory goes under "Own code": to itself, or, if it is a library's,
+// to the nearest caller that is not. A stack with libraries only stays as it is.
+function keepers(profile, shape) {
+  const keeper = new Int32Array(shape.size);
+  const nearest = new Int32Array(shape.size).fill(-1);
+  for (let i = 1; i < shape.size; i++) {
+    const isLibrary = profile.isLibrary[profile.moduleOf[shape.func[i]]];
+    nearest[i] = isLibrary ? nearest[shape.parent[i]] : i;
+    keeper[i] = nearest[i] < 0 ? i : nearest[i];
+  }
+  return keeper;
+}
+
+// Says for each tree node whether the filters keep stacks that end there.
+export function keptNodes(profile, shape, focus, ignore) {
+  const kept = new Uint8Array(shape.size);
+  if (!focus && !ignore) return kept.fill(1);
+  const wanted = focus && matches(profile, focus);
+  const unwanted = ignore && matches(profile, ignore);
+  const seen = new Uint8Array(shape.size);
+  for (let i = 1; i < shape.size; i++) {
+    const f = shape.func[i];
+    const here = (wanted && wanted[f] ? 1 : 0) | (unwanted && unwanted[f] ? 2 : 0);
+    seen[i] = seen[shape.parent[i]] | here;
+    kept[i] = (!focus || seen[i] & 1) && !(seen[i] & 2) ? 1 : 0;
+  }
+  return kept;
+}
+
+// Says for each function whether a pattern matches its name, its file or its mapped file.
+export function matches(profile, regex) {
+  const found = new Uint8Array(profile.functionCount);
+  const known = new Map();
+  const test = text => {
+    let answer = known.get(text);
+    if (answer === undefined) known.set(text, answer = regex.test(text));
+    return answer;
+  };
+  for (let f = 0; f < found.length; f++) {
+    const name = profile.functionName[f];
+    const isFound = regex.test(name) || test(profile.fileOf(f)) || test(profile.mappedOf(f));
+    if (isFound) found[f] = 1;
+  }
+  return found;
+}
+
+// Adds one column of samples to the self values of the tree, as far as they are kept.
+export function addSelf(profile, shape, column, kept, own, self) {
+  const { nodes, values } = column;
+  const { nodeToTree, keeper } = shape;
+  for (let i = 0; i < nodes.length; i++) {
+    const at = nodeToTree[nodes[i]];
+    if (kept[at]) self[own ? keeper[at] : at] += values[i];
+  }
+}
+
+// Returns totals: each node's own value and those of all below it.
+export function totalsOf(tree, self) {
+  const total = self.slice();
+  const { parent } = tree;
+  for (let i = tree.size - 1; i > 0; i--) total[parent[i]] += total[i];
+  return total;
+}
+
+// Returns the children of a node that have any weight: largest first, then by name.
+export function childrenOf(tree, node, key, nameOf) {
+  const sorted = (tree.sorted ||= {})[key] ||= new Map();
+  let children = sorted.get(node);
+  if (children) return children;
+  const weight = tree.weight[key];
+  children = [];
+  for (let at = tree.first[node]; at >= 0; at = tree.next[at]) {
+    if (weight[at] > 0) children.push(at);
+  }
+  const { func } = tree;
+  const byName = (a, b) => nameOf(func[a]) < nameOf(func[b]) ? -1 : 1;
+  children.sort((a, b) => weight[b] - weight[a] || byName(a, b));
+  sorted.set(node, children);
+  return children;
+}
+
+// Returns the functions on the way from the root to a node, without the root.
+export function pathOf(tree, node) {
+  const path = [];
+  for (let at = node; at > 0; at = tree.parent[at]) path.unshift(tree.func[at]);
+  return path;
+}
+
+// Returns the node at the end of a path, or the last one that is there.
+export function nodeAt(tree, path) {
+  let node = 0;
+  for (const f of path) {
+    let child = tree.first[node];
+    while (child >= 0 && tree.func[child] !== f) child = tree.next[child];
+    if (child < 0) break;
+    node = child;
+  }
+  return node;
+}

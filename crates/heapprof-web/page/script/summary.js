@@ -1,0 +1,86 @@
+// The summary: four tiles with the largest functions by each measure, and sizes of allocations.
+
+import { el, fill } from './dom.js';
+import { shareText, valueText } from './format.js';
+import { histogram, sizeCharts } from './histogram.js';
+import { measureOf } from './measures.js';
+import { flatValues, largest } from './model.js';
+import { functionRow } from './pieces.js';
+import { hint } from './tools.js';
+
+// What a heap profile is asked first: [title, family, kind, what to say if it is not there].
+const HEAP_TILES = [
+  ['Held now', 'inuse', 'space'],
+  ['Allocated in all', 'alloc', 'space'],
+  ['Temporary', 'temporary', 'space',
+    'This profile does not say. heapprof record --exact counts allocations that are freed at ' +
+    'once.'],
+  ['Most objects', 'inuse', 'objects'],
+];
+const TOP = 5;
+const NAME_LENGTH = 17;
+
+export function makeSummaryView() {
+  return {
+    id: 'sizes', title: 'Summary',
+    tools: () => hint('The five largest by each measure, filtered as above.'),
+    draw: drawSummary,
+    keys: () => false,
+    destroy() {},
+  };
+}
+
+function drawSummary(app, host) {
+  const { isHeap, measures } = app.profile;
+  const tiles = isHeap ? HEAP_TILES.map(tile => heapTile(app, tile))
+    : measures.all.slice(0, 6).map(measure => measureTile(app, measure.name, measure));
+  fill(host, el('div', { cls: 'sum', tid: 'summary' }, tiles, isHeap && sizesCard(app)));
+}
+
+function heapTile(app, [title, family, kind, missing]) {
+  const measure = measureOf(app.profile.measures, family, kind);
+  if (measure.family === family && measure.kind === kind) return measureTile(app, title, measure);
+  return el('section', { cls: 'card', tid: `tile-${family}-${kind}` },
+    el('h2', {}, title), el('p', { cls: 'where' }, missing || 'Not in this profile.'));
+}
+
+function measureTile(app, title, measure) {
+  const { model } = app;
+  const flat = flatValues(model, model.question.after, measure);
+  const total = flat.reduce((sum, value) => sum + value, 0);
+  const write = value => valueText(measure.unit, value);
+  const row = f => functionRow(app, f, {
+    value: flat[f], text: write(flat[f]), note: shareText(flat[f] / total), share: flat[f] / total,
+    length: NAME_LENGTH,
+  });
+  const unit = measure.kind === 'objects' ? ' objects' : '';
+  const tid = `tile-${measure.family}-${measure.kind}`;
+  return el('section', { cls: 'card', tid, 'data-total': total },
+    el('h2', {}, title), el('div', { cls: 'tot' }, write(total) + unit),
+    changeLine(app, measure, total, write),
+    largest(flat, TOP).map(row));
+}
+
+// In a comparison, a tile also says what it was before.
+function changeLine(app, measure, total, write) {
+  const { model } = app;
+  if (!model.isDiff) return null;
+  const before = flatValues(model, model.question.before, measure)
+    .reduce((sum, value) => sum + value, 0);
+  const change = total - before;
+  const words = change === 0 ? 'as before'
+    : `${change > 0 ? '▲ +' : '▼ '}${write(change)} since ${write(before)}`;
+  const tone = change > 0 ? 'up' : change < 0 ? 'dn' : '';
+  return el('div', { cls: 'change ' + tone, 'data-delta': change }, words);
+}
+
+function sizesCard(app) {
+  const sizes = sizeCharts(app);
+  const { measure } = app.model.question;
+  const ofWhat = app.profile.head.sizes ? '' : ', ' + app.familyLabel(measure).toLowerCase();
+  return el('section', { cls: 'card wide', tid: 'histogram' },
+    el('h2', {}, 'Allocation sizes' + ofWhat),
+    el('p', { cls: 'where' }, sizes ? sizes.note
+      : 'This type has no bytes and objects together, so nothing is known of sizes.'),
+    sizes && el('div', { cls: 'two' }, sizes.charts.map(histogram)));
+}

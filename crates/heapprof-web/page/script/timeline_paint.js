@@ -1,0 +1,128 @@
+// Paints the timeline of several snapshots: the total with RSS, and the largest functions stacked.
+
+import { UI_FONT, clearedCanvas } from './canvas.js';
+import { areaLine, line, markPoint, residentLine, timeAxis, valueGrid } from './chart.js';
+import { bytesText, sinceText } from './format.js';
+
+const LEFT = 72;
+const RIGHT = 22;
+
+// Returns the scale from snapshots to pixels, also for the pointer.
+export function timeScale(times, width) {
+  const left = LEFT;
+  const right = width - RIGHT;
+  const end = times[times.length - 1];
+  const wide = right - left;
+  const last = Math.max(1, times.length - 1);
+  const xOf = time => left + wide * time / end;
+  const xAt = end > 0 ? i => xOf(times[i]) : i => left + wide * i / last;
+  return { left, right, end, xOf, xAt };
+}
+
+// Returns the snapshot nearest to a place.
+export function nearestSnapshot(times, scale, x) {
+  let best = 0;
+  for (let i = 1; i < times.length; i++) {
+    if (Math.abs(scale.xAt(i) - x) < Math.abs(scale.xAt(best) - x)) best = i;
+  }
+  return best;
+}
+
+// Paints everything. `look` is {app, series, top, brush, hovered, canvas, width, height}.
+export function paintTimeline(look) {
+  const { app, series, width, height } = look;
+  const context = clearedCanvas(look.canvas, width, height);
+  const scale = timeScale(series.times, width);
+  const split = Math.round(height * 0.38);
+  const frame = { ...scale, inks: app.palette.inks, write: app.write, isBytes: isBytes(app) };
+  paintTotals(context, look, { ...frame, top: 34, bottom: split });
+  paintBands(context, look, { ...frame, top: split + 50, bottom: height - 24 });
+  if (scale.end > 0) timeAxis(context, { ...frame, y: height - 9 });
+  paintMarks(context, look, frame);
+}
+
+function isBytes(app) {
+  return app.model.question.measure.unit === 'bytes';
+}
+
+function paintTotals(context, { app, series }, frame) {
+  const { inks, xAt } = frame;
+  const resident = isBytes(app) ? app.profile.snapshots.map(({ rss }) => rss) : [];
+  const hasResident = resident.some(value => value != null);
+  const label = app.familyLabel(app.model.question.measure);
+  const title = label + (hasResident ? ' and RSS' : isBytes(app) ? ' (RSS not recorded)' : '');
+  const most = 1.06 * Math.max(...series.total, ...resident.map(value => value || 0), 1);
+  const yOf = valueGrid(context, { ...frame, most, title });
+  const words = value => 'RSS ' + bytesText(value);
+  if (hasResident) residentLine(context, resident, xAt, yOf, words, inks);
+  areaLine(context, series.total, xAt, yOf, inks);
+  const peak = series.total.indexOf(Math.max(...series.total));
+  const at = `peak ${app.write(series.total[peak])} at ${sinceText(series.times[peak])}`;
+  markPoint(context, xAt(peak), yOf(series.total[peak]), at, frame);
+}
+
+// Stacks the largest functions on everything else.
+function paintBands(context, { app, series, top }, frame) {
+  const { inks, xAt } = frame;
+  const own = app.state.own ? ' (own code)' : '';
+  const title = `By function that allocated${own}, the ${top.length} largest`;
+  const most = 1.06 * Math.max(...series.total, 1);
+  const yOf = valueGrid(context, { ...frame, most, title });
+  const base = series.total.map(() => 0);
+  const band = (values, colour, f) => {
+    context.beginPath();
+    values.forEach((value, i) => context.lineTo(xAt(i), yOf(base[i] + value)));
+    for (let i = values.length - 1; i >= 0; i--) context.lineTo(xAt(i), yOf(base[i]));
+    const isOther = top.includes(app.state.selected) && f !== app.state.selected;
+    context.globalAlpha = isOther ? 0.35 : 1;
+    context.fillStyle = colour;
+    context.fill();
+    context.globalAlpha = 1;
+    context.strokeStyle = inks.surface;
+    context.lineWidth = 1;
+    context.stroke();
+    values.forEach((value, i) => { base[i] += value; });
+  };
+  const valuesOf = f => series.flat.map(flat => flat[f]);
+  const rest = series.total.map((total, i) =>
+    Math.max(0, total - top.reduce((sum, f) => sum + series.flat[i][f], 0)));
+  band(rest, inks.rest, -1);
+  for (let rank = top.length - 1; rank >= 0; rank--) {
+    band(valuesOf(top[rank]), app.palette.band(rank), top[rank]);
+  }
+}
+
+// Marks what is compared or shown, and the snapshot under the pointer.
+function paintMarks(context, { app, brush, hovered, height }, frame) {
+  const { inks, xAt } = frame;
+  const { state } = app;
+  const a = brush ? Math.min(brush.from, brush.to) : state.before;
+  const b = brush ? Math.max(brush.from, brush.to) : state.after;
+  const isPair = a >= 0 && a !== b;
+  if (isPair) {
+    context.fillStyle = inks.brush;
+    context.fillRect(xAt(a), 22, xAt(b) - xAt(a), height - 46);
+  }
+  if (isPair) flag(context, xAt(a), 'before', height, frame);
+  flag(context, xAt(b), isPair ? 'after' : 'shown', height, frame);
+  if (hovered >= 0) {
+    context.strokeStyle = inks.muted;
+    context.setLineDash([2, 2]);
+    line(context, xAt(hovered), 22, xAt(hovered), height - 24);
+    context.setLineDash([]);
+  }
+}
+
+function flag(context, x, words, height, { left, right, inks }) {
+  context.strokeStyle = inks.text;
+  context.lineWidth = 1.25;
+  line(context, x + 0.5, 18, x + 0.5, height - 24);
+  context.font = '11.5px ' + UI_FONT;
+  const width = context.measureText(words).width + 10;
+  const at = Math.min(Math.max(x - width / 2, left), right - width);
+  context.fillStyle = inks.text;
+  context.fillRect(at, 3, width, 16);
+  context.fillStyle = inks.flag;
+  context.textAlign = 'left';
+  context.fillText(words, at + 5, 11.5);
+}

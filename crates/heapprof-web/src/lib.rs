@@ -1,0 +1,24 @@
+//! The page of a heap profile: plain rows go in, one HTML file comes out.
+//!
+//! [`Report`] holds the rows. [`Container::of`] packs them. [`page`] puts the container into a file
+//! that needs nothing else, and [`served`] makes the page that asks a server for containers. The
+//! crate knows nothing of SQL, of profiles' files or of a command line.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod columns;
+mod container;
+mod error;
+mod head;
+mod page;
+mod report;
+
+pub use crate::{
+    container::Container,
+    error::Error,
+    page::{Served, ServedPage, page, served},
+    report::{
+        Curve, Frame, Function, Growth, LeftOut, Module, Node, Peak, Report, SampleType, SizeRows,
+        Sizes, Snapshot, Verdict,
+    },
+};

@@ -1,0 +1,290 @@
+//! The page that `report` writes: what is in it, what is not, and that its numbers are those of
+//! `top`.
+//!
+//! `page/tests` of heapprof-web look at such pages in a browser.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use heapprof_tests::harness::{ok, run, sample_profiles};
+use serde_json::Value;
+
+const GO: &str = "valid/go.indexer.indexed.pb.gz";
+const BEFORE: &str = "valid/go.leaky.before.pb.gz";
+const AFTER: &str = "valid/go.leaky.after.pb.gz";
+
+/// The data of a page: its head, and its columns of numbers by their names.
+struct Data {
+    head: Value,
+    columns: BTreeMap<String, Vec<i64>>,
+}
+
+impl Data {
+    fn of(page: &str) -> Self {
+        let (_, block) = page.split_once("id=\"data\"").expect("a data block");
+        let (_, text) = block.split_once('>').unwrap();
+        let (text, rest) = text.split_once("</script>").unwrap();
+        assert!(!rest.contains("<script"), "the data come last");
+        let packed = STANDARD.decode(text.trim()).unwrap();
+        let mut bytes = Vec::new();
+        flate2::read::ZlibDecoder::new(&packed[..])
+            .read_to_end(&mut bytes)
+            .unwrap();
+        let len = u32::from_le_bytes(*bytes.first_chunk().unwrap()) as usize;
+        let head: Value = serde_json::from_slice(&bytes[4..4 + len]).unwrap();
+        let bytes = &bytes[4 + len..];
+        let columns = head["columns"].as_array().unwrap().iter().map(|column| {
+            let offset = column[1].as_u64().unwrap() as usize;
+            let count = column[2].as_u64().unwrap() as usize;
+            let numbers = numbers(&bytes[offset..], count, column[3].as_str().unwrap());
+            (column[0].as_str().unwrap().to_string(), numbers)
+        });
+        let columns = columns.collect();
+        Self { head, columns }
+    }
+
+    fn type_at(&self, name: &str) -> usize {
+        let types = self.head["types"].as_array().unwrap();
+        types.iter().position(|t| t[0] == name).unwrap()
+    }
+
+    /// What each function holds itself in a snapshot.
+    fn flat(&self, snapshot: usize, sample_type: &str) -> BTreeMap<String, i64> {
+        let at = self.type_at(sample_type);
+        let (frames, functions) = (&self.columns["node.frame"], &self.columns["frame.func"]);
+        let nodes = &self.columns[&format!("s{snapshot}.node")];
+        let values = &self.columns[&format!("s{snapshot}.v{at}")];
+        let mut sums = BTreeMap::new();
+        for (&node, &value) in nodes.iter().zip(values) {
+            let function = functions[frames[node as usize] as usize] as usize;
+            let name = self.head["func"]["name"][function].as_str().unwrap();
+            *sums.entry(name.to_string()).or_default() += value;
+        }
+        sums.retain(|_, value| *value != 0);
+        sums
+    }
+}
+
+/// The numbers of a column: LEB128, zigzag or not, values or differences.
+fn numbers(bytes: &[u8], count: usize, kind: &str) -> Vec<i64> {
+    let (mut all, mut at, mut last) = (Vec::new(), 0, 0i64);
+    for _ in 0..count {
+        let (mut value, mut shift) = (0u64, 0);
+        loop {
+            let byte = bytes[at];
+            at += 1;
+            value |= u64::from(byte & 127) << shift;
+            shift += 7;
+            if byte < 128 {
+                break;
+            }
+        }
+        let zigzag = (value >> 1) as i64 ^ -((value & 1) as i64);
+        last = match kind {
+            "u" => value as i64,
+            "z" => zigzag,
+            _ => last + zigzag,
+        };
+        all.push(last);
+    }
+    all
+}
+
+/// What `top` says that functions hold themselves.
+fn top(args: &[&str]) -> BTreeMap<String, i64> {
+    let args = [&["top", "-n", "0", "--format", "json"], args].concat();
+    let json: Value = serde_json::from_str(&ok(&args)).unwrap();
+    let rows = json["rows"].as_array().unwrap().iter();
+    let rows = rows.map(|row| {
+        (
+            row["function"].as_str().unwrap(),
+            row["flat"].as_i64().unwrap(),
+        )
+    });
+    rows.filter(|&(_, flat)| flat != 0)
+        .map(|(name, flat)| (name.to_string(), flat))
+        .collect()
+}
+
+#[test]
+fn a_page_has_the_numbers_of_top() {
+    for profile in [GO, "perl/orders.values.pb.gz", "valid/made.inlines.pb.gz"] {
+        let data = Data::of(&ok(&["report", profile]));
+        for t in data.head["types"].as_array().unwrap() {
+            let name = t[0].as_str().unwrap();
+            let wanted = top(&["-t", name, profile]);
+            assert_eq!(data.flat(0, name), wanted, "{profile} {name}");
+        }
+    }
+    let data = Data::of(&ok(&["report", "--base", BEFORE, AFTER]));
+    assert_eq!(data.head["base"], 0);
+    assert_eq!(data.flat(0, "inuse_space"), top(&[BEFORE]));
+    assert_eq!(data.flat(1, "inuse_space"), top(&[AFTER]));
+    let data = Data::of(&ok(&["report", "--focus", "parseOrder", AFTER]));
+    let wanted = top(&["--focus", "parseOrder", AFTER]);
+    assert_eq!(data.flat(0, "inuse_space"), wanted);
+}
+
+/// Several profiles are moments, in order of time, and functions have verdicts.
+#[test]
+fn several_profiles_are_a_series() {
+    let folder = tempfile::tempdir().unwrap();
+    for i in 0..6 {
+        let mut builder = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
+        builder.folded("main;leaks", &[1000 * (i + 1)]);
+        builder.folded("main;stays", &[5000]);
+        builder.profile.time_nanos = (1 + i) * 60_000_000_000;
+        // Names are not in the order of time.
+        let path = folder.path().join(format!("{}.pb.gz", 9 - i));
+        let file = std::fs::File::create(path).unwrap();
+        heapprof_profile::encode(&builder.finish(), file).unwrap();
+    }
+    let data = Data::of(&ok(&["report", folder.path().to_str().unwrap()]));
+    let snapshots = data.head["snapshots"].as_array().unwrap();
+    let since: Vec<f64> = snapshots
+        .iter()
+        .map(|s| s["ms"].as_f64().unwrap())
+        .collect();
+    assert_eq!(since, [0.0, 60e3, 120e3, 180e3, 240e3, 300e3]);
+    let growth = data.head["growth"]["inuse_space"].as_array().unwrap();
+    let name = |row: &Value| {
+        let function = row["f"].as_u64().unwrap() as usize;
+        data.head["func"]["name"][function]
+            .as_str()
+            .unwrap()
+            .to_string()
+    };
+    assert_eq!(name(&growth[0]), "leaks");
+    assert_eq!(growth[0]["verdict"], "steady growth");
+    assert_eq!(growth[0]["slope"].as_f64().unwrap().round(), 60_000.0);
+    let stays = growth.iter().find(|row| name(row) == "stays").unwrap();
+    assert_eq!(stays["verdict"], "no trend");
+}
+
+#[test]
+fn a_page_loads_nothing_and_is_the_same_each_time() {
+    let page = ok(&["report", GO]);
+    assert!(
+        page.contains("default-src 'none'; script-src 'sha256-"),
+        "a policy"
+    );
+    let loaded = regex::Regex::new("(src|href)=\"(http|//)").unwrap();
+    assert!(!loaded.is_match(&page), "nothing is loaded from elsewhere");
+    assert_eq!(page, ok(&["report", GO]));
+    assert!(page.len() < 350_000, "{}", page.len());
+    let small = ok(&["report", "--max-nodes", "500", GO]);
+    let data = Data::of(&small);
+    let nodes = data.head["nodes"].as_u64().unwrap();
+    // What is folded is counted, in nodes that come on top.
+    let left_out = &data.head["left_out"];
+    let shown = nodes - left_out["nodes"].as_u64().unwrap();
+    assert!((100..=500).contains(&shown), "{nodes}");
+    assert!(left_out["nodes"].as_u64().unwrap() > 0, "{left_out}");
+    let at = data.type_at("inuse_space");
+    let other = data.flat(0, "inuse_space")["(other)"];
+    assert_eq!(left_out["value"][at].as_i64(), Some(other));
+    let sum: i64 = data.flat(0, "inuse_space").values().sum();
+    let wanted: i64 = top(&[GO]).values().sum();
+    assert_eq!(sum, wanted);
+}
+
+#[test]
+fn names_and_paths_stay_out_if_asked() {
+    let full = Data::of(&ok(&["report", "--paths", "full", AFTER]))
+        .head
+        .to_string();
+    assert!(
+        full.contains("main.parseOrder") && full.contains(".go\""),
+        "{full}"
+    );
+    let none = Data::of(&ok(&["report", "--paths", "none", AFTER]))
+        .head
+        .to_string();
+    assert!(none.contains("main.parseOrder") && !none.contains(".go\""));
+    assert!(!none.contains("valid/"), "{none}");
+    let hidden = Data::of(&ok(&["report", "--anonymize", AFTER]));
+    let text = hidden.head.to_string();
+    for name in ["parseOrder", "runtime", "leaky", "valid", ".go"] {
+        assert!(!text.contains(name), "{name}: {text}");
+    }
+    let plain = Data::of(&ok(&["report", AFTER]));
+    let values = |data: &Data| -> Vec<i64> {
+        let mut values: Vec<i64> = data.flat(0, "inuse_space").into_values().collect();
+        values.sort_unstable();
+        values
+    };
+    assert_eq!(values(&hidden), values(&plain));
+}
+
+#[test]
+fn source_lines_are_in_it_if_asked() {
+    let page = |options: &[&str]| {
+        let words = [&["report"], options, &["perl/orders.many.pb.gz"]].concat();
+        Data::of(&ok(&words)).head.to_string()
+    };
+    let text = "my $order = { number";
+    assert!(!page(&["--source-path", "../docs/examples"]).contains(text));
+    assert!(page(&["--source", "--source-path", "../docs/examples"]).contains(text));
+}
+
+/// Each statement of a page is one that `sql` runs.
+#[test]
+fn statements_run() {
+    let data = Data::of(&ok(&["report", "--base", BEFORE, AFTER]));
+    let statements = data.head["sql"].as_object().unwrap();
+    assert!(statements.len() >= 7, "{statements:?}");
+    for (view, text) in statements {
+        let text = text.as_str().unwrap();
+        let text = text
+            .replace("{type}", "inuse_space")
+            .replace("{function}", "main.main");
+        let out = ok(&["sql", "-p", BEFORE, "-p", AFTER, &text]);
+        assert!(out.lines().count() > 1, "{view}: {out}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().to_str().unwrap();
+    for (words, wanted) in [
+        (
+            &["report", here][..],
+            "there is no profile (.pb.gz) in this folder",
+        ),
+        (
+            &["report", "-g", "lines", GO],
+            "--granularity: the page has functions",
+        ),
+        (
+            &["report", "none.pb.gz"],
+            "none.pb.gz: there is no such file",
+        ),
+        (
+            &["report", "--anonymize", "--source", GO],
+            "cannot be used with",
+        ),
+    ] {
+        let done = run(&sample_profiles(), words);
+        assert_eq!(done.code, 2, "{words:?}: {}", done.err);
+        assert!(done.err.contains(wanted), "{words:?}: {}", done.err);
+        assert_eq!(done.out, "", "{words:?}");
+    }
+    // A file appears whole or not at all, and the last line says what is in it.
+    let out = folder.path().join("r.html");
+    let done = run(
+        &sample_profiles(),
+        &["report", "-o", out.to_str().unwrap(), GO],
+    );
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(
+        done.err
+            .contains("--anonymize hashes them; open it in a browser"),
+        "{}",
+        done.err
+    );
+    assert!(Path::new(&out).exists());
+}
