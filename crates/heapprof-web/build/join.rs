@@ -34,7 +34,8 @@ const FOREIGN: &str = "Array Blob Boolean CSS DataView DecompressionStream Error
 const OURS: &str = "question model palette state isDiff measures write functionName functionCount \
     isOutermost nodeToTree moduleName moduleText moduleOf familyLabel samplesOf companion families \
     inks names shape trees mirror isLibrary keeper isLive redrawTools pivotOn toggleOwn toggleSql \
-    toggleTheme saved classText labelOf kept allowsNothing hovered hasSearch openOther whole weight \
+    toggleTheme saved classText labelOf kept allowsNothing hovered hasSearch openOther whole \
+     weight \
     series parent app tree brush onQuestion applyTheme times regex depth fileOf isHeap addressOf \
     active fields found destroy full part";
 

@@ -4,6 +4,7 @@ use std::io::Write as _;
 
 use flate2::{Compression, write::ZlibEncoder};
 
+use crate::check::{length, refers};
 use crate::columns::{Columns, small};
 use crate::{Error, Report, head};
 
@@ -147,34 +148,82 @@ fn check_rows(
         .try_for_each(|column| length("a column of values", column.len(), nodes.len()))
 }
 
-/// Checks that an index leads to a row.
-pub(crate) fn refers(
-    what: &'static str,
-    row: usize,
-    refers: &'static str,
-    index: usize,
-    count: usize,
-) -> Result<(), Error> {
-    if index < count {
-        return Ok(());
-    }
-    Err(Error::Missing {
-        what,
-        row,
-        refers,
-        index,
-        count,
-    })
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Frame, Function, Module, Node, SampleType, Snapshot};
 
-/// Checks the length of a list.
-pub(crate) fn length(what: &'static str, found: usize, wanted: usize) -> Result<(), Error> {
-    if found == wanted {
-        return Ok(());
+    /// A report of two functions, one below the other.
+    fn small_report() -> Report {
+        let function = |name: &str| Function {
+            name: name.to_string(),
+            ..Function::default()
+        };
+        Report {
+            types: vec![SampleType {
+                name: "inuse_space".to_string(),
+                unit: "bytes".to_string(),
+            }],
+            default_type: "inuse_space".to_string(),
+            functions: vec![function("main"), function("</script>%DATA%\"\u{7}")],
+            files: vec![String::new()],
+            modules: vec![Module::default()],
+            frames: (0..2).map(|function| Frame { function, line: 0 }).collect(),
+            nodes: vec![
+                Node::default(),
+                Node {
+                    parent: Some(0),
+                    frame: 1,
+                },
+            ],
+            snapshots: vec![Snapshot {
+                total: vec![7],
+                nodes: vec![1],
+                values: vec![vec![7]],
+                ..Snapshot::default()
+            }],
+            ..Report::default()
+        }
     }
-    Err(Error::Length {
-        what,
-        found,
-        wanted,
-    })
+
+    #[test]
+    fn equal_reports_give_equal_bytes() {
+        let [one, two] = [(); 2].map(|()| Container::of(&small_report()).unwrap());
+        assert_eq!(one, two);
+    }
+
+    /// Whatever a name is, it stands nowhere but in the data, which are packed.
+    #[test]
+    fn a_name_is_no_part_of_the_page() {
+        let container = Container::of(&small_report()).unwrap();
+        let page = crate::page("<b>%JS%\"", &container);
+        assert!(page.contains("<title>&lt;b&gt;%JS%&quot;</title>"));
+        assert_eq!(page.matches("</script>").count(), 2);
+        assert!(page.len() < 120_000, "{}", page.len());
+    }
+
+    #[test]
+    fn what_refers_to_nothing_is_refused() {
+        type Damage = fn(&mut Report);
+        let cases: [(Damage, &str); 7] = [
+            (|r| r.nodes[1].parent = None, "ok"),
+            (|r| r.nodes[0].parent = Some(1), "order"),
+            (|r| r.nodes[1].frame = 9, "frame"),
+            (|r| r.frames[0].function = 9, "function"),
+            (|r| r.snapshots[0].nodes = vec![5], "node"),
+            (|r| r.snapshots[0].values[0] = vec![1 << 60], "exactly"),
+            (|r| r.snapshots.clear(), "snapshot"),
+        ];
+        for (damage, wanted) in cases {
+            let mut report = small_report();
+            damage(&mut report);
+            match Container::of(&report) {
+                Ok(_) => assert_eq!(wanted, "ok"),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(said.contains(wanted), "{wanted}: {said}");
+                }
+            }
+        }
+    }
 }

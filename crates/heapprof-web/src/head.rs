@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::check::refers;
 use crate::columns::{Place, exact};
-use crate::container::refers;
 use crate::{Error, Report};
 use parts::{Estimate, Functions, Histograms, History, LeftOut, Moment, Trend};
 

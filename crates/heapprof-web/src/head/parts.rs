@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::check::{length, refers};
 use crate::columns::{exact, small};
-use crate::container::{length, refers};
 use crate::{Curve, Error, Report, Sizes};
 
 #[derive(Serialize)]
