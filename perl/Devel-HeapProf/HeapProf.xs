@@ -165,8 +165,6 @@ static int tell_layout(void) {
 struct traced {
     const void *first;
     int64_t count;
-    /* Whether it wants to know which variables the program's `my` makes. */
-    uint64_t wants_my;
 };
 
 typedef struct {
@@ -197,7 +195,8 @@ static struct {
     int (*wanted)(void);
     const struct traced *(*trace)(const void *, uint32_t, int);
     size_t (*changed)(const struct traced *);
-    void (*made)(const struct traced *, int);
+    void (*made)(const struct traced *);
+    void (*compiled)(const struct traced *);
     void (*ran_my)(const struct traced *, const uint64_t *, size_t);
     void (*end)(const struct traced *, int);
     uint32_t (*mark)(const char *);
@@ -208,7 +207,8 @@ static void find_values(void) {
     values.wanted = (int (*)(void))find("heapprof_perl_values_wanted");
     values.trace = (const struct traced *(*)(const void *, uint32_t, int))find("heapprof_perl_values");
     values.changed = (size_t (*)(const struct traced *))find("heapprof_perl_values_changed");
-    values.made = (void (*)(const struct traced *, int))find("heapprof_perl_values_made");
+    values.made = (void (*)(const struct traced *))find("heapprof_perl_values_made");
+    values.compiled = (void (*)(const struct traced *))find("heapprof_perl_values_compiled");
     values.ran_my =
         (void (*)(const struct traced *, const uint64_t *, size_t))find("heapprof_perl_values_my");
     values.end = (void (*)(const struct traced *, int))find("heapprof_perl_values_end");
@@ -246,9 +246,6 @@ struct before {
     /* The sub that the op ends, and the place of its context. */
     CV *cv;
     I32 sub;
-    /* Whether the op may leave blocks and subs, which then get new variables for the next time; what the compiler makes
-     * are variables that nobody has left. */
-    int may_leave;
 };
 
 #define HAS_CHANGED(traced) ((traced)->first != (const void *)PL_sv_root || (traced)->count != (int64_t)PL_sv_count)
@@ -289,14 +286,14 @@ static void made_by_op(pTHX_ const struct traced *traced, const struct before *b
         }
     }
     if (!can_go_back) {
-        values.made(traced, before->may_leave);
+        values.made(traced);
         return;
     }
     if (sub) sub->blk_sub.cv = before->cv;
     cxstack_ix = before->ix;
     SET_NEWEST_FRAME(before->frame);
     PL_curcop = (COP *)before->cop;
-    values.made(traced, before->may_leave);
+    values.made(traced);
     PL_curcop = cop;
     SET_NEWEST_FRAME(frame);
     cxstack_ix = ix;
@@ -356,7 +353,7 @@ static void ran_my(pTHX_ const struct traced *traced, const struct introduced *b
 
 /* Takes what has changed since the last look as made by the sub that runs. */
 static void follow(pTHX_ const struct traced *traced) {
-    if (HAS_CHANGED(traced) && values.changed(traced)) values.made(traced, 0);
+    if (HAS_CHANGED(traced) && values.changed(traced)) values.made(traced);
 }
 
 /* Begins another part of the program. Returns its number. */
@@ -365,9 +362,23 @@ static uint32_t begin_part(pTHX_ const struct traced *traced, const char *text) 
     return values.mark(text);
 }
 
+static int run_and_trace(pTHX);
+
+/* Keeps the values as they are: the program has ended, and what follows frees them. */
+static void end_tracing(pTHX_ my_cxt_t *our) {
+    const struct traced *traced = our->traced;
+    if (!traced || our->owner != (const void *)my_perl_of(aTHX)) return;
+    follow(aTHX_ traced);
+    values.end(traced, PL_runops != run_and_trace);
+    our->traced = NULL;
+    if (PL_runops == run_and_trace) PL_runops = Perl_runops_standard;
+}
+
 /* The run loop, which looks after each op whether values were made or freed. */
 static int run_and_trace(pTHX) {
     OP *op = PL_op;
+    /* The last op of the program frees its variables. */
+    const OP *last = op == PL_main_start ? PL_main_root : NULL;
     const struct traced *traced;
     dMY_CXT;
     my_cxt_t *our = &MY_CXT;
@@ -383,22 +394,27 @@ static int run_and_trace(pTHX) {
     follow(aTHX_ traced);
     do {
         struct before before;
-        struct introduced by = { NULL, 0, 0 };
-        if (traced->wants_my) by = introduced_by(aTHX_ op);
+        struct introduced by = introduced_by(aTHX_ op);
         before.info = PL_curstackinfo;
         before.cop = PL_curcop;
         before.ix = cxstack_ix;
         before.frame = NEWEST_FRAME;
         before.cv = NULL;
         before.sub = -1;
-        before.may_leave = op->op_type != OP_REQUIRE && op->op_type != OP_DOFILE && op->op_type != OP_ENTEREVAL;
         if (op->op_type == OP_LEAVESUB || op->op_type == OP_RETURN || op->op_type == OP_LEAVESUBLV)
             note_sub(aTHX_ &before);
         our->running = op;
+        if (op == last) {
+            end_tracing(aTHX_ our);
+            break;
+        }
         op = op->op_ppaddr(aTHX);
         if (HAS_CHANGED(traced) && values.changed(traced)) made_by_op(aTHX_ traced, &before);
         if (by.count) ran_my(aTHX_ traced, &by);
     } while ((PL_op = op));
+    while (op) {
+        PL_op = op = op->op_ppaddr(aTHX);
+    }
     PERL_ASYNC_CHECK();
     TAINT_NOT;
     return 0;
@@ -411,8 +427,8 @@ static void refuse(pTHX_ const char *why) {
 }
 
 /* Perl's own run loop runs the coroutines of Coro. There, what was made is looked for before some ops: when a sub is
- * called or left, and when the next statement begins. */
-static const Optype looked_at[] = { OP_NEXTSTATE, OP_LEAVESUB, OP_RETURN };
+ * called or left, and when the next statement begins. When `exit` is called the values are kept as they are. */
+static const Optype looked_at[] = { OP_NEXTSTATE, OP_LEAVESUB, OP_RETURN, OP_EXIT };
 static OP *(*behind[sizeof looked_at / sizeof *looked_at])(pTHX);
 
 static void look_before(pTHX) {
@@ -436,9 +452,15 @@ static OP *look_and_return(pTHX) {
     return behind[2](aTHX);
 }
 
+static OP *end_and_exit(pTHX) {
+    dMY_CXT;
+    end_tracing(aTHX_ &MY_CXT);
+    return behind[3](aTHX);
+}
+
 /* Has ops that are compiled from now on look for values. */
 static void look_in_ops(void) {
-    static OP *(*const look[])(pTHX) = { look_and_begin_statement, look_and_leave_sub, look_and_return };
+    static OP *(*const look[])(pTHX) = { look_and_begin_statement, look_and_leave_sub, look_and_return, end_and_exit };
     size_t i;
     for (i = 0; i < sizeof look / sizeof *look; i++) {
         if (PL_ppaddr[looked_at[i]] == look[i]) continue;
@@ -621,18 +643,14 @@ _check_loop()
     if (MY_CXT.traced && PL_runops != run_and_trace && values.wanted() == 2)
         refuse(aTHX_ "another module has replaced Perl's run loop (PL_runops), which values are traced by; "
                      "run the program without it");
+    if (MY_CXT.traced) values.compiled(MY_CXT.traced);
 
 void
 _end()
   PREINIT:
     dMY_CXT;
   CODE:
-    if (MY_CXT.traced) {
-        follow(aTHX_ MY_CXT.traced);
-        values.end(MY_CXT.traced, PL_runops != run_and_trace);
-        MY_CXT.traced = NULL;
-        if (PL_runops == run_and_trace) PL_runops = Perl_runops_standard;
-    }
+    end_tracing(aTHX_ &MY_CXT);
 
 UV
 _mark(text)

@@ -3,7 +3,7 @@
 use heapprof_profile::{default_sample_type, find_sample_type};
 
 use crate::error::Error;
-use crate::question::is_peak;
+use crate::question::{is_counted, is_peak};
 use crate::session::{Session, read_estimate, read_spread};
 use heapprof_totals::estimate::{Estimate, Spread, period_in_bytes};
 use heapprof_totals::query::{Granularity, Query};
@@ -157,6 +157,7 @@ pub(crate) fn header(
     let (sums, [estimate, net_estimate], spread) = totals.first().copied().unwrap_or_default();
     let [total, net, kept_total, kept_net] = sums;
     let (name, sampled) = name_and_period(session, profile)?;
+    let sampled = sampled.filter(|_| !is_counted(&sample_type.r#type));
     let elsewhere = match kept_total {
         0 => elsewhere(session, profile)?,
         _ => Vec::new(),

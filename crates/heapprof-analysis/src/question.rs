@@ -187,7 +187,8 @@ impl Part {
 /// estimate is largest.
 fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> {
     let value_type = profile.sample_type[column];
-    if is_peak(profile.text(value_type.r#type)) {
+    let name = profile.text(value_type.r#type);
+    if is_peak(name) || is_counted(name) {
         return None;
     }
     let period_type = profile.period_type?;
@@ -208,6 +209,12 @@ fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> 
 /// interpreter's values.
 pub(crate) fn is_heap(sample_type: &str) -> bool {
     sample_type.contains("inuse_")
+}
+
+/// Whether values of a sample type are counted one by one, also in a sampled recording: those of
+/// Perl's values.
+pub(crate) fn is_counted(sample_type: &str) -> bool {
+    sample_type.starts_with("sv_")
 }
 
 /// Whether values of a sample type belong to the moment at which the heap was largest.

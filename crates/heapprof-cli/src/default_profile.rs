@@ -44,7 +44,10 @@ pub(crate) fn newest() -> Result<String> {
                 .metadata()
                 .ok()
                 .filter(|m| m.is_file() && m.uid() == user)?;
-            Some((metadata.modified().ok()?, name::held(&entry.file_name())))
+            let name = name::held(&entry.file_name());
+            // A profile that is being written has a hidden name.
+            let is_hidden = name.starts_with('.');
+            (!is_hidden).then_some((metadata.modified().ok()?, name))
         })
         .collect();
     // Among equally old files the last name comes first, so that the result does not depend on the

@@ -218,12 +218,18 @@ pub unsafe extern "C" fn heapprof_perl_values_changed(traced: *const Traced) -> 
     unsafe { PERL.follow_values(&*traced) }
 }
 
-/// Says that the thread's stack made the values that were found. If it `may_leave` a block, there
-/// may be variables among them that wait for the next run of their `my`.
+/// Says that the thread's stack made the values that were found.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const Traced, may_leave: c_int) {
+pub unsafe extern "C" fn heapprof_perl_values_made(traced: *const Traced) {
     // SAFETY: the caller's contract.
-    unsafe { PERL.values_made(&*traced, may_leave != 0) };
+    PERL.values_made(unsafe { &*traced });
+}
+
+/// Says that all of the program is compiled, and begins to run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_perl_values_compiled(traced: *const Traced) {
+    // SAFETY: the caller's contract.
+    unsafe { PERL.values_compiled(&*traced) };
 }
 
 /// Says that the thread has run the `my` of `count` variables, whose heads `variables` has.

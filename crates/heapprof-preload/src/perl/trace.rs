@@ -54,13 +54,10 @@ impl PerlStacks {
         };
         self.values.traced.iter().find(take)?;
         // SAFETY: the caller's promise.
-        unsafe {
-            new.follow();
-            new.made_before();
-        }
-        if self.values.moment.load(Ordering::Relaxed) > FIRST_MOMENT {
-            new.want_my();
-        }
+        unsafe { new.follow() };
+        new.made_before();
+        // SAFETY: as above.
+        unsafe { new.remember() };
         Some(new)
     }
 
@@ -73,14 +70,18 @@ impl PerlStacks {
         unsafe { traced.follow() }
     }
 
-    /// Says that this thread's stack made the values that were found. If it `may_leave` a block,
-    /// there may be variables among them that wait for the next run of their `my`.
+    /// Says that this thread's stack made the values that were found.
+    pub fn values_made(&self, traced: &Traced) {
+        traced.made(self.values.moment.load(Ordering::Relaxed));
+    }
+
+    /// Says that all of the program is compiled, and begins to run.
     ///
     /// # Safety
     /// This thread runs the interpreter.
-    pub unsafe fn values_made(&self, traced: &Traced, may_leave: bool) {
+    pub unsafe fn values_compiled(&self, traced: &Traced) {
         // SAFETY: the caller's promise.
-        unsafe { traced.made(self.values.moment.load(Ordering::Relaxed), may_leave) };
+        unsafe { traced.compiled() };
     }
 
     /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
@@ -113,7 +114,6 @@ impl PerlStacks {
     /// label `mark` if there is a text. Returns its number.
     pub fn mark_values(&self, text: Option<&[u8]>) -> u32 {
         let moment = self.values.moment.fetch_add(1, Ordering::Relaxed) + 1;
-        self.values.all().for_each(Traced::want_my);
         if let Some(text) = text {
             ENGINE.lifecycle().guarded(|| {
                 self.values.with(|shared| {

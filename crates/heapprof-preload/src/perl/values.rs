@@ -22,7 +22,7 @@ use heapprof_collect::{ENGINE, Value};
 use heapprof_perl::{NAMES, Perl};
 
 use self::grown::Grown;
-use self::heads::{NEWER, UNSEEN};
+use self::heads::{COMPILED, NEWER, RESTING, UNSEEN};
 use self::rows::Names;
 pub(super) use self::rows::{IS_VALUE, Row, Rows, Wanted, parts};
 pub use self::traced::Traced;
@@ -88,6 +88,8 @@ pub struct Left {
 pub(super) fn unseen(stack: u32, origin: u32) -> &'static CStr {
     match (stack, origin) {
         (NEWER, _) => c"(made just now)",
+        (COMPILED, _) => c"(compiled before the run)",
+        (RESTING, _) => c"(variables of subs at rest)",
         (_, 0) => c"(before the recording)",
         _ => c"(copied for a thread)",
     }
@@ -157,7 +159,7 @@ fn mark_at(marks: &Grown<u64>, moment: u32) -> u32 {
 
 /// The frames of a row's stack, each on a line.
 pub(super) fn stack_of(row: &Row) -> String {
-    if row.stack >= NEWER {
+    if row.stack >= COMPILED {
         return unseen(row.stack, row.origin).to_string_lossy().into_owned();
     }
     let frames = ENGINE.stack_providers().frames_of(row.stack);

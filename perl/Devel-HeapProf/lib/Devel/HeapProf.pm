@@ -41,6 +41,9 @@ sub leaks (&) {
 sub _told {
     my @rows = sort { $b->{bytes} <=> $a->{bytes} || $b->{count} <=> $a->{count} } @_;
     for my $row (@rows) {
+        # What leads to the block is the same for all rows.
+        my ($outside) = grep { $row->{stack}[$_] =~ /^Devel::HeapProf::leaks / } 0 .. $#{ $row->{stack} };
+        $#{ $row->{stack} } = $outside - 1 if $outside;
         my $what = defined $row->{class} ? "$row->{class}=$row->{type}" : $row->{type};
         $row->{text} = "$row->{count} $what, $row->{bytes} bytes: " . join ' < ', @{ $row->{stack} };
     }
@@ -181,24 +184,25 @@ C<undef>.
 
 =item C<stack>
 
-The frames of the stack, the innermost first, each as C<function file:line>.
+The frames of the stack up to the block, the innermost first, each as C<function file:line>.
 
 =back
 
 The rows with the most bytes come first. If values are not traced, there are none.
 
 What a block makes once and keeps for later, such as a cache, looks like a leak the first time. Run it once or twice
-before. Here is a test for a suite of your own:
+before. A value that replaces an older one counts, too, because it is new and stays. Such rows do not grow with the number
+of rounds: a leak leaves something behind in each of them. Here is a test for a suite of your own:
 
     use Test::More;
-    use Devel::HeapProf;
-
-    plan skip_all => 'needs heapprof record --perl-values'
-        if !Devel::HeapProf::is_tracing();
+    my $traces = eval { require Devel::HeapProf } && Devel::HeapProf::is_tracing();
+    plan skip_all => 'needs heapprof record --perl-values' if !$traces;
 
     handle_request() for 1 .. 3;    # what is made once
-    my @leaks = Devel::HeapProf::leaks { handle_request() for 1 .. 10 };
-    is_deeply [ map { $_->{text} } @leaks ], [], 'requests leave nothing behind';
+    my @left = Devel::HeapProf::leaks(sub { handle_request() for 1 .. 10 });
+    my @leaks = grep { $_->{count} >= 10 } @left;
+    ok !@leaks, 'requests leave nothing behind'
+        or diag map { "$_->{text}\n" } @leaks;
     done_testing;
 
 C<heapprof record --perl-values -- prove -b t> runs it, with a profile for each test.

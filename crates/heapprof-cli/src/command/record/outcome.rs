@@ -215,10 +215,12 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
         false => "",
     };
     let next_path = shown(&next.written.path);
-    line += &format!(
-        "; next: heapprof top {question}{}",
-        quoted(&next.written.path)
-    );
+    let has_values = next.told.as_ref().is_ok_and(|told| told.has_values);
+    let command = match has_values {
+        true => "leaks -t sv_inuse_space".to_string(),
+        false => format!("top {question}").trim_end().to_string(),
+    };
+    line += &format!("; next: heapprof {command} {}", quoted(&next.written.path));
     messages::note(&line);
     let of_next = next.told.as_ref().ok();
     if let Some(unnamed) = of_next.and_then(|told| told.unnamed.as_ref())

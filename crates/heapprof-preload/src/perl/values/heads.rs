@@ -22,11 +22,11 @@ pub(in crate::perl) struct Heads {
     free: Grown<u32>,
     /// The heads that were made into values whose stack is still to come.
     made: Grown<u32>,
-    /// The stack that made the value of each head, and when, or [`STALE`].
+    /// The stack that made the value of each head, and when, with [`INTRODUCED`].
     stack: Grown<u32>,
     moment: Grown<u32>,
-    /// How many values are variables whose `my` is still to run.
-    stale: u64,
+    /// The type and the body of each value that nobody saw being made, to tell it from a later one.
+    before: Grown<u64>,
     /// How many values each stack made.
     count: Grown<u64>,
     /// How many values nobody saw being made.
@@ -46,8 +46,13 @@ const MOST: u64 = 170;
 pub(in crate::perl) const UNSEEN: u32 = u32::MAX;
 /// A head whose value, if it has one by now, is newer than the last look.
 pub(in crate::perl) const NEWER: u32 = u32::MAX - 1;
-/// A bit of a moment: the value is a variable that waits in a pad for its `my` to run.
-const STALE: u32 = 1 << 31;
+/// A variable that a pad keeps for the next run of its `my`, whoever made it.
+pub(in crate::perl) const RESTING: u32 = u32::MAX - 2;
+/// A head that had another value when the recording began. The compiler has freed that and made
+/// this one before the program ran.
+pub(in crate::perl) const COMPILED: u32 = u32::MAX - 3;
+/// A bit of a moment: the value is a variable whose `my` has run.
+const INTRODUCED: u32 = 1 << 31;
 /// Where heads have what they need.
 const ANY: u64 = 0;
 const COUNT: u64 = 8;
@@ -102,7 +107,7 @@ impl Heads {
             made: Grown::new(),
             stack: Grown::new(),
             moment: Grown::new(),
-            stale: 0,
+            before: Grown::new(),
             count: Grown::new(),
             unseen: 0,
             surplus: 0,
@@ -127,7 +132,7 @@ impl Heads {
         let of = |list: &Grown<u32>| list.all().get(number).copied();
         (
             of(&self.stack).unwrap_or(UNSEEN),
-            of(&self.moment).unwrap_or(0) & !STALE,
+            of(&self.moment).unwrap_or(0) & !INTRODUCED,
         )
     }
 
@@ -140,7 +145,6 @@ impl Heads {
     pub(in crate::perl) fn forget(&mut self) {
         self.stack.all_mut().fill(UNSEEN);
         self.moment.all_mut().fill(0);
-        self.stale = 0;
         self.unseen = self.alive(self.free.all().len(), 0).max(0) as u64;
         self.count.truncate(0);
     }
@@ -220,48 +224,73 @@ impl Heads {
 
     /// Forgets who made the value of a head that is free now.
     fn forget_one(&mut self, number: usize) {
-        let moment = &mut self.moment.all_mut()[number];
-        self.stale -= u64::from(*moment & STALE != 0);
-        *moment = 0;
+        self.moment.all_mut()[number] = 0;
         self.stack.all_mut()[number] = NEWER;
     }
 
-    /// Says which stack made the values that [`follow`](Self::follow) found. Those with one of the
-    /// flags `of_stale` are variables that a pad keeps for the next run of their `my`.
-    ///
-    /// # Safety
-    /// As for [`follow`](Self::follow).
-    pub(in crate::perl) unsafe fn made_by(
-        &mut self,
-        stack: u32,
-        moment: u32,
-        of_stale: u32,
-    ) -> bool {
+    /// Says which stack made the values that [`follow`](Self::follow) found.
+    pub(in crate::perl) fn made_by(&mut self, stack: u32, moment: u32) -> bool {
         let made = self.made.all().len();
         if !self.count_made(stack, made as u64) {
             return false;
         }
         for i in 0..made {
-            let number = self.made.all()[i];
-            // SAFETY: the caller's promise.
-            let flags = unsafe { ((self.address(number) + FLAGS) as *const u32).read() };
-            let is_stale = flags & of_stale != 0;
-            self.stale += u64::from(is_stale);
-            let moment = if is_stale { moment | STALE } else { moment };
-            self.stack.all_mut()[number as usize] = stack;
-            self.moment.all_mut()[number as usize] = moment;
+            let number = self.made.all()[i] as usize;
+            self.stack.all_mut()[number] = stack;
+            self.moment.all_mut()[number] = moment;
         }
         self.made.truncate(0);
         true
     }
 
+    /// Remembers the values that are there, none of which was seen being made.
+    ///
+    /// # Safety
+    /// As for [`follow`](Self::follow).
+    pub(in crate::perl) unsafe fn remember(&mut self) -> bool {
+        let all = self.stack.all().len();
+        if !self.before.grow(all) {
+            return false;
+        }
+        for number in 0..all {
+            // SAFETY: the caller's promise.
+            self.before.all_mut()[number] = unsafe { self.likeness(number as u32) };
+        }
+        true
+    }
+
+    /// Looks which of the values that nobody saw being made were freed since, and whose head has
+    /// another one now: the compiler runs no op that would tell.
+    ///
+    /// # Safety
+    /// As for [`follow`](Self::follow).
+    pub(in crate::perl) unsafe fn compare_with_before(&mut self) {
+        for number in 0..self.before.all().len() {
+            // SAFETY: the caller's promise.
+            let is_other = unsafe { self.likeness(number as u32) } != self.before.all()[number];
+            if is_other && self.stack.all()[number] == UNSEEN {
+                self.stack.all_mut()[number] = COMPILED;
+            }
+        }
+    }
+
+    /// The type of a head's value and where its body is, in one number.
+    unsafe fn likeness(&self, number: u32) -> u64 {
+        let at = self.address(number);
+        if at == 0 {
+            return 0;
+        }
+        // SAFETY: the caller's promise: it is a head of an arena.
+        unsafe { word(at + ANY) ^ u64::from(((at + FLAGS) as *const u8).read()) << 56 }
+    }
+
     /// The number of the head of a variable whose `my` has run, if that makes it another value: one
-    /// that has waited in a pad for this, or one that is older than the last `mark`.
+    /// whose `my` had not run before, or one that is older than the last `mark`.
     pub(in crate::perl) fn became_new(&mut self, at: u64, mark: Option<u32>) -> Option<u32> {
         let number = self.number(at)?;
         let made = *self.moment.all().get(number as usize)?;
-        let is_older = mark.is_some_and(|mark| made < mark);
-        (made & STALE != 0 || is_older).then_some(number)
+        let is_older = mark.is_some_and(|mark| made & !INTRODUCED < mark);
+        (made & INTRODUCED == 0 || is_older).then_some(number)
     }
 
     /// Says which stack has run the `my` of a variable.
@@ -272,18 +301,12 @@ impl Heads {
         }
         match before {
             NEWER => {}
-            UNSEEN => self.unseen = self.unseen.saturating_sub(1),
+            UNSEEN | COMPILED => self.unseen = self.unseen.saturating_sub(1),
             before => self.count.all_mut()[before as usize] -= 1,
         }
-        self.forget_one(number as usize);
         self.stack.all_mut()[number as usize] = stack;
-        self.moment.all_mut()[number as usize] = moment;
+        self.moment.all_mut()[number as usize] = moment | INTRODUCED;
         true
-    }
-
-    /// Whether variables wait in pads for their `my` to run.
-    pub(in crate::perl) fn has_stale(&self) -> bool {
-        self.stale != 0
     }
 
     fn count_made(&mut self, stack: u32, made: u64) -> bool {

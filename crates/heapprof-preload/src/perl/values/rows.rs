@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use heapprof_perl::{HEAD, Head, Perl, Text, class_of};
 
 use super::grown::{Grown, Plain, Table};
-use super::heads::UNSEEN;
+use super::heads::{RESTING, UNSEEN};
 use super::traced::Traced;
 use crate::kernel_memory::Kernel;
 use crate::perl::arena_values::ArenaValues;
@@ -199,6 +199,8 @@ impl Rows {
                 };
                 for value in arena.values() {
                     let (stack, moment) = heads.maker(number, value.place);
+                    let is_resting = value.head.has(traced.of_stale);
+                    let stack = if is_resting { RESTING } else { stack };
                     let class = class_of(&value.head, &value.body)
                         .map_or(0, |stash| number_of_class(perl, names, &mut classes, stash));
                     let bytes = perl.bytes_of(&value.head, &value.body, value.others);

@@ -7,14 +7,12 @@ use heapprof_collect::{ENGINE, Tracer, sys};
 
 use super::heads::{Heads, Roots, UNSEEN, Wrong};
 
-/// An interpreter whose values are traced. The module reads the first three words after each op.
+/// An interpreter whose values are traced. The module reads the first two words after each op.
 #[repr(C)]
 pub struct Traced {
     /// The first free head, and how many values there were, when they were looked at last.
     first: AtomicU64,
     count: AtomicI64,
-    /// Whether the runs of `my` are to be told: 1 if so.
-    wants_my: AtomicU64,
     /// Where it keeps both, and its newest arena.
     roots: [u64; 3],
     /// The interpreter.
@@ -59,7 +57,6 @@ impl Traced {
                 count: AtomicI64::new(-1),
                 roots,
                 at,
-                wants_my: AtomicU64::new(0),
                 of_stale,
                 recording: AtomicU64::new(ENGINE.stack_providers().recording()),
                 state: AtomicU8::new(TRACING),
@@ -169,47 +166,44 @@ impl Traced {
         self.count.store(roots.count, Ordering::Relaxed);
     }
 
-    /// Says that this thread's stack has made the values that [`follow`](Self::follow) found. If it
-    /// `may_leave` a block, there may be variables among them that wait for their `my`.
-    ///
-    /// # Safety
-    /// This thread runs the interpreter.
-    pub(in crate::perl) unsafe fn made(&self, moment: u32, may_leave: bool) {
-        let of_stale = if may_leave { self.of_stale } else { 0 };
-        let stack = |tracer: &mut Tracer| tracer.stack().unwrap_or(UNSEEN);
-        // SAFETY: the caller's promise.
-        unsafe { self.made_by(moment, of_stale, stack) };
+    /// Says that this thread's stack has made the values that [`follow`](Self::follow) found.
+    pub(in crate::perl) fn made(&self, moment: u32) {
+        self.made_by(moment, |tracer| tracer.stack().unwrap_or(UNSEEN));
     }
 
     /// Says that nobody saw who made them.
-    ///
-    /// # Safety
-    /// This thread runs the interpreter.
-    pub(in crate::perl) unsafe fn made_before(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { self.made_by(0, 0, |_| UNSEEN) };
+    pub(in crate::perl) fn made_before(&self) {
+        self.made_by(0, |_| UNSEEN);
     }
 
-    unsafe fn made_by(&self, moment: u32, of_stale: u32, stack: impl FnOnce(&mut Tracer) -> u32) {
+    fn made_by(&self, moment: u32, stack: impl FnOnce(&mut Tracer) -> u32) {
         ENGINE.events().trace(|tracer| {
             let stack = stack(tracer);
-            let done = self.with_now(|heads| {
-                // SAFETY: the caller's promise.
-                let done = unsafe { heads.made_by(stack, moment, of_stale) };
-                if heads.has_stale() {
-                    self.want_my();
-                }
-                done
-            });
+            let done = self.with_now(|heads| heads.made_by(stack, moment));
             if done == Some(false) {
                 self.end(NO_MEMORY);
             }
         });
     }
 
-    /// Has the runs of `my` told from now on.
-    pub(in crate::perl) fn want_my(&self) {
-        self.wants_my.store(1, Ordering::Relaxed);
+    /// Remembers the values that are there.
+    ///
+    /// # Safety
+    /// This thread runs the interpreter.
+    pub(in crate::perl) unsafe fn remember(&self) {
+        // SAFETY: the caller's promise. Without memory they count as what they were.
+        self.with_now(|heads| unsafe { heads.remember() });
+    }
+
+    /// Looks which values the compiler has made, now that the program begins to run.
+    ///
+    /// # Safety
+    /// This thread runs the interpreter.
+    pub(in crate::perl) unsafe fn compiled(&self) {
+        // SAFETY: the caller's promise.
+        ENGINE
+            .events()
+            .trace(|_| self.with_now(|heads| unsafe { heads.compare_with_before() }));
     }
 
     /// Says that this thread has run the `my` of the variables whose heads are at these addresses.
