@@ -218,7 +218,7 @@ static void find_values(void) {
 }
 
 /* Values lie in arenas, and what heapprof reads of them is where it was from 5.20 to 5.42. */
-#if defined(PURIFY) || defined(DEBUG_LEAKING_SCALARS) || defined(PERL_RC_STACK)
+#if defined(PURIFY) || defined(DEBUG_LEAKING_SCALARS) || defined(PERL_RC_STACK) || defined(PERL_POISON)
 #define CAN_TRACE 0
 #else
 #define CAN_TRACE                                                                                                      \
@@ -463,7 +463,8 @@ static void look_in_ops(void) {
     static OP *(*const look[])(pTHX) = { look_and_begin_statement, look_and_leave_sub, look_and_return, end_and_exit };
     size_t i;
     for (i = 0; i < sizeof look / sizeof *look; i++) {
-        if (PL_ppaddr[looked_at[i]] == look[i]) continue;
+        /* Another module may have put its own function before ours since. */
+        if (behind[i]) continue;
         behind[i] = PL_ppaddr[looked_at[i]];
         PL_ppaddr[looked_at[i]] = look[i];
     }
@@ -525,9 +526,9 @@ static void trace_values(pTHX_ int is_copy) {
     MY_CXT.traced = values.trace(NULL, SVs_PADSTALE, is_copy);
 #endif
     if (MY_CXT.traced) {
-        look_in_ops();
+        if (!is_copy) look_in_ops();
         PL_runops = run_and_trace;
-    } else if (values.wanted() == 2)
+    } else if (!is_copy && values.wanted() == 2)
         refuse(aTHX_ "this perl's values can't be traced: heapprof does not record it, or does not know its structures");
 }
 
@@ -557,12 +558,12 @@ static void add_row(void *to, const void *row) {
     while (*from) {
         const char *end = strchr(from, '\n');
         size_t length = end ? (size_t)(end - from) : strlen(from);
-        av_push(stack, newSVpvn(from, length));
+        av_push(stack, newSVpvn_utf8(from, length, 1));
         from += length + (end ? 1 : 0);
     }
     (void)hv_stores(hash, "stack", newRV_noinc((SV *)stack));
     (void)hv_stores(hash, "type", newSVpv(left->type, 0));
-    (void)hv_stores(hash, "class", *left->class_name ? newSVpv(left->class_name, 0) : newSV(0));
+    (void)hv_stores(hash, "class", *left->class_name ? newSVpvn_utf8(left->class_name, strlen(left->class_name), 1) : newSV(0));
     (void)hv_stores(hash, "count", newSVuv((UV)left->count));
     (void)hv_stores(hash, "bytes", newSVuv((UV)left->bytes));
     av_push(rows->rows, newRV_noinc((SV *)hash));
@@ -661,7 +662,9 @@ _mark(text)
   CODE:
     RETVAL = 0;
     if (MY_CXT.traced) {
-        name_of(aTHX_ text, &name);
+        STRLEN length;
+        name = SvOK(text) ? SvPVutf8(text, length) : NULL;
+        if (name && strlen(name) != length) croak("Devel::HeapProf::mark: the text has a zero in it");
         RETVAL = begin_part(aTHX_ MY_CXT.traced, name);
     }
   OUTPUT:
@@ -678,7 +681,10 @@ _since(mark)
     if (MY_CXT.traced) follow(aTHX_ MY_CXT.traced);
     /* It is made after that, so that it does not count. */
     found = (AV *)sv_2mortal((SV *)newAV());
-    if (MY_CXT.traced) error = add_rows(aTHX_ MY_CXT.traced, (U32)mark, found);
+    if (MY_CXT.traced) {
+        error = add_rows(aTHX_ MY_CXT.traced, (U32)mark, found);
+        if (error) croak("Devel::HeapProf: what was left can't be told: %s", Strerror(error));
+    }
     SP = put_rows(aTHX_ SP, found);
     errno = error;
 
@@ -702,7 +708,10 @@ _leaks(block)
     LEAVE;
     if (MY_CXT.traced) follow(aTHX_ MY_CXT.traced);
     found = (AV *)sv_2mortal((SV *)newAV());
-    if (MY_CXT.traced && from) error = add_rows(aTHX_ MY_CXT.traced, from, found);
+    if (MY_CXT.traced && from) {
+        error = add_rows(aTHX_ MY_CXT.traced, from, found);
+        if (error) croak("Devel::HeapProf: what was left can't be told: %s", Strerror(error));
+    }
     SP = put_rows(aTHX_ SP, found);
     errno = error;
 

@@ -45,6 +45,11 @@ pub(super) fn account(
         "variables of the program and its libraries".to_string(),
         data.of_files as i64,
     ));
+    // The recording may have begun when much was there already. Then nothing adds up.
+    let is_below = |(_, bytes): &(String, i64)| *bytes < 0;
+    if parts.iter().any(is_below) || data.own == 0 {
+        return Vec::new();
+    }
     let rest = data.all as i64 - mapped - data.of_files as i64;
     parts.push(("rest".to_string(), rest));
     let all = format!(

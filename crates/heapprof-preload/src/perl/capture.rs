@@ -148,7 +148,7 @@ pub(super) const HOLDS_OPS: u64 = 1 << 24;
 /// interpreter it is. [`HOLDS_OPS`] may come on top.
 fn label_of(op: u16, phase: Option<u8>, interpreter: u32) -> u64 {
     let phase = phase.map_or(0, |phase| u64::from(phase) + 1);
-    u64::from(op) | phase << 16 | u64::from(interpreter as u16) << 32
+    u64::from(op) | phase << 16 | u64::from(interpreter & 0x7fff) << 32
 }
 
 pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) -> usize {

@@ -103,7 +103,7 @@ impl PerlStacks {
             if traced.state() == TRACING {
                 let added = self.values.with(|shared| shared.add(perl, traced, true));
                 if added != Some(true) {
-                    self.values.lacks_some.store(true, Ordering::Relaxed);
+                    self.values.has_lost.store(true, Ordering::Relaxed);
                 }
                 traced.end(ENDED);
             }
@@ -164,20 +164,25 @@ impl PerlStacks {
             };
             if traced.state() != ENDED {
                 traced.end(ENDED);
-                self.values.with(|shared| {
-                    traced.with(|heads| {
-                        for (stack, &made) in heads.counts().iter().enumerate() {
-                            let stack = stack as u32;
-                            if made != 0 {
-                                shared.left.add(Row {
-                                    stack,
-                                    made,
-                                    ..Row::default()
-                                });
+                let kept = self.values.with(|shared| {
+                    traced
+                        .with(|heads| {
+                            for (stack, &made) in heads.counts().iter().enumerate() {
+                                let stack = stack as u32;
+                                if made != 0 {
+                                    shared.left.add(Row {
+                                        stack,
+                                        made,
+                                        ..Row::default()
+                                    });
+                                }
                             }
-                        }
-                    });
+                        })
+                        .is_some()
                 });
+                if kept != Some(true) {
+                    self.values.has_lost.store(true, Ordering::Relaxed);
+                }
             }
             traced.clear();
             place.store(std::ptr::null_mut(), Ordering::Release);
@@ -207,7 +212,8 @@ impl PerlStacks {
                 _ => {}
             }
         }
-        if values.lacks_some.load(Ordering::Relaxed) {
+        let lacks = [&values.lacks_some, &values.has_lost];
+        if lacks.iter().any(|lacks| lacks.load(Ordering::Relaxed)) {
             remarks.push("values missing: some could not be read");
         }
         if values.is_replaced.load(Ordering::Relaxed) {
@@ -270,7 +276,12 @@ pub(super) unsafe extern "C" fn values(context: *mut c_void, i: usize, to: *mut 
         }
         row
     });
-    let Some(Some(row)) = given else { return 1 };
+    let Some(given) = given else {
+        // Another thread keeps them: this profile has no more.
+        this.values.has_lost.store(true, Ordering::Relaxed);
+        return 1;
+    };
+    let Some(row) = given else { return 1 };
     *to = Value {
         stack: row.stack,
         frame: unseen(row.stack, row.origin).as_ptr(),

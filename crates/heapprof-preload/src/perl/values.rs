@@ -22,7 +22,7 @@ use heapprof_collect::{ENGINE, Value};
 use heapprof_perl::{NAMES, Perl};
 
 use self::grown::Grown;
-use self::heads::{COMPILED, NEWER, RESTING, UNSEEN};
+use self::heads::{COMPILED, NEWER, RESTING, UNKNOWN, UNSEEN};
 use self::rows::Names;
 pub(super) use self::rows::{IS_VALUE, Row, Rows, Wanted, parts};
 pub use self::traced::Traced;
@@ -39,6 +39,8 @@ pub struct Values {
     shared: UnsafeCell<Shared>,
     /// Why a profile may have less than there is.
     pub(super) lacks_some: AtomicBool,
+    /// Why all later ones have less, too: what an interpreter that has ended held was not kept.
+    pub(super) has_lost: AtomicBool,
     /// Whether the run loop was another module's.
     pub(super) is_replaced: AtomicBool,
 }
@@ -88,6 +90,7 @@ pub struct Left {
 pub(super) fn unseen(stack: u32, origin: u32) -> &'static CStr {
     match (stack, origin) {
         (NEWER, _) => c"(made just now)",
+        (UNKNOWN, _) => c"(stack not known)",
         (COMPILED, _) => c"(compiled before the run)",
         (RESTING, _) => c"(variables of subs at rest)",
         (_, 0) => c"(before the recording)",
@@ -110,6 +113,7 @@ impl Values {
                 shown: Rows::new(),
             }),
             lacks_some: AtomicBool::new(false),
+            has_lost: AtomicBool::new(false),
             is_replaced: AtomicBool::new(false),
         }
     }
@@ -159,7 +163,7 @@ fn mark_at(marks: &Grown<u64>, moment: u32) -> u32 {
 
 /// The frames of a row's stack, each on a line.
 pub(super) fn stack_of(row: &Row) -> String {
-    if row.stack >= COMPILED {
+    if row.stack >= UNKNOWN {
         return unseen(row.stack, row.origin).to_string_lossy().into_owned();
     }
     let frames = ENGINE.stack_providers().frames_of(row.stack);

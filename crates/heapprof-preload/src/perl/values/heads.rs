@@ -51,6 +51,8 @@ pub(in crate::perl) const RESTING: u32 = u32::MAX - 2;
 /// A head that had another value when the recording began. The compiler has freed that and made
 /// this one before the program ran.
 pub(in crate::perl) const COMPILED: u32 = u32::MAX - 3;
+/// A head whose value was seen being made, but by a stack that could not be read.
+pub(in crate::perl) const UNKNOWN: u32 = u32::MAX - 4;
 /// A bit of a moment: the value is a variable whose `my` has run.
 const INTRODUCED: u32 = 1 << 31;
 /// Where heads have what they need.
@@ -301,7 +303,7 @@ impl Heads {
         }
         match before {
             NEWER => {}
-            UNSEEN | COMPILED => self.unseen = self.unseen.saturating_sub(1),
+            UNKNOWN.. => self.unseen = self.unseen.saturating_sub(1),
             before => self.count.all_mut()[before as usize] -= 1,
         }
         self.stack.all_mut()[number as usize] = stack;
@@ -310,7 +312,7 @@ impl Heads {
     }
 
     fn count_made(&mut self, stack: u32, made: u64) -> bool {
-        if stack == UNSEEN {
+        if stack >= UNKNOWN {
             self.unseen += made;
             return true;
         }
@@ -348,7 +350,8 @@ impl Heads {
             if new as u64 > self.heads {
                 return Err(Wrong::List);
             }
-            // SAFETY: the caller's promise: it is a head that is free.
+            let number = self.number(at).ok_or(Wrong::List)?;
+            // SAFETY: it is a head of an arena.
             if let Some(place) = unsafe { self.place_of(at) } {
                 if roots.count - self.alive(place + 1, new) == self.surplus {
                     return Ok(place + 1);
@@ -362,7 +365,6 @@ impl Heads {
                 self.new.truncate(length);
                 return Ok(kept);
             }
-            let number = self.number(at).ok_or(Wrong::List)?;
             // SAFETY: it is a head of an arena.
             let is_free = unsafe { ((at + FLAGS) as *const u8).read() } == FREE;
             if !is_free {

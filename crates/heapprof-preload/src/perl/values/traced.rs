@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use heapprof_collect::{ENGINE, Tracer, sys};
 
-use super::heads::{Heads, Roots, UNSEEN, Wrong};
+use super::heads::{Heads, Roots, UNKNOWN, UNSEEN, Wrong};
 
 /// An interpreter whose values are traced. The module reads the first two words after each op.
 #[repr(C)]
@@ -168,7 +168,7 @@ impl Traced {
 
     /// Says that this thread's stack has made the values that [`follow`](Self::follow) found.
     pub(in crate::perl) fn made(&self, moment: u32) {
-        self.made_by(moment, |tracer| tracer.stack().unwrap_or(UNSEEN));
+        self.made_by(moment, |tracer| tracer.stack().unwrap_or(UNKNOWN));
     }
 
     /// Says that nobody saw who made them.
@@ -216,7 +216,7 @@ impl Traced {
             for &at in variables {
                 let number = self.with_now(|heads| heads.became_new(at, mark));
                 let Some(Some(number)) = number else { continue };
-                let stack = tracer.stack().unwrap_or(UNSEEN);
+                let stack = tracer.stack().unwrap_or(UNKNOWN);
                 let done = self.with_now(|heads| heads.remade_by(number, stack, moment));
                 if done == Some(false) {
                     self.end(NO_MEMORY);
