@@ -177,6 +177,18 @@ typedef struct {
 } my_cxt_t;
 START_MY_CXT
 
+/* What the module keeps for this interpreter, or NULL if it has not loaded the module: ops are hooked for all interpreters
+ * of the process. */
+static my_cxt_t *context(pTHX) {
+#ifdef MULTIPLICITY
+    if (my_cxt_index < 0 || my_cxt_index >= PL_my_cxt_size || !PL_my_cxt_list) return NULL;
+    return (my_cxt_t *)PL_my_cxt_list[my_cxt_index];
+#else
+    dMY_CXT;
+    return &MY_CXT;
+#endif
+}
+
 static OP *(*call_sub)(pTHX);
 
 static CV *sub_in_c(SV *sv) {
@@ -379,10 +391,8 @@ static int run_and_trace(pTHX) {
     OP *op = PL_op;
     /* The last op of the program frees its variables. */
     const OP *last = op == PL_main_start ? PL_main_root : NULL;
-    const struct traced *traced;
-    dMY_CXT;
-    my_cxt_t *our = &MY_CXT;
-    traced = our->owner == (const void *)my_perl_of(aTHX) ? our->traced : NULL;
+    my_cxt_t *our = context(aTHX);
+    const struct traced *traced = our && our->owner == (const void *)my_perl_of(aTHX) ? our->traced : NULL;
     if (!traced) {
         while ((PL_op = op = op->op_ppaddr(aTHX))) {
         }
@@ -432,9 +442,9 @@ static const Optype looked_at[] = { OP_NEXTSTATE, OP_LEAVESUB, OP_RETURN, OP_EXI
 static OP *(*behind[sizeof looked_at / sizeof *looked_at])(pTHX);
 
 static void look_before(pTHX) {
-    dMY_CXT;
-    if (MY_CXT.running != PL_op && MY_CXT.traced && MY_CXT.owner == (const void *)my_perl_of(aTHX))
-        follow(aTHX_ MY_CXT.traced);
+    const my_cxt_t *our = context(aTHX);
+    if (our && our->running != PL_op && our->traced && our->owner == (const void *)my_perl_of(aTHX))
+        follow(aTHX_ our->traced);
 }
 
 static OP *look_and_begin_statement(pTHX) {
@@ -453,8 +463,8 @@ static OP *look_and_return(pTHX) {
 }
 
 static OP *end_and_exit(pTHX) {
-    dMY_CXT;
-    end_tracing(aTHX_ &MY_CXT);
+    my_cxt_t *our = context(aTHX);
+    if (our) end_tracing(aTHX_ our);
     return behind[3](aTHX);
 }
 
@@ -471,8 +481,8 @@ static void look_in_ops(void) {
 }
 
 static OP *note_and_call_sub(pTHX) {
-    dMY_CXT;
-    uint64_t *call = MY_CXT.call;
+    const my_cxt_t *our = context(aTHX);
+    uint64_t *call = our ? our->call : NULL;
     uint64_t before[4];
     CV *cv;
     OP *next;
@@ -490,7 +500,8 @@ static OP *note_and_call_sub(pTHX) {
     call[0] = (uint64_t)(uintptr_t)cv;
     next = call_sub(aTHX);
     /* What the sub made is laid to it while it can still be named. */
-    if (MY_CXT.traced && MY_CXT.owner == (const void *)my_perl_of(aTHX)) follow(aTHX_ MY_CXT.traced);
+    our = context(aTHX);
+    if (our && our->traced && our->owner == (const void *)my_perl_of(aTHX)) follow(aTHX_ our->traced);
     memcpy(call, before, sizeof before);
     return next;
 }
@@ -590,13 +601,25 @@ static SV **put_rows(pTHX_ SV **sp, AV *found) {
     return sp;
 }
 
-/* A file's name, or NULL if there is none. Returns false if it has a zero in it, which would cut it short. */
+/* A file's name, or NULL if there is none. One with wide characters is UTF-8, as for `open`. Returns false if it has a zero
+ * in it, which would cut it short. */
 static bool name_of(pTHX_ SV *sv, const char **name) {
     STRLEN length;
+    SV *bytes;
     *name = NULL;
     if (!SvOK(sv)) return TRUE;
-    *name = SvPVbyte(sv, length);
+    bytes = sv_mortalcopy(sv);
+    (void)sv_utf8_downgrade(bytes, TRUE);
+    *name = SvPV(bytes, length);
     return strlen(*name) == length;
+}
+
+/* No rows would say that nothing is left. */
+static void cant_be_told(pTHX_ int error) {
+    if (error == EAGAIN)
+        croak("Devel::HeapProf: what was left can't be told: values are no longer traced, because the recording was "
+              "stopped or the program has ended");
+    croak("Devel::HeapProf: what was left can't be told: %s", Strerror(error));
 }
 
 MODULE = Devel::HeapProf   PACKAGE = Devel::HeapProf
@@ -605,17 +628,38 @@ PROTOTYPES: DISABLE
 
 BOOT:
 {
-    MY_CXT_INIT;
-    tell_layout();
-    MY_CXT.call = calls(aTHX);
-    /* Subs that were compiled before are called as before. */
-    if (MY_CXT.call && PL_ppaddr[OP_ENTERSUB] != note_and_call_sub) {
-        call_sub = PL_ppaddr[OP_ENTERSUB];
-        PL_ppaddr[OP_ENTERSUB] = note_and_call_sub;
+    const my_cxt_t *our = context(aTHX);
+    /* A program may load a module again. Then all of this is done. */
+    if (!our || our->owner != (const void *)my_perl_of(aTHX)) {
+        MY_CXT_INIT;
+        tell_layout();
+        MY_CXT.call = calls(aTHX);
+        /* Subs that were compiled before are called as before. Another module may have put its own function before ours. */
+        if (MY_CXT.call && !call_sub) {
+            call_sub = PL_ppaddr[OP_ENTERSUB];
+            PL_ppaddr[OP_ENTERSUB] = note_and_call_sub;
+        }
+        find_values();
+        trace_values(aTHX_ 0);
     }
-    find_values();
-    trace_values(aTHX_ 0);
 }
+
+void
+_before_and_after()
+  PREINIT:
+    CV *first = get_cv("Devel::HeapProf::_check_loop", 0);
+    CV *last = get_cv("Devel::HeapProf::_end", 0);
+  CODE:
+    /* A debugger stops in neither. */
+    if (first && last) {
+        CvNODEBUG_on(first);
+        CvNODEBUG_on(last);
+        if (!PL_initav) PL_initav = newAV();
+        av_push(PL_initav, SvREFCNT_inc_simple_NN((SV *)first));
+        if (!PL_endav) PL_endav = newAV();
+        av_unshift(PL_endav, 1);
+        (void)av_store(PL_endav, 0, SvREFCNT_inc_simple_NN((SV *)last));
+    }
 
 void
 CLONE(...)
@@ -658,15 +702,12 @@ _mark(text)
     SV *text
   PREINIT:
     dMY_CXT;
-    const char *name;
+    const char *name = NULL;
+    STRLEN length = 0;
   CODE:
-    RETVAL = 0;
-    if (MY_CXT.traced) {
-        STRLEN length;
-        name = SvOK(text) ? SvPVutf8(text, length) : NULL;
-        if (name && strlen(name) != length) croak("Devel::HeapProf::mark: the text has a zero in it");
-        RETVAL = begin_part(aTHX_ MY_CXT.traced, name);
-    }
+    if (SvOK(text)) name = SvPVutf8(text, length);
+    if (name && strlen(name) != length) croak("Devel::HeapProf::mark: the text has a zero in it");
+    RETVAL = MY_CXT.traced ? begin_part(aTHX_ MY_CXT.traced, name) : 0;
   OUTPUT:
     RETVAL
 
@@ -683,7 +724,7 @@ _since(mark)
     found = (AV *)sv_2mortal((SV *)newAV());
     if (MY_CXT.traced) {
         error = add_rows(aTHX_ MY_CXT.traced, (U32)mark, found);
-        if (error) croak("Devel::HeapProf: what was left can't be told: %s", Strerror(error));
+        if (error) cant_be_told(aTHX_ error);
     }
     SP = put_rows(aTHX_ SP, found);
     errno = error;
@@ -710,7 +751,7 @@ _leaks(block)
     found = (AV *)sv_2mortal((SV *)newAV());
     if (MY_CXT.traced && from) {
         error = add_rows(aTHX_ MY_CXT.traced, from, found);
-        if (error) croak("Devel::HeapProf: what was left can't be told: %s", Strerror(error));
+        if (error) cant_be_told(aTHX_ error);
     }
     SP = put_rows(aTHX_ SP, found);
     errno = error;

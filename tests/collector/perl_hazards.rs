@@ -122,7 +122,7 @@ fn code_that_is_freed_is_not_read() {
 }
 
 /// What a program that holds a perl is compiled with; `None` if it can't be.
-fn embed_options() -> Option<String> {
+pub(crate) fn embed_options() -> Option<String> {
     if !have(&["gcc", "perl"]) {
         return None;
     }
@@ -153,7 +153,8 @@ pub(crate) fn has_headers() -> bool {
     embed_options().is_some()
 }
 
-fn compile(folder: &Path, before: &str, source: &str, after: &str) {
+/// Compiles a program of `tests/perl`.
+pub(crate) fn compile(folder: &Path, before: &str, source: &str, after: &str) {
     let line = format!("{before} {} {after}", program(source));
     let built = Command::new("gcc")
         .args(line.split_whitespace())

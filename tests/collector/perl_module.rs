@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{command, root};
 
-use crate::perl_hazards::has_headers;
-use crate::scripts::{Sample, forged_perl, read, samples};
+use crate::perl_hazards::{compile, embed_options, has_headers};
+use crate::scripts::{Sample, comments, forged_perl, program, read, samples};
 
 /// A folder for heapprof's files, with the module for the perl in PATH; `None` if it can't be
 /// built.
@@ -173,6 +173,101 @@ fn a_perl_of_an_unknown_version_is_read() {
     assert!(!err.contains("native frames only"), "{err}");
     let of = with.iter().filter(|s| s.frames[0].0 == "main::f");
     assert!(of.map(|s| s.allocated[1]).sum::<i64>() > 2_000_000, "{err}");
+}
+
+/// Whoever holds an interpreter, a debugger, and a program that loads the module again notice
+/// nothing of it, traced or not.
+#[test]
+fn hosts_and_debuggers_run_as_without_the_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let (Some(cache), Some(options)) = (installed(folder.path()), embed_options()) else {
+        return;
+    };
+    let build = |before: &str, source: &str, after: &str| {
+        compile(folder.path(), before, source, after);
+    };
+    let plugin = "-w -O1 -shared -fPIC -DPLUGIN -o libembedded.so";
+    build("-w -O1 -o embedded", "embedded.c", &options);
+    build(plugin, "embedded.c", &options);
+    build("-w -O1 -o loads", "loads.c", "-ldl");
+    std::fs::write(folder.path().join("d.pl"), "my $x = 1;\n$x++;\nprint $x;\n").unwrap();
+    let called = program("called.pl");
+    for script in [
+        format!("./embedded {called}"),
+        format!("./loads {called}"),
+        "printf 'b 3\\nc\\np \"x=$x\"\\nq\\n' | perl -d d.pl 2>&1".to_string(),
+        "perl -e 'delete $INC{q{Devel/HeapProf.pm}}; eval { require Devel::HeapProf }; print q{after}'"
+            .to_string(),
+    ] {
+        let bare = Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        for values in [&[][..], &["--perl-values"]] {
+            if script.starts_with("./loads") && !values.is_empty() {
+                // No perl is there at the end, which is said, with exit code 2.
+                continue;
+            }
+            let args = ["record", "--exact", "-o", "h.pb.gz"];
+            let words = [&args[..], values, &["--", "sh", "-c", &script]].concat();
+            let done = heapprof(folder.path(), &cache, &words);
+            let err = text(&done.stderr);
+            assert_eq!(text(&done.stdout), text(&bare.stdout), "{script}: {err}");
+            assert_eq!(done.status.code(), bare.status.code(), "{script}: {err}");
+        }
+    }
+}
+
+/// Names with wide characters are UTF-8, as for `open`, and what a mark needs is not growth.
+#[test]
+fn calls_take_any_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(cache) = installed(folder.path()) else {
+        return;
+    };
+    let script = "Devel::HeapProf::mark(qq{\\x{263a}}); our @k; push @k, {} for 1 .. 3;\n\
+                  print map { qq{$_->{count} $_->{type} } } Devel::HeapProf::growth(qq{\\x{263a}});\n\
+                  Devel::HeapProf::mark('b'); print 'none' if !Devel::HeapProf::growth('b');\n\
+                  print Devel::HeapProf::dump(qq{\\x{263a}.pb.gz});\n\
+                  eval { Devel::HeapProf::mark(qq{a\\0b}) }; print $@ =~ /a zero in it/;\n\
+                  Devel::HeapProf::stop(); eval { Devel::HeapProf::leaks(sub { 1 }) };\n\
+                  print $@ =~ /no longer traced/";
+    let words = [
+        "record",
+        "--perl-values",
+        "--exact",
+        "-o",
+        "m.pb.gz",
+        "--",
+        "perl",
+        "-e",
+        script,
+    ];
+    let done = heapprof(folder.path(), &cache, &words);
+    assert_eq!(
+        text(&done.stdout),
+        "3 HASH 3 REF none111",
+        "{}",
+        text(&done.stderr)
+    );
+    let profile = read(&folder.path().join("\u{263a}.pb.gz"));
+    let marks = comments(&profile);
+    assert!(
+        !marks.iter().any(|of| of.contains("values missing")),
+        "{marks:?}"
+    );
+    let profile = read(&folder.path().join("m.pb.gz"));
+    let stopped = comments(&profile);
+    let wanted = "perl: values missing: the recording was stopped before Perl's end";
+    assert!(
+        stopped.iter().any(|of| of.starts_with(wanted)),
+        "{stopped:?}"
+    );
+    assert!(
+        !stopped.iter().any(|of| of.starts_with("memory: ")),
+        "{stopped:?}"
+    );
 }
 
 /// A program does not notice that the module is loaded.

@@ -26,8 +26,10 @@ pub(super) fn account(
     let mut parts: Vec<(String, i64)> = claimed
         .map(|(name, bytes)| (name.clone(), *bytes as i64))
         .collect();
-    let is_exact = engine.process.recorded.is_exact();
-    if parts.is_empty() || !is_exact || !may_ask || counts_mappings(engine) {
+    let recorded = &engine.process.recorded;
+    // What was there before a later recording, or came after one, is in no books.
+    let is_whole = recorded.is_exact() && recorded.is_running() && recorded.epoch() == 1;
+    if parts.is_empty() || !is_whole || !may_ask || counts_mappings(engine) {
         return Vec::new();
     }
     let ask = engine.dumping.ask_allocator.get();

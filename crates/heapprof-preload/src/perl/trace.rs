@@ -93,7 +93,7 @@ impl PerlStacks {
     /// Keeps an interpreter's values as they are: the program has ended, and what follows frees
     /// them. `is_replaced` says that another module's run loop ran it.
     pub fn end_values(&self, traced: &Traced, is_replaced: bool) {
-        ENGINE.events().trace(|_| {
+        let kept = ENGINE.events().trace(|_| {
             let Some(perl) = self.known_perl() else {
                 return;
             };
@@ -108,6 +108,9 @@ impl PerlStacks {
                 traced.end(ENDED);
             }
         });
+        if kept.is_none() {
+            self.values.is_stopped.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Begins another part of the program, whose values are told from earlier ones. They get the
@@ -215,6 +218,12 @@ impl PerlStacks {
         let lacks = [&values.lacks_some, &values.has_lost];
         if lacks.iter().any(|lacks| lacks.load(Ordering::Relaxed)) {
             remarks.push("values missing: some could not be read");
+        }
+        if values.is_stopped.load(Ordering::Relaxed) {
+            remarks.push(
+                "values missing: the recording was stopped before Perl's end; what Perl has freed \
+                 since is not here. Devel::HeapProf::dump before the end writes a profile with values",
+            );
         }
         if values.is_replaced.load(Ordering::Relaxed) {
             remarks.push(

@@ -41,6 +41,8 @@ pub struct Values {
     pub(super) lacks_some: AtomicBool,
     /// Why all later ones have less, too: what an interpreter that has ended held was not kept.
     pub(super) has_lost: AtomicBool,
+    /// Whether an interpreter has ended after the recording.
+    pub(super) is_stopped: AtomicBool,
     /// Whether the run loop was another module's.
     pub(super) is_replaced: AtomicBool,
 }
@@ -114,6 +116,7 @@ impl Values {
             }),
             lacks_some: AtomicBool::new(false),
             has_lost: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
             is_replaced: AtomicBool::new(false),
         }
     }

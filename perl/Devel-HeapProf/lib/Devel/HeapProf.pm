@@ -10,27 +10,23 @@ my %marked;
 require XSLoader;
 XSLoader::load(__PACKAGE__, $VERSION);
 
-# What comes behind them frees values that are alive when the program ends. These blocks are the first of their kind, so
-# INIT runs before the program's own, and END after them.
-if (is_tracing()) {
-    # At run time it is too late for INIT, which -w would say.
-    local $^W = 0;
-    eval 'INIT { _check_loop() } END { _end() } 1' or die $@;
-}
+# What comes behind these two frees values that are alive when the program ends. They are the first of their kind, so the
+# one for INIT runs before the program's own blocks, and the one for END after them.
+_before_and_after() if is_tracing();
 
 # Begins another part of the program. Values that are made from now on have its name as a label.
+# The entry is made first, so that it is not one of those values.
 sub mark {
-    my ($text) = @_;
-    $marked{defined $text ? $text : ''} = _mark($text);
+    $marked{defined $_[0] ? $_[0] : ''} ||= 0;
+    $marked{defined $_[0] ? $_[0] : ''} = _mark($_[0]);
     return;
 }
 
-# The values that were made since a mark and are alive, by the stack that made them.
+# The values that were made since a mark and are alive, by the stack that made them. It has no variables of its own, which
+# would be such values.
 sub growth {
-    my ($text) = @_;
-    my $mark = $marked{defined $text ? $text : ''};
-    return if !$mark;
-    return _told(_since($mark));
+    return if !$marked{defined $_[0] ? $_[0] : ''};
+    return _told(_since($marked{defined $_[0] ? $_[0] : ''}));
 }
 
 # Runs a block. Returns the values that it leaves behind, by the stack that made them.
@@ -150,7 +146,8 @@ is not possible.
 
     Devel::HeapProf::stop();
 
-Ends the recording. What it recorded can still be dumped.
+Ends the recording. What it recorded can still be dumped. The values of this moment can, too, until the program ends; after
+that a profile has none. C<leaks> and C<growth> die from now on, because nothing tells them what was made.
 
 =head2 dump
 
