@@ -4,6 +4,7 @@
 //! kernel lists them in /proc/self/smaps.
 
 use crate::code::maps;
+use crate::platform::sys;
 
 /// The parts of a process's data, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,16 +24,19 @@ struct Mapping {
     len: u64,
     is_data: bool,
     is_of_file: bool,
-    /// Whether its pages belong to the variables of a file that ends where it begins.
-    follows_file: bool,
+    /// How many of its bytes are variables: all of a file's, and those at the beginning of an
+    /// anonymous mapping that go on where the file ends.
+    of_file: u64,
 }
 
-/// The data of this process; `None` if the kernel does not show it.
-pub(crate) fn data() -> Option<Data> {
+/// The data of this process; `None` if the kernel does not show it. `end_of` says where the loaded
+/// object with an address ends: what the kernel shows behind a file may be another mapping, or hold
+/// one that came to lie there.
+pub(crate) fn data(end_of: impl Fn(usize) -> Option<usize>) -> Option<Data> {
     let mut all = Data::default();
     let mut last: Option<Mapping> = None;
     maps::lines_of::<4096>(c"/proc/thread-self/smaps", |line| {
-        if let Some(mapping) = mapping_of(line, last) {
+        if let Some(mapping) = mapping_of(line, last, &end_of) {
             last = Some(mapping);
         } else if let (Some(flags), Some(mapping)) = (line.strip_prefix(b"VmFlags:"), last) {
             add(&mut all, mapping, flags);
@@ -42,20 +46,33 @@ pub(crate) fn data() -> Option<Data> {
 }
 
 /// The mapping that a line begins, after the `last` one.
-fn mapping_of(line: &[u8], last: Option<Mapping>) -> Option<Mapping> {
+fn mapping_of(
+    line: &[u8],
+    last: Option<Mapping>,
+    end_of: &impl Fn(usize) -> Option<usize>,
+) -> Option<Mapping> {
     let (start, end, rest) = maps::range(line)?;
     let flags = rest.get(..4)?;
     let mut fields = rest.split(|&byte| byte == b' ').filter(|f| !f.is_empty());
     let inode = fields.nth(3)?;
-    let is_of_file = inode != b"0";
+    let (is_of_file, len) = (inode != b"0", (end - start) as u64);
+    let follows = !is_of_file
+        && fields.next().is_none()
+        && last.is_some_and(|last| last.end == start && last.is_of_file);
+    let of_file = match (is_of_file, follows) {
+        (true, _) => len,
+        (_, true) => {
+            let object = end_of(start - 1).unwrap_or(start);
+            (object.next_multiple_of(sys::PAGE).saturating_sub(start) as u64).min(len)
+        }
+        _ => 0,
+    };
     Some(Mapping {
         end,
-        len: (end - start) as u64,
+        len,
         is_data: flags[1] == b'w' && flags[3] == b'p',
         is_of_file,
-        follows_file: !is_of_file
-            && fields.next().is_none()
-            && last.is_some_and(|last| last.end == start && last.is_of_file),
+        of_file,
     })
 }
 
@@ -71,15 +88,12 @@ fn add(all: &mut Data, mapping: Mapping, flags: &[u8]) {
         return;
     }
     all.all += mapping.len;
-    if mapping.is_of_file || mapping.follows_file {
-        all.of_files += mapping.len;
-    }
+    all.of_files += mapping.of_file;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::sys;
 
     /// What the kernel itself adds up.
     fn counted() -> u64 {
@@ -92,6 +106,31 @@ mod tests {
         number.parse::<u64>().unwrap() * 1024
     }
 
+    /// What lies behind a file is its variables only as far as the object reaches.
+    #[test]
+    fn variables_end_where_the_object_ends() {
+        let file = b"7f0000000000-7f0000002000 rw-p 00001000 08:01 77 /usr/lib/a.so";
+        let behind = b"7f0000002000-7f0000009000 rw-p 00000000 00:00 0";
+        let heap = b"7f0000002000-7f0000009000 rw-p 00000000 00:00 0 [heap]";
+        let apart = b"7f0000003000-7f0000009000 rw-p 00000000 00:00 0";
+        let of = |end: Option<usize>, line: &[u8]| {
+            let file = mapping_of(file, None, &|_| None).unwrap();
+            assert_eq!(file.of_file, 0x2000);
+            mapping_of(line, Some(file), &|address| {
+                assert_eq!(address, 0x7f00_0000_1fff);
+                end
+            })
+            .unwrap()
+            .of_file
+        };
+        assert_eq!(of(Some(0x7f00_0000_3808), behind), 0x2000);
+        assert_eq!(of(Some(0x7f00_0000_1808), behind), 0);
+        assert_eq!(of(Some(0x7f00_0001_0000), behind), 0x7000);
+        assert_eq!(of(None, behind), 0);
+        assert_eq!(of(Some(0x7f00_0000_3808), heap), 0);
+        assert_eq!(of(Some(0x7f00_0000_3808), apart), 0);
+    }
+
     #[test]
     fn the_parts_are_what_the_kernel_counts() {
         const LEN: usize = 3 << 20;
@@ -99,11 +138,16 @@ mod tests {
         assert!(!at.is_null());
         // Other tests may map something meanwhile.
         let is_right = || {
-            let (before, data, after) = (counted(), data().unwrap(), counted());
+            let (before, data, after) = (counted(), data(|_| None).unwrap(), counted());
             let sum = data.all + data.own;
             before == after && sum == before && data.own >= LEN as u64 && data.of_files > 0
         };
-        assert!((0..100).any(|_| is_right()), "{:?} {}", data(), counted());
+        assert!(
+            (0..100).any(|_| is_right()),
+            "{:?} {}",
+            data(|_| None),
+            counted()
+        );
         // SAFETY: nobody refers to it.
         unsafe { sys::unmap(at, LEN) };
     }

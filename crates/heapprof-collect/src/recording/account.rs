@@ -33,7 +33,9 @@ pub(super) fn account(
         return Vec::new();
     }
     let ask = engine.dumping.ask_allocator.get();
-    let (Some(allocator), Some(data)) = (ask.and_then(|ask| ask()), data()) else {
+    let object = |address| engine.code.modules.find(&engine.process, address);
+    let data = data(|address| object(address).map(|module| module.end));
+    let (Some(allocator), Some(data)) = (ask.and_then(|ask| ask()), data) else {
         return Vec::new();
     };
     let in_use: i64 = sums.iter().map(|sum| sum.in_use()[1]).sum();
