@@ -19,10 +19,10 @@ pub(crate) struct RecordArgs {
     /// File pattern or folder for the profiles
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
-    /// Write a profile each time this long has passed, e.g. 10s, 500ms, 2m
+    /// Write a profile each time this long has passed, e.g. 10s or 2m
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) interval: Option<Duration>,
-    /// Write a profile each time the heap has grown by this much since the last one
+    /// Write a profile whenever the heap has grown so much again
     #[arg(long, value_name = "SIZE", value_parser = growth)]
     pub(crate) on_growth: Option<u64>,
     /// Write a profile at each new peak that is a tenth (and 64 KiB) above the last one written
@@ -46,7 +46,7 @@ pub(crate) struct RecordArgs {
     /// Whether Perl's evals of text keep their numbers, as in (eval 12)
     #[arg(long, value_enum, default_value_t = Evals::Merged, value_name = "HOW")]
     pub(crate) perl_evals: Evals,
-    /// Also trace each value of Perl: which stack made those that are alive (needs perl-install)
+    /// Also trace who made each value of Perl (needs perl-install)
     #[arg(long)]
     pub(crate) perl_values: bool,
     /// Say, while the program runs, each time the memory in use that a line allocated has grown by
