@@ -230,7 +230,7 @@ static void find_values(void) {
 }
 
 /* Values lie in arenas, and what heapprof reads of them is where it was from 5.20 to 5.42. */
-#if defined(PURIFY) || defined(DEBUG_LEAKING_SCALARS) || defined(PERL_RC_STACK) || defined(PERL_POISON)
+#if defined(PURIFY) || defined(DEBUG_LEAKING_SCALARS) || defined(PERL_RC_STACK) || defined(PERL_POISON) || defined(DEBUGGING)
 #define CAN_TRACE 0
 #else
 #define CAN_TRACE                                                                                                      \
@@ -328,6 +328,19 @@ static struct introduced introduced_by(pTHX_ const OP *op) {
     case OP_PADRANGE:
         if (is_my) by.count = op->op_private & OPpPADRANGE_COUNTMASK;
         break;
+#if FROM(28)
+    case OP_MULTICONCAT:
+        by.count = is_my && (op->op_private & OPpTARGET_MY);
+        break;
+#endif
+#if FROM(26)
+    case OP_SPLIT:
+        if (is_my && (op->op_private & OPpSPLIT_LEX)) {
+            by.first = ((const PMOP *)op)->op_pmreplrootu.op_pmtargetoff;
+            by.count = 1;
+        }
+        break;
+#endif
 #if FROM(38)
     case OP_EMPTYAVHV:
     case OP_UNDEF:
@@ -518,15 +531,17 @@ static uint64_t *calls(pTHX) {
 /* Traces the values of this interpreter, if they are wanted. */
 static void trace_values(pTHX_ int is_copy) {
     dMY_CXT;
+    /* A thread begins with what its parent has. */
+    bool is_ours = PL_runops == Perl_runops_standard || (is_copy && PL_runops == run_and_trace);
     MY_CXT.traced = NULL;
     MY_CXT.owner = my_perl_of(aTHX);
     if (!values.wanted || !values.trace || !values.wanted()) return;
     if (!CAN_TRACE) {
-        if (values.wanted() == 2) refuse(aTHX_ "this perl was built in a way in which its values can't be traced");
+        if (!is_copy && values.wanted() == 2) refuse(aTHX_ "this perl was built in a way in which its values can't be traced");
         return;
     }
-    if (!is_copy && PL_runops != Perl_runops_standard) {
-        if (values.wanted() == 2)
+    if (!is_ours) {
+        if (!is_copy && values.wanted() == 2)
             refuse(aTHX_ "another module has replaced Perl's run loop (PL_runops), which values are traced by; "
                          "run the program without it");
         return;

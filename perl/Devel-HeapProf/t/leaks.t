@@ -43,6 +43,16 @@ is $object->{type}, 'HASH', 'type';
 is $object->{count}, 1, 'count';
 cmp_ok $object->{bytes}, '>', 100, 'bytes';
 
+# Ops that introduce a variable themselves: the row of the variable is there, and not of the call before.
+my %variables = (
+    ARRAY  => sub { my @f = split /,/, 'a,b'; push @kept, \@f },
+    SCALAR => sub { my $s = "a$#kept-b$#kept"; push @kept, \$s },
+);
+for my $type (sort keys %variables) {
+    my @rows = grep { $_->{type} eq $type } leaves($type, $variables{$type});
+    cmp_ok scalar(@rows), '>', 0, "$type: the variable of a my is found";
+}
+
 my %clean = (
     values   => sub { my @list = map { { n => $_ } } 1 .. 10; my %of = map { ($_ => [$_]) } @list; scalar keys %of },
     closures => sub { my $n = 2; my $twice = sub { $n * $_[0] }; $twice->(4) },
