@@ -1,8 +1,8 @@
 //! The page of a heap profile: plain rows go in, one HTML file comes out.
 //!
-//! [`Report`] holds the rows. [`Container::of`] packs them. [`page()`] puts the container into a file
-//! that needs nothing else, and [`served`] makes the page that asks a server for containers. The
-//! crate knows nothing of SQL, of profiles' files or of a command line.
+//! [`Report`] holds the rows. [`Container::of`] packs them. [`page()`] puts the container into a
+//! file that needs nothing else, and [`served`] makes the page that asks a server for containers.
+//! The crate knows nothing of SQL, of profiles' files or of a command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
