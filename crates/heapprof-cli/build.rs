@@ -94,6 +94,8 @@ fn main() {
 fn name_folder(library: &Path) {
     let carried = [
         "HeapProf.xs",
+        "layout.h",
+        "values.h",
         "lib/Devel/HeapProf.pm",
         "lib/Devel/HeapProf/Loader.pm",
     ]

@@ -23,6 +23,8 @@ static SOURCES: &[SourceFile] = sources! {
     "Makefile.PL"
     "MANIFEST"
     "HeapProf.xs"
+    "layout.h"
+    "values.h"
     "lib/Devel/HeapProf.pm"
     "lib/Devel/HeapProf/Loader.pm"
     "t/layout.t"
