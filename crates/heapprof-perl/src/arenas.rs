@@ -39,10 +39,19 @@ const CALLERS: usize = 24;
 /// More arenas than this are a loop.
 const MOST: u64 = 1 << 26;
 
-/// Whether one of the innermost calls comes from this code.
-fn is_called_by(above: impl Iterator<Item = u64>, (begin, end): (u64, u64)) -> bool {
-    // A return address may be the one behind the last instruction.
-    above.take(CALLERS).any(|pc| begin < pc && pc <= end)
+/// Whether one of the innermost calls comes from each of these pieces of code.
+fn are_callers<const N: usize>(
+    above: impl Iterator<Item = u64>,
+    code: [(u64, u64); N],
+) -> [bool; N] {
+    let mut are_callers = [false; N];
+    for pc in above.take(CALLERS) {
+        for (is_caller, (begin, end)) in are_callers.iter_mut().zip(code) {
+            // A return address may be the one behind the last instruction.
+            *is_caller |= begin < pc && pc <= end;
+        }
+    }
+    are_callers
 }
 
 /// Whether a block of so many bytes may be a slab: memory that ops are taken from. It has room for
@@ -193,14 +202,7 @@ impl Perl {
             return false;
         };
         let [heads, _] = self.arena_code;
-        let mut is_called_by = [false; 2];
-        for pc in above.take(CALLERS) {
-            for (is_called, (begin, end)) in is_called_by.iter_mut().zip(self.arena_code) {
-                // A return address may be the one behind the last instruction.
-                *is_called |= begin < pc && pc <= end;
-            }
-        }
-        let [of_heads, of_bodies] = is_called_by;
+        let [of_heads, of_bodies] = are_callers(above, self.arena_code);
         let read = |at: u64| memory.u64(interpreter.wrapping_add(at));
         // Without the function's symbol, it is enough that no head is free.
         let may_be_heads = size == ARENA && (of_heads || heads == (0, 0));
@@ -231,7 +233,8 @@ impl Perl {
     #[cold]
     #[inline(never)]
     pub fn is_slab(&self, above: impl Iterator<Item = u64>) -> bool {
-        is_called_by(above, self.slab_code)
+        let [is_caller] = are_callers(above, [self.slab_code]);
+        is_caller
     }
 
     /// Calls `each` with every arena of heads: where its first head is that may have a value, and
@@ -243,17 +246,10 @@ impl Perl {
         mut each: impl FnMut(u64, usize),
     ) -> Option<()> {
         let newest = interpreter.wrapping_add(self.variable.arenas?.sv_arenaroot);
-        let (mut arena, mut arenas) = (memory.u64(newest)?, 0);
-        while arena != 0 {
-            let count = memory.u32(arena + HEAD_COUNT as u64)? as usize;
-            arenas += 1;
-            if arenas > MOST || !(1..=4096 / HEAD).contains(&count) {
-                return None;
-            }
-            each(arena + HEAD as u64, count - 1);
-            arena = memory.u64(arena)?;
-        }
-        Some(())
+        each_head_arena(memory, memory.u64(newest)?, |first, count| {
+            each(first, count);
+            Some(())
+        })
     }
 
     /// What the arenas of an interpreter hold; `None` if they can't be read.
@@ -361,23 +357,46 @@ fn each_body_arena<M: Memory>(
     Some(())
 }
 
+/// Calls `each` with every arena of heads, from the newest one: where its first head is that may
+/// have a value, and how many there are. Returns `None` if they can't be read, or if `each` does.
+fn each_head_arena<M: Memory>(
+    memory: M,
+    newest: u64,
+    mut each: impl FnMut(u64, usize) -> Option<()>,
+) -> Option<()> {
+    let (mut arena, mut arenas) = (newest, 0);
+    while arena != 0 {
+        // The first head says which arena is the next one, and how many heads this one has.
+        let mut first = [0; HEAD_COUNT + 4];
+        if !memory.read(arena, &mut first) {
+            return None;
+        }
+        let count = u32::from_ne_bytes(*first.last_chunk()?) as usize;
+        arenas += 1;
+        if arenas > MOST || !(1..=ARENA / HEAD).contains(&count) {
+            return None;
+        }
+        each(arena + HEAD as u64, count - 1)?;
+        arena = u64::from_ne_bytes(*first.first_chunk()?);
+    }
+    Some(())
+}
+
 /// What the arenas of heads hold, from the newest one.
 fn heads<M: Memory>(memory: M, newest: u64) -> Option<OfType> {
-    let (mut all, mut arena, mut read) = (OfType::NONE, newest, [0; 4096]);
-    while arena != 0 {
-        let count = memory.u32(arena + HEAD_COUNT as u64)? as usize;
+    let (mut all, mut read) = (OfType::NONE, [0; ARENA]);
+    each_head_arena(memory, newest, |first, count| {
         let heads = read.get_mut(..count * HEAD)?;
-        if all.arenas > MOST || heads.is_empty() || !memory.read(arena, heads) {
+        if !memory.read(first, heads) {
             return None;
         }
         all.arenas += 1;
         all.bytes += ARENA as u64;
-        let (first, others) = heads.split_at(HEAD);
         // All bits of the type are set in a head that is free.
         let is_used = |head: &&[u8]| head[HEAD_FLAGS] != 0xff;
-        all.used += others.chunks_exact(HEAD).filter(is_used).count() as u64;
-        arena = u64::from_ne_bytes(*first.first_chunk()?);
-    }
+        all.used += heads.chunks_exact(HEAD).filter(is_used).count() as u64;
+        Some(())
+    })?;
     all.used_bytes = all.used * HEAD as u64;
     Some(all)
 }

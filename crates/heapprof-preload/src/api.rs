@@ -279,10 +279,6 @@ pub unsafe extern "C" fn heapprof_perl_values_since(
     give: unsafe extern "C" fn(*mut c_void, *const PerlLeft),
     to: *mut c_void,
 ) -> c_int {
-    if ENGINE.events().trace(|_| ()).is_none() {
-        // Nothing is recorded any more.
-        return libc::EAGAIN;
-    }
     let texts = ENGINE.lifecycle().guarded(|| {
         // SAFETY: the caller's contract.
         let left = PERL.values_since(unsafe { &*traced }, mark)?;

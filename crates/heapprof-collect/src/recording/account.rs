@@ -33,9 +33,11 @@ pub(super) fn account(
         return Vec::new();
     }
     let ask = engine.dumping.ask_allocator.get();
+    let Some(allocator) = ask.and_then(|ask| ask()) else {
+        return Vec::new();
+    };
     let object = |address| engine.code.modules.find(&engine.process, address);
-    let data = data(|address| object(address).map(|module| module.end));
-    let (Some(allocator), Some(data)) = (ask.and_then(|ask| ask()), data) else {
+    let Some(data) = data(|address| object(address).map(|module| module.end)) else {
         return Vec::new();
     };
     let in_use: i64 = sums.iter().map(|sum| sum.in_use()[1]).sum();

@@ -133,10 +133,10 @@ impl PerlStacks {
     }
 
     /// What was made since a mark and is alive, except variables that wait for the next run of
-    /// their `my`. `None` if it can't be told.
+    /// their `my`. `None` if it can't be told, as after the recording.
     pub fn values_since(&self, traced: &Traced, since: u32) -> Option<Vec<Left>> {
         let perl = self.known_perl()?;
-        if traced.state() != TRACING {
+        if traced.state() != TRACING || !ENGINE.lifecycle().is_running() {
             return None;
         }
         let wanted = Wanted {
@@ -222,13 +222,14 @@ impl PerlStacks {
         if values.is_stopped.load(Ordering::Relaxed) {
             remarks.push(
                 "values missing: the recording was stopped before Perl's end; what Perl has freed \
-                 since is not here. Devel::HeapProf::dump before the end writes a profile with values",
+                 since is not here. Devel::HeapProf::dump before the end writes a profile with \
+                 values",
             );
         }
         if values.is_replaced.load(Ordering::Relaxed) {
             remarks.push(
-                "values missing: another module took the run loop; what was made then has the stack \
-                 of a later op",
+                "values missing: another module took the run loop; what was made then has the \
+                 stack of a later op",
             );
         }
         remarks
