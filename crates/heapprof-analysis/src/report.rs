@@ -247,7 +247,8 @@ fn read_nodes(
     let mut nodes = Vec::new();
     if let Some(first) = blocks.first() {
         session.each(
-            "SELECT n.parent, n.entity FROM node n WHERE n.profile = 1 AND n.type = ?1 ORDER BY n.id",
+            "SELECT n.parent, n.entity FROM node n WHERE n.profile = 1 AND n.type = ?1 \
+             ORDER BY n.id",
             [first.r#type],
             |row| {
                 nodes.push(ReportNode {
@@ -371,6 +372,9 @@ fn read_growth(
             let function: u32 = row.get(1)?;
             let number = numbers.get(function as usize).copied().unwrap_or(0);
             let key = (type_at(row.get(0)?), number);
+            if !is_heap(&report.types[key.0].r#type) {
+                return Ok(());
+            }
             let (profile, flat): (u32, i64) = (row.get(2)?, row.get(3)?);
             series.entry(key).or_insert_with(|| vec![0; moments])[profile as usize - 1] += flat;
             Ok::<_, Error>(())
@@ -378,10 +382,8 @@ fn read_growth(
     )?;
     let times: Vec<i64> = report.moments.iter().map(|m| m.time_nanos).collect();
     for ((at, function), values) in series {
-        if is_heap(&report.types[at].r#type) {
-            let grown = growth::judge(function, &times, &values);
-            report.growth.entry(at).or_default().push(grown);
-        }
+        let grown = growth::judge(function, &times, &values);
+        report.growth.entry(at).or_default().push(grown);
     }
     for grown in report.growth.values_mut() {
         growth::rank(grown);
@@ -402,12 +404,12 @@ pub fn report_sql() -> BTreeMap<String, String> {
          t.profile WHEN 2 THEN t.flat ELSE 0 END) AS after FROM function_total t JOIN function f \
          ON f.id = t.function {of_type} GROUP BY f.id ORDER BY abs(after - before) DESC"
     );
-    let flame = "SELECT t.id, t.depth, f.name, t.self, t.total FROM node t JOIN function f ON f.id = \
-                 t.function JOIN sample_type s ON s.id = t.type WHERE s.type = '{type}' AND \
+    let flame = "SELECT t.id, t.depth, f.name, t.self, t.total FROM node t JOIN function f ON \
+                 f.id = t.function JOIN sample_type s ON s.id = t.type WHERE s.type = '{type}' AND \
                  t.profile = 1 ORDER BY t.id";
     let map = format!(
-        "SELECT f.module, f.name, sum(t.flat) AS flat FROM function_total t JOIN function f ON f.id \
-         = t.function {of_type} GROUP BY f.id ORDER BY f.module, flat DESC"
+        "SELECT f.module, f.name, sum(t.flat) AS flat FROM function_total t JOIN function f ON \
+         f.id = t.function {of_type} GROUP BY f.id ORDER BY f.module, flat DESC"
     );
     let sizes = "SELECT s.type, s.unit, t.net FROM profile_total t JOIN sample_type s ON s.id = \
                  t.type ORDER BY t.position";

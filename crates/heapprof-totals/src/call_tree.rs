@@ -41,6 +41,25 @@ pub struct CallTree {
     pub weight: Vec<i64>,
 }
 
+/// Whether a node with these weights is in a tree that asks for at least so much.
+fn is_heavy(weight: &[i64], least: &[i64]) -> bool {
+    weight.iter().zip(least).any(|(w, least)| w >= least)
+}
+
+impl CallTree {
+    /// How many nodes the tree would have if it were built to ask for at least so much, and not for
+    /// less than it was.
+    pub fn heavier(&self, least: &[i64]) -> usize {
+        let weight = match self.weight.is_empty() {
+            true => &self.total,
+            false => &self.weight,
+        };
+        // What a node weighs is a part of what its parent does.
+        let nodes = weight.chunks_exact(self.width.max(1));
+        nodes.filter(|weight| is_heavy(weight, least)).count()
+    }
+}
+
 /// Stacks of entities, leaf first, with `width` values each.
 #[derive(Default)]
 pub struct Stacks {
@@ -243,8 +262,7 @@ impl Builder<'_> {
                     weight[column] += value.abs();
                 }
             }
-            let heavy = weight.iter().zip(shape.least).any(|(w, least)| w >= least);
-            if heavy {
+            if is_heavy(weight, shape.least) {
                 let entity = run[0].0;
                 let task = Task {
                     entity,

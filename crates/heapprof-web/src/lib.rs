@@ -20,6 +20,6 @@ pub use crate::{
     page::{Served, ServedPage, page, served},
     report::{
         Curve, Frame, Function, Growth, LeftOut, Module, Node, Peak, Report, SampleType, SizeRows,
-        Sizes, Snapshot, Verdict,
+        Sizes, Snapshot,
     },
 };

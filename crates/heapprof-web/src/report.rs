@@ -188,8 +188,9 @@ pub struct Peak {
 pub struct Growth {
     /// The function, in [`Report::functions`].
     pub function: u32,
-    /// What the growth looks like.
-    pub verdict: Verdict,
+    /// What the growth is called. The page has signs and an order for "steady growth", "grows in
+    /// steps", "levels off", "burst, freed" and "no trend", and shows any other words as the last.
+    pub verdict: &'static str,
     /// The slope of a straight line through the values, per hour.
     pub slope: f64,
     /// How well that line fits, from 0 to 1.
@@ -204,33 +205,4 @@ pub struct Growth {
     pub last: i64,
     /// The largest value.
     pub max: i64,
-}
-
-/// What the growth of a function looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It grows all the time.
-    SteadyGrowth,
-    /// It grows now and then, and keeps what it has.
-    GrowsInSteps,
-    /// It grew at first.
-    LevelsOff,
-    /// It grew and went back.
-    BurstFreed,
-    /// None of these.
-    NoTrend,
-}
-
-impl Verdict {
-    /// Returns the words that the page shows.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::SteadyGrowth => "steady growth",
-            Self::GrowsInSteps => "grows in steps",
-            Self::LevelsOff => "levels off",
-            Self::BurstFreed => "burst, freed",
-            Self::NoTrend => "no trend",
-        }
-    }
 }

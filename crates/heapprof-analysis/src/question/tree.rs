@@ -1,6 +1,6 @@
 //! The call tree of a question: how it is cut, and how it is made once.
 
-use heapprof_totals::call_tree::{self, CallTree, Shape, Stacks};
+use heapprof_totals::call_tree::{self, CallTree, Shape};
 
 use super::Question;
 use crate::error::Error;
@@ -22,8 +22,8 @@ const STEP: f64 = 2.0;
 const FIRST: f64 = 1e-6;
 
 impl Question {
-    /// The tree of the nodes that have at least this share of a total.
-    fn tree_of(&self, stacks: &Stacks, share: f64) -> Result<CallTree, heapprof_totals::Error> {
+    /// What a node needs of each total, if it needs this share of one.
+    fn least(&self, share: f64) -> Vec<i64> {
         let least = |(p, c): (usize, usize)| {
             // The share is of what the filters keep. Otherwise a narrow filter would leave nothing
             // to see.
@@ -33,30 +33,35 @@ impl Question {
             };
             match share {
                 0.0 => 0,
-                least => ((kept as f64 * least).ceil() as i64).max(1),
+                share => ((kept as f64 * share).ceil() as i64).max(1),
             }
         };
-        let least: Vec<i64> = self.blocks().map(least).collect();
-        let shape = Shape {
-            rank: self.ranks(),
-            reverse: self.tree_options.reverse,
-            least: &least,
-        };
-        call_tree::build(stacks, &shape)
+        self.blocks().map(least).collect()
     }
 
     pub(crate) fn tree(&self) -> Result<&CallTree, Error> {
         let made = self.tree.get_or_init(|| {
             let stacks = self.entity_stacks().settled();
+            let of = |least: &[i64]| {
+                let shape = Shape {
+                    rank: self.ranks(),
+                    reverse: self.tree_options.reverse,
+                    least,
+                };
+                call_tree::build(&stacks, &shape)
+            };
             let mut share = self.tree_options.least;
-            loop {
-                let tree = self.tree_of(&stacks, share)?;
-                let most = self.tree_options.most.unwrap_or(usize::MAX);
-                if tree.node.len() <= most || share >= 1.0 {
-                    return Ok(tree);
-                }
-                share = (share * STEP).max(FIRST);
+            let mut least = self.least(share);
+            let all = of(&least)?;
+            let most = self.tree_options.most.unwrap_or(usize::MAX);
+            if all.node.len() <= most {
+                return Ok(all);
             }
+            while all.heavier(&least) > most && share < 1.0 {
+                share = (share * STEP).max(FIRST);
+                least = self.least(share);
+            }
+            of(&least)
         });
         made.as_ref().map_err(|e| e.clone().into())
     }

@@ -208,7 +208,7 @@ impl Trend {
             refers("growth", i, "function", row.function as usize, count)?;
             Ok(Self {
                 f: row.function,
-                verdict: row.verdict.words(),
+                verdict: row.verdict,
                 slope: finite("a slope", row.slope)?,
                 r2: finite("a fit", row.r2)?,
                 grew: exact_count(row.grew)?,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_analysis::{Growth, GrowthVerdict, Moment, ReportFunction, report_sql};
+use heapprof_analysis::{Growth, Moment, ReportFunction, report_sql};
 use heapprof_web as web;
 
 use super::paths::Paths;
@@ -152,13 +152,7 @@ fn snapshot(moment: &Moment, types: usize, first: i64, paths: &Paths) -> web::Sn
 fn grown(of: &Growth) -> web::Growth {
     web::Growth {
         function: of.function,
-        verdict: match of.verdict {
-            GrowthVerdict::SteadyGrowth => web::Verdict::SteadyGrowth,
-            GrowthVerdict::GrowsInSteps => web::Verdict::GrowsInSteps,
-            GrowthVerdict::LevelsOff => web::Verdict::LevelsOff,
-            GrowthVerdict::BurstFreed => web::Verdict::BurstFreed,
-            GrowthVerdict::NoTrend => web::Verdict::NoTrend,
-        },
+        verdict: of.verdict.text(),
         slope: of.slope,
         r2: of.r2,
         grew: of.grew as u64,
