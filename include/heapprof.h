@@ -159,7 +159,7 @@ struct heapprof_perl_field {
 int heapprof_perl_layout(const struct heapprof_perl_field *fields, size_t count);
 
 /* For the same module, which traces the values of a perl: those of the functions heapprof_perl_values…, which are not for
- * other programs. HeapProf.xs says what each does. */
+ * other programs. The module's values.h declares them. */
 
 /* For the same module: where it notes which sub that is written in C an interpreter (NULL without MULTIPLICITY) calls, so
  * that the sub has a frame: its CV, PL_op, PL_curstackinfo and cxstack_ix at the call. NULL if they are not wanted. The
