@@ -45,6 +45,7 @@ mod decode;
 mod encode;
 mod equality;
 mod error;
+mod history;
 mod id_map;
 mod inflate;
 mod linker_name;
@@ -68,6 +69,9 @@ pub use crate::{
     decode::{ReadOptions, decode, decode_with},
     encode::{EncodeOptions, Gzip, QuickSample, encode, encode_samples_quickly, encode_with},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
+    history::{
+        CLASSES, History, Moment, Peak, Resident, SizeClass, Sizes, class_of, is_for_machines,
+    },
     inflate::Inflate,
     linker_name::{is_legacy_rust_name, is_rust_name},
     merge::{UnitRules, agree_addresses, agree_units, merge, merge_all, merge_as_pprof},

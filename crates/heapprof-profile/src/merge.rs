@@ -17,6 +17,7 @@ use hashbrown::HashTable;
 
 use crate::builder::ProfileBuilder;
 use crate::error::{Error, Warning};
+use crate::history::is_for_machines;
 use crate::model::{
     Function, FunctionIndex, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex,
     Profile, ValueType,
@@ -326,7 +327,10 @@ impl Merger {
         let comments: Vec<StringId> = other
             .comment
             .iter()
-            .map(|&c| builder.text(&text(c)))
+            .map(|&c| text(c))
+            // A curve of one process says nothing of a sum.
+            .filter(|comment| !is_for_machines(comment))
+            .map(|comment| builder.text(&comment))
             .collect();
         let drop_frames = builder.text(&text(other.drop_frames));
         let keep_frames = builder.text(&text(other.keep_frames));

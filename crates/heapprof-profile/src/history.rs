@@ -1,0 +1,288 @@
+//! What a collector notes beside the samples: the curve of the heap over the recording, and the
+//! sizes of allocations. Both travel as comments, which other readers of profiles pass over.
+//!
+//! Format: `#heapprof.history.1 BASE64` and `#heapprof.sizes.1 CLASS:ALLOCATED/INUSE …`. The page
+//! docs/formats/history.md of the project describes both. pprof hides comments that begin with `#` from
+//! its reports.
+
+mod sizes;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use crate::model::Profile;
+use crate::varint::varint;
+
+pub use self::sizes::{CLASSES, SizeClass, Sizes, class_of};
+
+/// The heap of a process over a recording, and what was resident meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    /// Moments of the heap, in order of time.
+    pub moments: Vec<Moment>,
+    /// Moments of the resident set, in order of time. They need not be those of the heap.
+    pub resident: Vec<Resident>,
+    /// When the heap was largest, and how many bytes were in use then.
+    pub peak: Option<Peak>,
+}
+
+/// What was in use at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moment {
+    /// Microseconds since the recording began.
+    pub micros: i64,
+    /// Bytes in use.
+    pub bytes: i64,
+    /// Objects in use.
+    pub objects: i64,
+}
+
+/// What was resident at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// Microseconds since the recording began.
+    pub micros: i64,
+    /// Bytes of the process that were in memory.
+    pub bytes: i64,
+}
+
+/// When the heap was largest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// Microseconds since the recording began, at most so much as lies between two looks too late.
+    pub micros: i64,
+    /// Bytes in use at the peak.
+    pub bytes: i64,
+}
+
+/// What the comment of a history begins with.
+pub(crate) const HISTORY: &str = "#heapprof.history.1 ";
+
+/// The most moments that are read of a history.
+const MOST: u64 = 1 << 16;
+
+/// Whether a comment is one of those that only heapprof's own commands read.
+#[must_use]
+pub fn is_for_machines(comment: &str) -> bool {
+    comment.starts_with(HISTORY) || comment.starts_with(sizes::SIZES)
+}
+
+impl History {
+    /// The comment that holds this history.
+    #[must_use]
+    pub fn comment(&self) -> String {
+        let mut out = Vec::with_capacity(16 + 8 * self.moments.len() + 6 * self.resident.len());
+        let moments = self.moments.iter();
+        column(&mut out, moments.clone().map(|moment| moment.micros));
+        column(&mut out, moments.clone().map(|moment| moment.bytes));
+        column(&mut out, moments.map(|moment| moment.objects));
+        let resident = self.resident.iter();
+        column(&mut out, resident.clone().map(|moment| moment.micros));
+        column(&mut out, resident.map(|moment| moment.bytes));
+        let peak = self.peak.map(|peak| [peak.micros, peak.bytes]);
+        column(&mut out, peak.into_iter().flatten());
+        let mut text = String::from(HISTORY);
+        STANDARD.encode_string(&out, &mut text);
+        text
+    }
+
+    /// The history in a comment. Returns `None` if the comment has none that can be read.
+    #[must_use]
+    pub fn of_comment(comment: &str) -> Option<Self> {
+        let bytes = STANDARD.decode(comment.strip_prefix(HISTORY)?).ok()?;
+        let mut left = bytes.as_slice();
+        let mut next = || read_column(&mut left);
+        let (times, bytes, objects) = (next()?, next()?, next()?);
+        let (resident_times, resident, peak) = (next()?, next()?, next()?);
+        let same = times.len() == bytes.len() && times.len() == objects.len();
+        if !same || resident_times.len() != resident.len() || !left.is_empty() {
+            return None;
+        }
+        let ordered = |times: &[i64]| times.is_sorted() && times.first().is_none_or(|t| *t >= 0);
+        if !ordered(&times) || !ordered(&resident_times) {
+            return None;
+        }
+        let moments = times.iter().zip(bytes).zip(objects);
+        let moments = moments.map(|((&micros, bytes), objects)| Moment {
+            micros,
+            bytes,
+            objects,
+        });
+        let resident = resident_times.iter().zip(resident);
+        let resident = resident.map(|(&micros, bytes)| Resident { micros, bytes });
+        let peak = match peak[..] {
+            [] => None,
+            [micros, bytes] => Some(Peak { micros, bytes }),
+            _ => return None,
+        };
+        Some(Self {
+            moments: moments.collect(),
+            resident: resident.collect(),
+            peak,
+        })
+    }
+
+    /// The history of a profile. Returns `None` if it has none, or one that can't be read, or
+    /// those of several processes.
+    #[must_use]
+    pub fn of(profile: &Profile) -> Option<Self> {
+        let text = one(profile, HISTORY)?;
+        Self::of_comment(text)
+    }
+
+    /// Puts this history into a profile in the place of the one that it has.
+    pub fn put(&self, profile: &mut Profile) {
+        replace(profile, HISTORY, &self.comment());
+    }
+}
+
+impl Profile {
+    /// Removes what only holds for one process and one moment: histories and sizes. A sum of
+    /// profiles has none.
+    pub fn forget_histories(&mut self) {
+        let strings = &self.strings;
+        self.comment.retain(|&id| !is_for_machines(strings.get(id)));
+    }
+}
+
+/// The one comment of a profile that begins so.
+fn one<'p>(profile: &'p Profile, begins: &str) -> Option<&'p str> {
+    let all = profile.comment.iter().map(|&id| profile.text(id));
+    let mut found = all.filter(|text| text.starts_with(begins));
+    let first = found.next()?;
+    found.next().is_none().then_some(first)
+}
+
+/// Puts a comment in the place of those that begin so.
+fn replace(profile: &mut Profile, begins: &str, comment: &str) {
+    let strings = &profile.strings;
+    profile
+        .comment
+        .retain(|&id| !strings.get(id).starts_with(begins));
+    let id = profile.strings.intern(comment);
+    profile.comment.push(id);
+}
+
+/// Adds how many numbers there are, and by how much each differs from the one before.
+fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
+    let numbers: Vec<i64> = numbers.collect();
+    varint(out, numbers.len() as u64);
+    let mut before = 0i64;
+    for number in numbers {
+        let step = number.wrapping_sub(before);
+        varint(out, ((step << 1) ^ (step >> 63)) as u64);
+        before = number;
+    }
+}
+
+/// Reads what [`column`] wrote.
+fn read_column(left: &mut &[u8]) -> Option<Vec<i64>> {
+    let count = read_varint(left)?;
+    // Each number takes a byte at least.
+    if count > MOST || count > left.len() as u64 {
+        return None;
+    }
+    let mut before = 0i64;
+    let mut numbers = Vec::with_capacity(count as usize);
+    for _ in 0..count {
+        let step = read_varint(left)?;
+        let step = (step >> 1) as i64 ^ -((step & 1) as i64);
+        before = before.wrapping_add(step);
+        numbers.push(before);
+    }
+    Some(numbers)
+}
+
+fn read_varint(left: &mut &[u8]) -> Option<u64> {
+    let mut number = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = left.split_first()?;
+        *left = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn some() -> History {
+        let moment = |(micros, bytes, objects)| Moment {
+            micros,
+            bytes,
+            objects,
+        };
+        History {
+            moments: [(0, 0, 0), (15, 4096, 3), (900, -7, i64::MAX)]
+                .map(moment)
+                .into(),
+            resident: vec![Resident {
+                micros: 40,
+                bytes: 1 << 40,
+            }],
+            peak: Some(Peak {
+                micros: 15,
+                bytes: 5000,
+            }),
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for history in [some(), History::default()] {
+            assert_eq!(History::of_comment(&history.comment()), Some(history));
+        }
+    }
+
+    #[test]
+    fn pprof_hides_the_comment() {
+        assert!(some().comment().starts_with('#'));
+        assert!(is_for_machines(&some().comment()));
+        assert!(!is_for_machines("# a user's own"));
+    }
+
+    #[test]
+    fn what_is_not_whole_is_not_read() {
+        let whole = some().comment();
+        let bytes = STANDARD
+            .decode(whole.strip_prefix(HISTORY).unwrap())
+            .unwrap();
+        let read =
+            |bytes: &[u8]| History::of_comment(&(HISTORY.to_string() + &STANDARD.encode(bytes)));
+        assert_eq!(read(&bytes), Some(some()));
+        for length in 0..bytes.len() {
+            assert_eq!(read(&bytes[..length]), None, "{length}");
+        }
+        assert_eq!(read(&[&bytes[..], &[0]].concat()), None);
+        // Times that go back, and a count of which nothing follows.
+        assert_eq!(read(&[2, 20, 3, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0]), None);
+        assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0x0f]), None);
+        assert_eq!(History::of_comment("#heapprof.history.1 not base64!"), None);
+    }
+
+    #[test]
+    fn a_profile_has_one_or_none() {
+        let mut profile = Profile::default();
+        assert_eq!(History::of(&profile), None);
+        some().put(&mut profile);
+        some().put(&mut profile);
+        assert_eq!(History::of(&profile), Some(some()));
+        let other = profile.strings.intern(&History::default().comment());
+        profile.comment.push(other);
+        assert_eq!(History::of(&profile), None);
+        profile.forget_histories();
+        assert!(profile.comment.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let text = HISTORY.to_string() + &STANDARD.encode(bytes);
+            let _ = History::of_comment(&text);
+        }
+    }
+}

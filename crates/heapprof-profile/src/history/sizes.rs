@@ -1,0 +1,137 @@
+//! How many objects of each size a process has allocated, by powers of two.
+
+use std::fmt::Write as _;
+
+use super::{one, replace};
+use crate::model::Profile;
+
+/// How many classes there are. Class `k` has the sizes from 2^k to just below 2^(k+1), and class 0
+/// those of 0 and 1 bytes. The last class is that of mappings, which have no size of their own
+/// because parts of them may end.
+pub const CLASSES: usize = 65;
+
+/// Which class a size belongs to.
+#[must_use]
+pub const fn class_of(size: u64) -> usize {
+    (63 - (size | 1).leading_zeros()) as usize
+}
+
+/// The objects of a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SizeClass {
+    /// How many were allocated.
+    pub allocated: i64,
+    /// How many of these are in use.
+    pub in_use: i64,
+}
+
+/// The sizes of a process's allocations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The classes, from the smallest sizes to the largest. The last one is that of mappings.
+    pub classes: [SizeClass; CLASSES],
+}
+
+/// What the comment of sizes begins with.
+pub(super) const SIZES: &str = "#heapprof.sizes.1";
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self {
+            classes: [SizeClass::default(); CLASSES],
+        }
+    }
+}
+
+impl Sizes {
+    /// The comment that holds these sizes. Classes without allocations are left out.
+    #[must_use]
+    pub fn comment(&self) -> String {
+        let mut text = String::from(SIZES);
+        for (class, of) in self.classes.iter().enumerate() {
+            if *of != SizeClass::default() {
+                // Writing to a string does not fail.
+                let _ = write!(text, " {class}:{}/{}", of.allocated, of.in_use);
+            }
+        }
+        text
+    }
+
+    /// The sizes in a comment. Returns `None` if it has none that can be read.
+    #[must_use]
+    pub fn of_comment(comment: &str) -> Option<Self> {
+        let mut sizes = Self::default();
+        let classes = comment.strip_prefix(SIZES)?;
+        if !(classes.is_empty() || classes.starts_with(' ')) {
+            return None;
+        }
+        for class in classes.split_whitespace() {
+            let (class, counts) = class.split_once(':')?;
+            let to = sizes.classes.get_mut(class.parse::<usize>().ok()?)?;
+            let (allocated, in_use) = counts.split_once('/')?;
+            *to = SizeClass {
+                allocated: allocated.parse().ok()?,
+                in_use: in_use.parse().ok()?,
+            };
+        }
+        Some(sizes)
+    }
+
+    /// The sizes of a profile. Returns `None` if it has none, or those of several processes.
+    #[must_use]
+    pub fn of(profile: &Profile) -> Option<Self> {
+        Self::of_comment(one(profile, SIZES)?)
+    }
+
+    /// Puts these sizes into a profile in the place of those that it has.
+    pub fn put(&self, profile: &mut Profile) {
+        replace(profile, SIZES, &self.comment());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_powers_of_two() {
+        let table = [
+            (0, 0),
+            (1, 0),
+            (2, 1),
+            (3, 1),
+            (4, 2),
+            (4095, 11),
+            (4096, 12),
+            (u64::MAX, 63),
+        ];
+        for (size, class) in table {
+            assert_eq!(class_of(size), class, "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let mut sizes = Sizes::default();
+        sizes.classes[4] = SizeClass {
+            allocated: 100,
+            in_use: -3,
+        };
+        sizes.classes[64].allocated = 2;
+        let text = sizes.comment();
+        assert_eq!(text, "#heapprof.sizes.1 4:100/-3 64:2/0");
+        assert_eq!(Sizes::of_comment(&text), Some(sizes));
+        for wrong in [
+            "#heapprof.sizes.2 4:1/2",
+            "#heapprof.sizes.10 4:1/2",
+            "#heapprof.sizes.1 65:1/2",
+            "#heapprof.sizes.1 4",
+            "#heapprof.sizes.1 4:1",
+            "#heapprof.sizes.1 4:1/2/3",
+            "#heapprof.sizes.1 4:1/x",
+            "#heapprof.sizes.1 -1:1/2",
+        ] {
+            assert_eq!(Sizes::of_comment(wrong), None, "{wrong}");
+        }
+    }
+}
