@@ -92,6 +92,7 @@ impl Books {
     /// Starts every sum by stack anew. Nobody adds to them meanwhile.
     fn restart_counters(&self, threads: &Threads, kept: Keep) {
         for state in threads.all() {
+            state.sizes.restart(kept == Keep::InUse);
             for stack in 0..self.stacks.len() as usize {
                 let of_stack = state.of_stack(stack);
                 if let Some(counters) = of_stack.counters {

@@ -4,6 +4,7 @@
 pub(crate) mod clock;
 pub(crate) mod due;
 pub(crate) mod following;
+pub(crate) mod history;
 pub(crate) mod output;
 pub(crate) mod turn;
 
@@ -18,6 +19,7 @@ use crate::platform::stack_switch::OwnStack;
 use crate::platform::sys;
 use clock::Clock;
 use due::Due;
+use history::History;
 use output::Naming;
 use turn::Turn;
 
@@ -80,6 +82,7 @@ pub(crate) struct Dumping {
     pub(crate) naming: Locked<{ rank::NAMING }, Naming>,
     pub(crate) turn: Turn,
     pub(crate) due: Due,
+    pub(crate) history: History,
     pub(crate) clock: Clock,
     pub(crate) stack: OwnStack,
     pub(crate) tell: OnceLock<Tell>,
@@ -115,6 +118,7 @@ impl Dumping {
             naming: Locked::new(Naming::new()),
             turn: Turn::new(),
             due: Due::new(),
+            history: History::new(),
             clock: Clock::new(),
             stack: OwnStack::new(),
             tell: OnceLock::new(),
@@ -149,6 +153,11 @@ impl Dumping {
         )
     }
 
+    /// How long the recording has taken, in microseconds.
+    pub(crate) fn micros(&self) -> i64 {
+        self.times().1 / 1000
+    }
+
     /// The triggers that the recording dumps on.
     pub(crate) fn triggers(&self, process: &Process) -> Option<Triggers> {
         self.options
@@ -180,6 +189,8 @@ impl Dumping {
             naming: _,
             turn,
             due,
+            // It begins anew with the time of the recording.
+            history: _,
             clock: _,
             stack: _,
             tell: _,
@@ -215,13 +226,14 @@ impl Dumping {
     }
 
     /// The locks that fork must hold.
-    pub(crate) fn locks(&self) -> [&dyn ForkLock; 6] {
+    pub(crate) fn locks(&self) -> [&dyn ForkLock; 7] {
         let Self {
             options,
             default,
             naming,
             turn,
             due,
+            history,
             clock: _,
             stack: _,
             tell: _,
@@ -241,6 +253,7 @@ impl Dumping {
             &default.lock,
             triggers,
             told,
+            history.lock(),
         ]
     }
 }

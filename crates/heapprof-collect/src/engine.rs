@@ -3,6 +3,7 @@
 use crate::books::Books;
 use crate::code::Code;
 use crate::dump::Dumping;
+use crate::event::moment;
 use crate::mode::Mode;
 use crate::platform::arena::{Allocator, Arena};
 use crate::platform::lock::ForkLock;
@@ -32,7 +33,7 @@ pub struct Engine {
 pub static ENGINE: Engine = Engine::new(filter::of_hooks(), Pages::of_kernel());
 
 /// The locks of an engine, outermost first.
-pub(crate) type Locks<'a> = [&'a dyn ForkLock; 19];
+pub(crate) type Locks<'a> = [&'a dyn ForkLock; 20];
 
 impl Engine {
     /// An engine that records nothing yet. It keeps in `filter` which frees are to be looked at,
@@ -124,6 +125,7 @@ impl Engine {
             process.dropped.clear();
             books.rebase(threads);
             dumping.begin_time();
+            moment::begin(self);
         }
     }
 
@@ -139,12 +141,12 @@ impl Engine {
             books,
             dumping,
         } = self;
-        let [a, b, c, d, e, s] = dumping.locks();
+        let [a, b, c, d, e, s, t] = dumping.locks();
         let [f, g, h, i, j] = books.locks();
         let [k, l, m, n] = code.locks();
         let ([o], [p]) = (threads.locks(), memory.locks());
         let [q, r] = scripts.names.locks();
-        let mut all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s];
+        let mut all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t];
         all.sort_unstable_by_key(|lock| lock.rank());
         all
     }

@@ -5,6 +5,7 @@ pub(crate) mod block;
 pub(crate) mod counted;
 pub(crate) mod entry;
 pub(crate) mod mapping;
+pub(crate) mod moment;
 pub(crate) mod stack;
 pub(crate) mod trace;
 

@@ -8,6 +8,7 @@ pub(crate) mod lifecycle;
 pub(crate) mod lines;
 #[cfg(all(test, shuttle))]
 mod model;
+mod notes;
 pub(crate) mod pools;
 pub(crate) mod scripts;
 pub(crate) mod signals;

@@ -3,9 +3,11 @@
 pub(crate) mod chunks;
 pub(crate) mod counters;
 pub(crate) mod filter;
+pub(crate) mod moments;
 pub(crate) mod probe_table;
 pub(crate) mod sampler;
 pub(crate) mod script_frames;
+pub(crate) mod sizes;
 pub(crate) mod spread;
 pub(crate) mod stacks;
 pub(crate) mod word_memory;

@@ -172,7 +172,7 @@ impl Shared {
         for state in threads.all() {
             // A thread that is held up in its event keeps its budget.
             if wait_for(state) {
-                self.heap.give_back(state.budget.replace(0));
+                self.heap.give_back(state.budget.take());
             }
         }
         self.heap.budgets_are_in();

@@ -17,6 +17,8 @@ pub(crate) struct Due {
     /// Threads report what they allocated and freed each time it is this much. The amount is small
     /// if a small amount makes a dump.
     most_unreported: AtomicU64,
+    /// The most that `most_unreported` may be.
+    coarsest: AtomicU64,
     triggers: Locked<{ rank::TRIGGERS }, Triggers>,
     /// What is to be done: a reason's number + 1, or [`NOTHING`].
     pending: AtomicU8,
@@ -42,6 +44,8 @@ pub(crate) trait Dumper: Sync {
 }
 
 const MOST_UNREPORTED: u64 = 1 << 20;
+/// What threads may leave unreported while little happens.
+const LEAST_UNREPORTED: u64 = 4 << 10;
 const NOTHING: u8 = 0;
 /// A look at lines is to be made. A dump makes one, too, so it may take this one's place.
 const LOOK: u8 = u8::MAX;
@@ -52,6 +56,7 @@ impl Due {
     pub(crate) const fn new() -> Self {
         Self {
             most_unreported: AtomicU64::new(MOST_UNREPORTED),
+            coarsest: AtomicU64::new(MOST_UNREPORTED),
             triggers: Locked::new(Triggers {
                 interval: None,
                 growth: None,
@@ -78,6 +83,7 @@ impl Due {
         let Self {
             triggers,
             most_unreported: _,
+            coarsest: _,
             pending: _,
             dumper: _,
             allocated: _,
@@ -103,6 +109,17 @@ impl Due {
         self.most_unreported.load(Ordering::Relaxed)
     }
 
+    /// Has threads report less often, or as often as can be.
+    pub(crate) fn change_pace(&self, is_slower: bool) {
+        let coarsest = self.coarsest.load(Ordering::Relaxed);
+        let most = match is_slower {
+            true => self.most_unreported().saturating_mul(2),
+            false => LEAST_UNREPORTED,
+        };
+        self.most_unreported
+            .store(most.min(coarsest), Ordering::Relaxed);
+    }
+
     /// Has `dumper` make the dumps that are due on these triggers from now on.
     pub(crate) fn arm(
         &self,
@@ -120,7 +137,9 @@ impl Due {
         let step = self.following.begin(triggers.line_growth);
         let most = (least / 64).min(step.unwrap_or(u64::MAX) / 4);
         let most = most.clamp(1, MOST_UNREPORTED);
-        self.most_unreported.store(most, Ordering::Relaxed);
+        self.coarsest.store(most, Ordering::Relaxed);
+        self.most_unreported
+            .store(most.min(LEAST_UNREPORTED), Ordering::Relaxed);
         self.last_peak.store(0, Ordering::Relaxed);
         self.deadline.store(i64::MAX, Ordering::Relaxed);
         self.rearm(process, heap);

@@ -6,6 +6,7 @@ use crate::dropped::count;
 use crate::engine::Engine;
 use crate::event::entry::Countdown::{GoesOn, RanOut};
 use crate::event::entry::{Event, Tables, charge};
+use crate::event::moment;
 use crate::event::stack::{capture, foresee, number, stack};
 use crate::mode::Mode;
 use crate::platform::sys::hint;
@@ -130,6 +131,7 @@ fn record<const EXACT: bool>(
     if !counted.is_counted() {
         return;
     }
+    state.sizes.allocated(size, weight);
     if !EXACT {
         let period = process.recorded.period();
         note_spread(engine, state, stack, |spread| {
@@ -166,6 +168,7 @@ fn report<const EXACT: bool>(engine: &Engine, own: &mut Own, what: usize, weight
     own.unreported[what] = sum;
     if sum >= due.most_unreported() {
         due.report(&mut own.unreported);
+        moment::look(engine);
     }
 }
 
@@ -238,7 +241,12 @@ fn count_end_open<const EXACT: bool>(
     open: &Open<'_>,
 ) {
     match state.counters(block.stack, &engine.process.pages) {
-        Some(counters) => open.freed(counters, weight),
+        Some(counters) => {
+            open.freed(counters, weight);
+            if !open.is_overtaken() {
+                state.sizes.freed(block.size, weight);
+            }
+        }
         None => count(&engine.process.dropped.no_memory),
     }
     if !EXACT && !open.is_overtaken() {

@@ -64,11 +64,12 @@ impl Counting<'_> {
             bytes: bytes * units.bytes,
         };
         self.state.epoch.set(epoch);
-        let counted = engine
-            .books
-            .shared
-            .open(&engine.process, self.state)?
-            .allocated(counters, weight);
+        let mut open = engine.books.shared.open(&engine.process, self.state)?;
+        let counted = open.allocated(counters, weight);
+        if counted.is_counted() {
+            self.state.sizes.mapped(weight);
+        }
+        drop(open);
         if counted == Counted::Alarm {
             let heap = &engine.books.shared.heap;
             engine.dumping.due.alarm(&engine.process, heap);
@@ -92,6 +93,9 @@ impl Counting<'_> {
         self.state.epoch.set(process.recorded.epoch());
         if let Some(open) = self.engine.books.shared.open(process, self.state) {
             open.freed(counters, weight);
+            if !open.is_overtaken() {
+                self.state.sizes.unmapped(weight);
+            }
         }
     }
 }

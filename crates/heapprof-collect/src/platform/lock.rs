@@ -28,39 +28,41 @@ pub(crate) mod rank {
     pub(crate) const TRIGGERS: u8 = 4;
     /// What was told of stacks that are followed.
     pub(crate) const TOLD: u8 = 5;
+    /// The moments of the heap's history.
+    pub(crate) const MOMENTS: u8 = 6;
     /// The rules of unwinding.
-    pub(crate) const RULES: u8 = 6;
+    pub(crate) const RULES: u8 = 7;
     /// The program's own mappings.
-    pub(crate) const REGIONS: u8 = 7;
+    pub(crate) const REGIONS: u8 = 8;
     /// The budgets, and the owners of the live table's parts.
-    pub(crate) const CHANGING: u8 = 8;
+    pub(crate) const CHANGING: u8 = 9;
     /// The slots of other threads.
-    pub(crate) const SLOTS: u8 = 9;
+    pub(crate) const SLOTS: u8 = 10;
     /// The options of a recording that the program is to start.
-    pub(crate) const DEFAULT: u8 = 10;
+    pub(crate) const DEFAULT: u8 = 11;
     /// The mappings that are known.
-    pub(crate) const KNOWN: u8 = 11;
+    pub(crate) const KNOWN: u8 = 12;
     /// The mappings that are closed.
-    pub(crate) const CLOSED: u8 = 12;
+    pub(crate) const CLOSED: u8 = 13;
     /// The loaded objects.
-    pub(crate) const MODULES: u8 = 13;
+    pub(crate) const MODULES: u8 = 14;
     /// The frames of interpreters by their texts.
-    pub(crate) const NAMES: u8 = 14;
+    pub(crate) const NAMES: u8 = 15;
     /// The memory of those texts.
-    pub(crate) const TEXTS: u8 = 15;
+    pub(crate) const TEXTS: u8 = 16;
     /// The stacks by their hash.
-    pub(crate) const STACKS: u8 = 16;
+    pub(crate) const STACKS: u8 = 17;
     /// The memory of the stacks.
-    pub(crate) const FRAMES: u8 = 17;
+    pub(crate) const FRAMES: u8 = 18;
     /// What the engine itself allocates from.
-    pub(crate) const ARENA: u8 = 18;
+    pub(crate) const ARENA: u8 = 19;
     /// The parts of the live table.
-    pub(crate) const PARTS: u8 = 19;
+    pub(crate) const PARTS: u8 = 20;
     /// The size in use.
-    pub(crate) const HEAP: u8 = 20;
+    pub(crate) const HEAP: u8 = 21;
     /// How many ranks there are.
     #[cfg(test)]
-    pub(crate) const COUNT: u8 = 21;
+    pub(crate) const COUNT: u8 = 22;
 }
 
 /// A lock without data of its own.

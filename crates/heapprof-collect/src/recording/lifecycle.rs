@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
+use crate::event::moment;
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
 use crate::recording::{clock, unload};
@@ -66,6 +67,7 @@ impl Lifecycle {
             if !engine.restart(mode, period) {
                 return false;
             }
+            moment::begin(engine);
             let heap = &engine.books.shared.heap;
             dumping.due.arm(process, heap, triggers, engine);
             clock::start(engine, &triggers);

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use heapprof_profile::{
     ALLOCATORS, FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping,
-    MappingIndex, ProfileBuilder, QuickSample, encode_samples_quickly,
+    MappingIndex, ProfileBuilder, QuickSample, Sizes, encode_samples_quickly,
 };
 
 use crate::code::mappings::Mapping;
@@ -16,8 +16,9 @@ use crate::options::Frames;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
 use crate::recording::account::account;
+use crate::recording::notes::notes;
 use crate::recording::pools::{self, PartOfPool};
-use crate::recording::sums::{Sums, sums};
+use crate::recording::sums::{Sums, sums_and_sizes};
 use crate::recording::values::{Made, Values};
 use crate::stack::capture::CUT;
 use crate::stack::provider::Reported;
@@ -55,7 +56,8 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
         true => engine.books.stacks.len() as usize * 160,
         false => 0,
     };
-    (7 << 18) + mappings + stacks + named + lines + locations.saturating_mul(288)
+    // The history is there as moments, as bytes and as text.
+    (8 << 18) + mappings + stacks + named + lines + locations.saturating_mul(288)
 }
 
 /// Hashes addresses: they are spread well enough by one multiplication.
@@ -111,10 +113,16 @@ pub(super) fn write_profile(
     let traced = names.iter().map(|(name, unit)| (name.as_str(), *unit));
     let types: Vec<(&str, &str)> = TYPES[..width].iter().copied().chain(traced).collect();
     let mut builder = ProfileBuilder::new(&types);
-    let mut sums = sums(engine);
+    let (mut sums, sizes) = sums_and_sizes(engine);
     let reports = pools::reports(engine);
     let account = account(engine, &sums, &reports, may_ask);
-    describe(&mut builder, engine, reason, &sums, &reports, account);
+    let facts = Facts {
+        sums: &sums,
+        sizes,
+        reports: &reports,
+        account,
+    };
+    describe(&mut builder, engine, reason, facts);
     let parts = pools::split(engine, &mut sums, &reports);
     let stacks = sums.iter().enumerate();
     let of_parts = parts.iter().map(|part| (Row::Part(part), &part.sums));
@@ -366,15 +374,17 @@ fn frames_kept(engine: &Engine, reports: &[(usize, Reported)]) -> Vec<String> {
     comments
 }
 
-/// Says what the values are, and how long the recording had taken when they were taken.
-fn describe(
-    builder: &mut ProfileBuilder,
-    engine: &Engine,
-    reason: Reason,
-    sums: &[Sums],
-    reports: &[(usize, Reported)],
+/// What is known of a snapshot besides its values.
+struct Facts<'a> {
+    sums: &'a [Sums],
+    /// What was counted by size, in the recording's unit.
+    sizes: Sizes,
+    reports: &'a [(usize, Reported)],
     account: Vec<String>,
-) {
+}
+
+/// Says what the values are, and how long the recording had taken when they were taken.
+fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts: Facts<'_>) {
     let process = &engine.process;
     let (exact, period) = (process.recorded.is_exact(), process.recorded.period());
     let (started, duration) = engine.dumping.times();
@@ -389,14 +399,14 @@ fn describe(
         },
         format!("dump: {}", reason.text()),
     ];
-    comments.extend(frames_kept(engine, reports));
+    comments.extend(frames_kept(engine, facts.reports));
     let (resident, peak_resident) = status::resident();
     if resident != 0 {
         comments.push(format!("rss: {resident} bytes"));
         comments.push(format!("peak rss: {peak_resident} bytes"));
         comments.push(format!("own tables: {} bytes", engine.resident()));
     }
-    comments.extend(account);
+    comments.extend(facts.account);
     if !exact {
         comments.push(format!(
             "sampled blocks in use: {}",
@@ -435,9 +445,10 @@ fn describe(
             comments.push(format!("dropped: {n} {what}"));
         }
     }
-    if sums.is_empty() {
+    if facts.sums.is_empty() {
         comments.push("empty: nothing was allocated, or nothing was sampled".to_string());
     }
+    comments.extend(notes(engine, facts.sums, facts.sizes, resident));
     for comment in comments {
         let text = builder.text(&comment);
         builder.profile.comment.push(text);

@@ -1,5 +1,7 @@
 //! What the counters of all threads say of each stack, at one moment.
 
+use heapprof_profile::Sizes;
+
 use crate::engine::Engine;
 use crate::platform::floating_point::undisturbed;
 use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
@@ -19,13 +21,18 @@ pub(super) struct Sums {
 
 /// The sums of every stack, in objects and bytes.
 pub(super) fn sums(engine: &Engine) -> Vec<Sums> {
+    sums_and_sizes(engine).0
+}
+
+/// The sums of every stack, and what was counted by size, in the recording's unit.
+pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<Sums>, Sizes) {
     let (stacks, shared) = (&engine.books.stacks, &engine.books.shared);
     let is_exact = engine.process.recorded.is_exact();
     let mut sums = vec![Sums::default(); stacks.len() as usize];
     let add = |to: &mut [i64; 2], what: [i64; 2]| {
         *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
     };
-    let mut spreads = Vec::new();
+    let (mut spreads, mut sizes) = (Vec::new(), Sizes::default());
     // All sums must be of one moment, or what was allocated meanwhile would count as in use.
     shared.at_rest(&engine.process, &engine.threads, || {
         sums.resize(stacks.len() as usize, Sums::default());
@@ -33,6 +40,7 @@ pub(super) fn sums(engine: &Engine) -> Vec<Sums> {
             undisturbed(&mut || spreads = add_spreads(engine, sums.len()));
         }
         for state in engine.threads.all() {
+            state.sizes.add_to(&mut sizes);
             for (stack, sum) in sums.iter_mut().enumerate() {
                 let of_stack = state.of_stack(stack);
                 if let Some(counters) = of_stack.counters {
@@ -67,7 +75,7 @@ pub(super) fn sums(engine: &Engine) -> Vec<Sums> {
             (sum.peak, sum.temporary) = (parts[2], parts[3]);
         }
     }
-    sums
+    (sums, sizes)
 }
 
 /// What is known of the sums of the first `stacks` stacks.

@@ -4,7 +4,6 @@
 //! The peak follows memray's HighWaterMarkAggregator (snapshot.cpp): a counter is copied aside when
 //! it is touched for the first time after the heap began to fall from a new maximum, and only then.
 
-use std::cell;
 use std::sync::atomic::{self, Ordering};
 
 use crate::atomic::{AtomicBool, AtomicI64, AtomicU64};
@@ -169,7 +168,26 @@ pub(crate) struct Heap {
 }
 
 /// What a thread has left of the bytes that it took in advance.
-pub(crate) type Budget = cell::Cell<i64>;
+pub(crate) struct Budget(atomic::AtomicI64);
+
+impl Budget {
+    #[inline(always)]
+    pub(crate) fn get(&self) -> i64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn set(&self, bytes: i64) {
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Takes all of it. Its thread has closed the books.
+    pub(crate) fn take(&self) -> i64 {
+        let bytes = self.get();
+        self.set(0);
+        bytes
+    }
+}
 
 /// Bytes that a thread takes in advance.
 const BUDGET: i64 = 16 << 10;

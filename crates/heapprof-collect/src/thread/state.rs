@@ -17,8 +17,9 @@ use crate::platform::tls::{self, Engine, ThreadSlot};
 use crate::stack::capture::LastStack;
 use crate::stack::script::ScriptStack;
 use crate::tables::chunks::Chunks;
-use crate::tables::counters::{Recent, StackCounters, Temporary};
+use crate::tables::counters::{Budget, Recent, StackCounters, Temporary};
 use crate::tables::sampler::Random;
+use crate::tables::sizes::SizeCounts;
 use crate::tables::spread::Spread;
 use free::Free;
 
@@ -39,9 +40,11 @@ pub(crate) struct ThreadState {
     pub(crate) epoch: Cell<u64>,
     /// Shared events since the thread last looked whether the heap is low. Only the thread uses it.
     pub(crate) shared_events: Cell<u32>,
-    /// Bytes that count as in use already but are not. Only the thread uses it, except that another
-    /// one may take it after waiting until the thread has closed the books.
-    pub(crate) budget: Cell<i64>,
+    /// Bytes that count as in use already but are not. Only the thread changes it, except that
+    /// another one may take it after waiting until the thread has closed the books.
+    pub(crate) budget: Budget,
+    /// What the thread has counted by size.
+    pub(crate) sizes: SizeCounts,
     counters: Chunks<StackCounters>,
     temporary: Chunks<Temporary>,
     /// How sure the sums in the counters are, when sampling.

@@ -1,0 +1,149 @@
+//! The history of a recording: when the next moment is wanted, and when the heap was largest.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
+use crate::tables::moments::{Moments, SPACING};
+use heapprof_profile::Moment;
+
+/// Moments of a recording. Times are microseconds since it began.
+pub(crate) struct History {
+    moments: Locked<{ rank::MOMENTS }, Moments>,
+    /// The time before which no other moment is wanted, and the time between two.
+    next: AtomicI64,
+    spacing: AtomicI64,
+    /// When a thread last looked, and how many looks in a row came early.
+    looked: AtomicI64,
+    early: AtomicU32,
+    /// The largest size of the heap that a look has seen, in the recording's unit, and when.
+    peak: AtomicI64,
+    peak_at: AtomicI64,
+}
+
+/// A look takes some 50 ns. One that comes sooner than this, in microseconds, is early; one that
+/// comes later than the other is late.
+const EARLY: i64 = 20;
+const LATE: i64 = 80;
+/// So many early looks in a row make the pace slower. So a burst of allocations, after which the
+/// program may rest, leaves the pace quick.
+const IN_A_ROW: u32 = 8;
+
+/// How often the heap should be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Less often than now.
+    Slower,
+    /// As often as now.
+    Kept,
+    /// As often as can be, because little has happened lately.
+    Quickest,
+}
+
+impl History {
+    /// No moments.
+    pub(crate) const fn new() -> Self {
+        Self {
+            moments: Locked::new(Moments::new()),
+            next: AtomicI64::new(0),
+            spacing: AtomicI64::new(SPACING),
+            looked: AtomicI64::new(0),
+            early: AtomicU32::new(0),
+            peak: AtomicI64::new(0),
+            peak_at: AtomicI64::new(0),
+        }
+    }
+
+    /// Begins anew with a moment, at which the heap was largest so far.
+    pub(crate) fn begin(&self, process: &Process, first: Moment, peak: i64) {
+        let add = |moments: &mut Moments| {
+            moments.clear();
+            moments.add(first)
+        };
+        let next = self.moments.with(process, add);
+        self.next.store(next, Ordering::Relaxed);
+        self.spacing.store(SPACING, Ordering::Relaxed);
+        self.looked.store(first.micros, Ordering::Relaxed);
+        self.peak.store(peak, Ordering::Relaxed);
+        self.peak_at.store(first.micros, Ordering::Relaxed);
+    }
+
+    /// Notes that somebody looks: how large the heap was at most so far, in the recording's unit.
+    /// Returns at what pace it goes on.
+    pub(crate) fn look(&self, micros: i64, peak: i64) -> Pace {
+        if peak > self.peak.load(Ordering::Relaxed) {
+            self.peak.store(peak, Ordering::Relaxed);
+            self.peak_at.store(micros, Ordering::Relaxed);
+        }
+        match micros - self.looked.swap(micros, Ordering::Relaxed) {
+            ..EARLY => {
+                let early = self.early.load(Ordering::Relaxed) + 1;
+                let is_slower = early >= IN_A_ROW;
+                let early = if is_slower { 0 } else { early };
+                self.early.store(early, Ordering::Relaxed);
+                if is_slower { Pace::Slower } else { Pace::Kept }
+            }
+            since => {
+                self.early.store(0, Ordering::Relaxed);
+                if since > LATE {
+                    Pace::Quickest
+                } else {
+                    Pace::Kept
+                }
+            }
+        }
+    }
+
+    /// Whether a moment is wanted.
+    #[inline]
+    pub(crate) fn is_due(&self, micros: i64) -> bool {
+        micros >= self.next.load(Ordering::Relaxed)
+    }
+
+    /// Adds a moment.
+    pub(crate) fn add(&self, process: &Process, moment: Moment) {
+        let add = |moments: &mut Moments| (moments.add(moment), moments.spacing());
+        let (next, spacing) = self.moments.with(process, add);
+        self.next.store(next, Ordering::Relaxed);
+        self.spacing.store(spacing, Ordering::Relaxed);
+    }
+
+    /// The moments before this time.
+    pub(crate) fn before(&self, process: &Process, micros: i64) -> Vec<Moment> {
+        let mut all = Vec::with_capacity(crate::tables::moments::MOST + 1);
+        self.moments.with(process, |moments| {
+            let before = |moment: &&Moment| moment.micros < micros;
+            all.extend(moments.all().iter().take_while(before));
+        });
+        all
+    }
+
+    /// When the heap was largest, as far as anybody has looked.
+    pub(crate) fn peak_at(&self) -> i64 {
+        self.peak_at.load(Ordering::Relaxed)
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn lock(&self) -> &dyn ForkLock {
+        &self.moments.lock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_follows_the_time_between_looks() {
+        let history = History::new();
+        for micros in 1..IN_A_ROW {
+            assert_eq!(history.look(micros.into(), 5), Pace::Kept);
+        }
+        assert_eq!(history.look(10, 5), Pace::Slower);
+        assert_eq!(history.look(11, 5), Pace::Kept);
+        assert_eq!(history.look(51, 5), Pace::Kept);
+        assert_eq!(history.look(151, 7), Pace::Quickest);
+        assert_eq!(history.peak_at(), 151);
+        assert!(history.is_due(151));
+    }
+}

@@ -1,0 +1,57 @@
+//! Moments of the heap's history, taken in the program's threads after an event.
+//!
+//! A thread looks each time it reports what it has allocated or freed, so no clock runs for it. How
+//! much that is follows from how soon threads look again ([`Pace`]).
+
+use heapprof_profile::Moment;
+
+use crate::dump::history::Pace;
+use crate::engine::Engine;
+use crate::platform::sys;
+use crate::tables::sampler::BYTE_BITS;
+use crate::tables::sizes::shown;
+
+/// Looks whether a moment is due, and takes it.
+#[cold]
+pub(crate) fn look(engine: &Engine) {
+    let dumping = &engine.dumping;
+    let micros = dumping.micros();
+    let pace = dumping
+        .history
+        .look(micros, engine.books.shared.heap.peak_bytes());
+    if pace != Pace::Kept {
+        dumping.due.change_pace(pace == Pace::Slower);
+    }
+    if dumping.history.is_due(micros) {
+        // A handler that ends the process dumps, and that takes the lock of the moments, too.
+        let mask = engine.process.block_signals();
+        dumping.history.add(&engine.process, now(engine, micros));
+        sys::restore_signals(mask);
+    }
+}
+
+/// Begins the history of a recording, or that of a forked child.
+pub(crate) fn begin(engine: &Engine) {
+    let peak = engine.books.shared.heap.peak_bytes();
+    let history = &engine.dumping.history;
+    history.begin(&engine.process, now(engine, 0), peak);
+}
+
+/// What is in use now. Other threads may be in the middle of an event.
+fn now(engine: &Engine, micros: i64) -> Moment {
+    let (mut bytes, mut objects) = (engine.books.shared.heap.in_use(), 0i64);
+    for state in engine.threads.all() {
+        // What a thread has taken in advance is not in use.
+        bytes = bytes.wrapping_sub(state.budget.get());
+        objects = objects.wrapping_add(state.sizes.in_use());
+    }
+    if !engine.process.recorded.is_exact() {
+        bytes >>= BYTE_BITS;
+        objects = shown(objects);
+    }
+    Moment {
+        micros,
+        bytes: bytes.max(0),
+        objects: objects.max(0),
+    }
+}

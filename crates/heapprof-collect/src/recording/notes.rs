@@ -1,0 +1,56 @@
+//! What a dump notes beside the samples: the history of the heap, and the sizes of allocations.
+
+use heapprof_profile::{History, Moment, Peak, Resident, Sizes};
+
+use crate::engine::Engine;
+use crate::recording::sums::Sums;
+use crate::tables::sizes::shown;
+
+/// The comments that hold the history up to now and the sizes. `resident` is how many bytes are in
+/// memory; 0 if nobody knows.
+pub(super) fn notes(
+    engine: &Engine,
+    sums: &[Sums],
+    mut sizes: Sizes,
+    resident: u64,
+) -> [String; 2] {
+    let (dumping, process) = (&engine.dumping, &engine.process);
+    let micros = dumping.micros();
+    let total = |of: fn(&Sums) -> [i64; 2]| {
+        let each = sums.iter().map(of);
+        each.fold([0i64; 2], |sum, of| {
+            [0, 1].map(|i| sum[i].saturating_add(of[i]))
+        })
+    };
+    let [objects, bytes] = total(Sums::in_use);
+    // The last moment is that of the samples, to the byte.
+    let mut moments = dumping.history.before(process, micros);
+    moments.push(Moment {
+        micros,
+        bytes,
+        objects,
+    });
+    let peak = total(|sums| sums.peak)[1];
+    let history = History {
+        moments,
+        resident: match i64::try_from(resident) {
+            Ok(bytes @ 1..) => vec![Resident { micros, bytes }],
+            _ => Vec::new(),
+        },
+        peak: Some(Peak {
+            micros: if peak == bytes {
+                micros
+            } else {
+                dumping.history.peak_at()
+            },
+            bytes: peak,
+        }),
+    };
+    if !process.recorded.is_exact() {
+        for class in &mut sizes.classes {
+            class.allocated = shown(class.allocated);
+            class.in_use = shown(class.in_use);
+        }
+    }
+    [history.comment(), sizes.comment()]
+}

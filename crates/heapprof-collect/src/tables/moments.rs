@@ -1,0 +1,134 @@
+//! The curve of the heap: a bounded number of moments, however long the recording takes.
+//!
+//! Two moments are at least `spacing` apart. When there is no room for one more, one of each two
+//! goes, and the spacing doubles. Of two moments, the one stays that differs more from the last one
+//! that stayed, so that steps and teeth of the curve do not go first.
+
+use heapprof_profile::Moment;
+
+/// The most moments that are kept.
+pub(crate) const MOST: usize = 1000;
+
+/// The time between two moments at first, in microseconds.
+pub(crate) const SPACING: i64 = 1000;
+
+/// Moments in order of time.
+pub(crate) struct Moments {
+    len: usize,
+    spacing: i64,
+    all: [Moment; MOST],
+}
+
+impl Moments {
+    /// No moments.
+    pub(crate) const fn new() -> Self {
+        const NONE: Moment = Moment {
+            micros: 0,
+            bytes: 0,
+            objects: 0,
+        };
+        Self {
+            len: 0,
+            spacing: SPACING,
+            all: [NONE; MOST],
+        }
+    }
+
+    /// Forgets all moments.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        self.spacing = SPACING;
+    }
+
+    /// The moments so far.
+    pub(crate) fn all(&self) -> &[Moment] {
+        &self.all[..self.len]
+    }
+
+    /// Adds a moment, if it is not earlier than the last one. Returns the time before which the
+    /// next one is not wanted.
+    pub(crate) fn add(&mut self, moment: Moment) -> i64 {
+        let last = self.all().last().map_or(0, |last| last.micros);
+        if moment.micros >= last {
+            if self.len == MOST {
+                self.thin();
+            }
+            self.all[self.len] = moment;
+            self.len += 1;
+        }
+        moment.micros.saturating_add(self.spacing)
+    }
+
+    /// The time between two moments, in microseconds.
+    pub(crate) fn spacing(&self) -> i64 {
+        self.spacing
+    }
+
+    fn thin(&mut self) {
+        self.spacing = self.spacing.saturating_mul(2);
+        // The first moment stays, because the curve begins there.
+        let (mut kept, mut next) = (1, 1);
+        while next + 1 < self.len {
+            let before = self.all[kept - 1].bytes;
+            let [a, b] = [self.all[next], self.all[next + 1]];
+            let is_farther = a.bytes.abs_diff(before) > b.bytes.abs_diff(before);
+            self.all[kept] = if is_farther { a } else { b };
+            kept += 1;
+            next += 2;
+        }
+        if next < self.len {
+            self.all[kept] = self.all[next];
+            kept += 1;
+        }
+        self.len = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: i64, bytes: i64) -> Moment {
+        Moment {
+            micros,
+            bytes,
+            objects: 0,
+        }
+    }
+
+    #[test]
+    fn a_long_recording_keeps_its_ends_and_its_teeth() {
+        let mut moments = Moments::new();
+        let mut next = 0;
+        // A saw whose teeth are ten times the spacing at the end.
+        let saw = |time: i64| time % 640_000;
+        for time in (0..64_000_000).step_by(500) {
+            if time >= next {
+                next = moments.add(at(time, saw(time)));
+            }
+        }
+        let all = moments.all();
+        assert!(
+            all.len() > MOST / 2 - 2 && all.len() <= MOST,
+            "{}",
+            all.len()
+        );
+        assert_eq!(all[0].micros, 0);
+        assert!(all.last().unwrap().micros > 63_800_000);
+        assert!(all.is_sorted_by_key(|moment| moment.micros));
+        assert!(all.iter().all(|moment| moment.bytes == saw(moment.micros)));
+        let falls = all.windows(2).filter(|two| two[1].bytes < two[0].bytes);
+        assert_eq!(falls.count(), 99);
+        assert_eq!(moments.spacing(), 128_000);
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_adds_nothing() {
+        let mut moments = Moments::new();
+        moments.add(at(5000, 1));
+        moments.add(at(4000, 2));
+        assert_eq!(moments.all(), [at(5000, 1)]);
+        moments.clear();
+        assert!(moments.all().is_empty());
+    }
+}

@@ -1,0 +1,116 @@
+//! How many objects a thread has allocated and freed, for each power of two of the size.
+//!
+//! The size of a block is known at its end, too. So what was allocated without what was freed is in
+//! use. To count one object takes three instructions.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use heapprof_profile::{CLASSES, Sizes};
+
+use crate::tables::counters::Weight;
+use crate::tables::sampler::OBJECT_BITS;
+
+/// One thread's objects by size, in the recording's unit. That thread writes them, and others read
+/// them.
+pub(crate) struct SizeCounts {
+    allocated: [AtomicU64; COUNTS],
+    freed: [AtomicU64; COUNTS],
+}
+
+/// Objects of no bytes have a count of their own, so that no branch and no second instruction is
+/// needed for them. The last count is that of mappings.
+const COUNTS: usize = CLASSES + 1;
+const MAPPINGS: usize = COUNTS - 1;
+
+/// Which count is that of a size: one more than its class.
+#[inline(always)]
+fn count_of(size: u64) -> usize {
+    // No block has half of the address space, so nothing is lost.
+    (63 - (size << 1 | 1).leading_zeros()) as usize
+}
+
+/// Adds without a locked instruction: only the owner writes.
+#[inline(always)]
+fn add(to: &AtomicU64, n: u64) {
+    let sum = to.load(Ordering::Relaxed).wrapping_add(n);
+    to.store(sum, Ordering::Relaxed);
+}
+
+impl SizeCounts {
+    /// Counts an allocation of `size` bytes.
+    #[inline(always)]
+    pub(crate) fn allocated(&self, size: u64, weight: Weight) {
+        add(&self.allocated[count_of(size)], weight.objects);
+    }
+
+    /// Counts the end of a block of `size` bytes.
+    #[inline(always)]
+    pub(crate) fn freed(&self, size: u64, weight: Weight) {
+        add(&self.freed[count_of(size)], weight.objects);
+    }
+
+    /// Counts a mapping.
+    pub(crate) fn mapped(&self, weight: Weight) {
+        add(&self.allocated[MAPPINGS], weight.objects);
+    }
+
+    /// Counts the end of a mapping.
+    pub(crate) fn unmapped(&self, weight: Weight) {
+        add(&self.freed[MAPPINGS], weight.objects);
+    }
+
+    /// Each count of what was allocated, with that of what was freed.
+    fn both(&self) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
+        self.allocated.iter().zip(&self.freed)
+    }
+
+    /// Starts the counts anew: from what is in use, or from nothing.
+    pub(crate) fn restart(&self, keeps_in_use: bool) {
+        for both in self.both() {
+            let in_use = if keeps_in_use { in_use(both) } else { 0 };
+            both.0.store(in_use as u64, Ordering::Relaxed);
+            both.1.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Objects in use that the thread counted, in the recording's unit. They are below zero if the
+    /// thread frees what others allocate.
+    pub(crate) fn in_use(&self) -> i64 {
+        self.both().map(in_use).fold(0, i64::wrapping_add)
+    }
+
+    /// Adds these counts to `sizes`, in the recording's unit.
+    pub(crate) fn add_to(&self, sizes: &mut Sizes) {
+        for (count, both) in self.both().enumerate() {
+            let class = &mut sizes.classes[count.saturating_sub(1)];
+            let allocated = both.0.load(Ordering::Relaxed) as i64;
+            class.allocated = class.allocated.wrapping_add(allocated);
+            class.in_use = class.in_use.wrapping_add(in_use(both));
+        }
+    }
+}
+
+fn in_use((allocated, freed): (&AtomicU64, &AtomicU64)) -> i64 {
+    let freed = freed.load(Ordering::Relaxed);
+    allocated.load(Ordering::Relaxed).wrapping_sub(freed) as i64
+}
+
+/// Counts of objects as they are shown, of counts in a sampled recording's unit.
+pub(crate) fn shown(objects: i64) -> i64 {
+    objects.wrapping_add(1 << (OBJECT_BITS - 1)) >> OBJECT_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heapprof_profile::class_of;
+
+    #[test]
+    fn a_count_is_one_more_than_the_class() {
+        for size in (0..63).flat_map(|bits| [1u64 << bits, (1 << bits) - 1]) {
+            let class = count_of(size).saturating_sub(1);
+            assert_eq!(class, class_of(size), "{size}");
+        }
+        assert!(count_of(i64::MAX as u64) < MAPPINGS);
+    }
+}
