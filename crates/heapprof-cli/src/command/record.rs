@@ -9,6 +9,7 @@ mod lines;
 mod list;
 mod outcome;
 mod program;
+mod residents;
 mod tail;
 mod written;
 

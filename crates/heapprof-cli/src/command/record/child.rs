@@ -23,6 +23,7 @@ use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
+use super::residents::{Reader, Residents};
 use crate::inherited;
 
 /// How the program ended.
@@ -35,6 +36,8 @@ pub(super) struct Ended {
     pub(super) by_key: bool,
     /// Its process id.
     pub(super) process: u32,
+    /// What was resident of it and of those that descend from it.
+    pub(super) residents: Residents,
 }
 
 /// Signals that end a process and may be meant for the program when they come to us.
@@ -66,6 +69,7 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(all)?;
     let child = command.spawn()?;
     let (process, pid) = (child.id(), Pid::from_child(&child));
+    let reader = Reader::start(process);
     let mut interrupted = false;
     let status = loop {
         if let Some(status) = end_of(pid)? {
@@ -100,6 +104,7 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
         signal,
         by_key: interrupted && signal == Some(SIGINT),
         process,
+        residents: reader.end(),
     })
 }
 

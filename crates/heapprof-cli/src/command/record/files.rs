@@ -10,6 +10,7 @@ use heapprof_analysis::{Resident, Runtime, Spread, nameless, resident, runtime};
 use heapprof_profile::{Profile, ReadOptions, decode_with, encode};
 use heapprof_symbolize::{Options, Symbolizer};
 
+use super::residents::Residents;
 use super::written::Written;
 use crate::place::{Access, Opened, Owner, Place, Trust, acting};
 use crate::{messages, output};
@@ -162,8 +163,12 @@ fn is_kernel_s(place: &Place) -> bool {
         .is_ok_and(|led| !rustix::fs::FileType::from_raw_mode(led.st_mode).is_file())
 }
 
-/// Reads each profile, and gives its frames names if asked to.
-pub(super) fn read(entries: &[&Written], with_symbols: bool) -> Vec<Result<Told>> {
+/// Reads each profile. If asked to, gives its frames names, and its history what was resident.
+pub(super) fn read(
+    entries: &[&Written],
+    with_symbols: bool,
+    residents: &Residents,
+) -> Vec<Result<Told>> {
     let read = |symbolizer: &mut Symbolizer, one: &Written| {
         let unreadable = || one.path.display().to_string();
         let (place, opened) = open(one).with_context(unreadable)?;
@@ -175,7 +180,8 @@ pub(super) fn read(entries: &[&Written], with_symbols: bool) -> Vec<Result<Told>
         let mut told = told(&profile, one);
         if with_symbols {
             let summary = symbolizer.symbolize(&mut profile);
-            if summary.resolved() + summary.numbered() > 0 {
+            let is_named = summary.resolved() + summary.numbered() > 0;
+            if residents.put_into(&mut profile, one.process) || is_named {
                 let shown = one.path.display().to_string();
                 let access = Access::Exactly(opened.stat.st_mode & 0o777);
                 output::replace(&place, &shown, access, |writer| {

@@ -1,0 +1,201 @@
+//! What was resident over a recording: read from outside, so that it costs the program nothing and
+//! no file is opened in it.
+//!
+//! The program and those that descend from it are read in turn. The more there are, the less often
+//! that happens: it takes at most a hundredth of the time of one processor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use heapprof_profile::{History, Profile, Resident};
+
+/// What was resident of each process: when (nanoseconds since 1970), and how many bytes.
+#[derive(Debug, Default)]
+pub(super) struct Residents(BTreeMap<u32, Vec<(i64, i64)>>);
+
+/// A thread that reads what is resident.
+pub(super) struct Reader {
+    ends: Arc<AtomicBool>,
+    /// There is none if no thread could be made.
+    thread: Option<JoinHandle<Residents>>,
+}
+
+/// The most moments that are kept of a process, and the most processes.
+const MOST: usize = 1000;
+const PROCESSES: usize = 1000;
+/// The time between two readings at first.
+const SPACING: Duration = Duration::from_millis(10);
+/// The program's end is noticed after so long at the latest.
+const SLICE: Duration = Duration::from_millis(50);
+/// Reading takes at most one part in so many of the time.
+const SHARE: u32 = 100;
+/// How often descendants are looked for, if that is quick.
+const SEARCH: Duration = Duration::from_millis(100);
+
+impl Reader {
+    /// Begins to read about a program.
+    pub(super) fn start(program: u32) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ends);
+        let read = move || read_until(program, &seen);
+        let thread = thread::Builder::new().spawn(read).ok();
+        Self { ends, thread }
+    }
+
+    /// Ends reading, and returns what was read.
+    pub(super) fn end(self) -> Residents {
+        self.ends.store(true, Ordering::Release);
+        let thread = self.thread.and_then(|thread| {
+            thread.thread().unpark();
+            thread.join().ok()
+        });
+        thread.unwrap_or_default()
+    }
+}
+
+fn read_until(program: u32, ends: &AtomicBool) -> Residents {
+    let mut residents = Residents::default();
+    let mut processes = BTreeSet::from([program]);
+    let (mut spacing, mut next_search) = (SPACING, Instant::now());
+    let page = i64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    while !ends.load(Ordering::Acquire) {
+        let began = Instant::now();
+        if began >= next_search {
+            processes = descendants(program);
+            next_search = began + SEARCH.max(began.elapsed() * SHARE);
+        }
+        for &process in &processes {
+            residents.read(process, page);
+        }
+        if residents.0.values().any(|curve| curve.len() >= MOST) {
+            residents.thin();
+            spacing *= 2;
+        }
+        let until = began + spacing.max(began.elapsed() * SHARE);
+        while !ends.load(Ordering::Acquire) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            thread::park_timeout(left.min(SLICE));
+        }
+    }
+    residents
+}
+
+/// A process and those that descend from it.
+fn descendants(program: u32) -> BTreeSet<u32> {
+    let mut found = BTreeSet::from([program]);
+    let mut left = vec![program];
+    while let Some(process) = left.pop() {
+        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
+            continue;
+        };
+        for thread in threads.flatten() {
+            let children = fs::read_to_string(thread.path().join("children"));
+            let children = children.unwrap_or_default();
+            let children = children.split_whitespace().filter_map(|id| id.parse().ok());
+            for child in children {
+                if found.len() < PROCESSES && found.insert(child) {
+                    left.push(child);
+                }
+            }
+        }
+    }
+    found
+}
+
+impl Residents {
+    fn read(&mut self, process: u32, page: i64) {
+        let Ok(text) = fs::read_to_string(format!("/proc/{process}/statm")) else {
+            return;
+        };
+        let pages = text.split_whitespace().nth(1);
+        let pages = pages.and_then(|pages| pages.parse::<i64>().ok());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok());
+        // A process that has ended has no pages.
+        if let (Some(pages @ 1..), Some(now)) = (pages, now)
+            && (self.0.len() < PROCESSES || self.0.contains_key(&process))
+        {
+            let curve = self.0.entry(process).or_default();
+            curve.push((now, pages.saturating_mul(page)));
+        }
+    }
+
+    /// Leaves out one of each two moments, and keeps the larger one.
+    fn thin(&mut self) {
+        for curve in self.0.values_mut() {
+            let larger = |two: &[(i64, i64)]| two.iter().copied().max_by_key(|(_, bytes)| *bytes);
+            *curve = curve.chunks(2).filter_map(larger).collect();
+        }
+    }
+
+    /// Puts what is known of a process into the history of its profile. Returns whether anything
+    /// was.
+    pub(super) fn put_into(&self, profile: &mut Profile, process: u32) -> bool {
+        let Some(curve) = self.0.get(&process) else {
+            return false;
+        };
+        let Some(mut history) = History::of(profile) else {
+            return false;
+        };
+        let start = profile.time_nanos.saturating_sub(profile.duration_nanos);
+        let within = start..=profile.time_nanos;
+        let known = curve.iter().filter(|(time, _)| within.contains(time));
+        let mut resident: Vec<Resident> = known
+            .map(|&(time, bytes)| Resident {
+                micros: (time - start) / 1000,
+                bytes,
+            })
+            .collect();
+        if resident.is_empty() {
+            return false;
+        }
+        // The library knows what was resident when it wrote the profile.
+        resident.append(&mut history.resident);
+        resident.sort_by_key(|moment| moment.micros);
+        history.resident = resident;
+        history.put(profile);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_until_it_is_told_to_end() {
+        let reader = Reader::start(std::process::id());
+        thread::sleep(Duration::from_millis(120));
+        let residents = reader.end();
+        let own = &residents.0[&std::process::id()];
+        assert!(own.len() > 1 && own.is_sorted(), "{own:?}");
+        assert!(own.iter().all(|(_, bytes)| *bytes > 100_000), "{own:?}");
+    }
+
+    #[test]
+    fn only_what_is_of_the_recording_is_put() {
+        let mut profile = Profile::default();
+        (profile.time_nanos, profile.duration_nanos) = (9_000_000, 4_000_000);
+        let curve = vec![
+            (4_000_000, 1),
+            (5_000_000, 2),
+            (7_000_000, 3),
+            (9_500_000, 4),
+        ];
+        let residents = Residents(BTreeMap::from([(7, curve)]));
+        assert!(!residents.put_into(&mut profile, 7), "there is no history");
+        History::default().put(&mut profile);
+        assert!(!residents.put_into(&mut profile, 8));
+        assert!(residents.put_into(&mut profile, 7));
+        let put = History::of(&profile).unwrap().resident;
+        let put: Vec<(i64, i64)> = put.iter().map(|one| (one.micros, one.bytes)).collect();
+        assert_eq!(put, [(0, 2), (2000, 3)]);
+    }
+}
