@@ -60,6 +60,8 @@ mod stacks;
 mod sampling;
 // Exact values and the peak, compared with a replay of the events.
 mod peak;
+// The heap over time, and the sizes of allocations.
+mod history;
 // Profiles that are written while the program runs.
 mod dumps;
 // What a program maps itself.

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 24] = [
+pub const COMMANDS: [&str; 26] = [
     "record",
     "preload-path",
     "top",
@@ -15,6 +15,8 @@ pub const COMMANDS: [&str; 24] = [
     "list",
     "traces",
     "tags",
+    "stats",
+    "timeline",
     "info",
     "leaks",
     "diff",

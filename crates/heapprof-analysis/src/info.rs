@@ -2,6 +2,8 @@
 
 use heapprof_profile::{Family, Unit};
 
+use heapprof_profile::is_for_machines;
+
 use crate::comment::{self, Account, Process};
 use crate::coverage::{self, Resident, Runtime};
 use crate::error::Error;
@@ -148,6 +150,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     let heap = ["inuse_space", "peak_space"].map(|name| heap_bytes(&info.types, name));
     [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
     info.account = comment::account(&mut info.comments);
+    info.comments.retain(|text| !is_for_machines(text));
     // A location counts as symbolized if one of its lines has a function's name.
     let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function WHERE \
                       n.location = l.id AND f.name != '' AND NOT (f.system_name = '' AND \

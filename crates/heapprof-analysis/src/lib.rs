@@ -51,6 +51,7 @@ mod info;
 mod leaks;
 mod line_growth;
 mod list;
+mod moments;
 mod nameless;
 mod own_code;
 mod peek;
@@ -61,9 +62,11 @@ mod report;
 mod session;
 mod stack_table;
 mod statement;
+mod stats;
 mod store;
 mod suppression;
 mod tags;
+mod timeline;
 mod top;
 mod traces;
 mod tree;
@@ -92,9 +95,11 @@ pub use crate::{
     report::{Moment, Report, ReportFunction, ReportNode, report, report_sql},
     session::Session,
     statement::{Call, ResultTable, Statement, Value, run as run_statement},
+    stats::{Stats, StatsSize, StatsType, stats},
     store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
+    timeline::{Timeline, TimelineRow, timeline},
     top::{Other, Top, TopRow, top},
     traces::{LabelValue, Trace, Traces, traces},
     tree::{Tree, TreeRow, tree},

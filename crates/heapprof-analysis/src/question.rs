@@ -11,6 +11,7 @@ use heapprof_profile::Profile;
 
 pub use self::tree::TreeOptions;
 use crate::error::Error;
+use crate::moments::{self, MomentRow, SizeRow};
 use crate::stack_table::StackTable;
 use crate::suppression::Suppressions;
 use heapprof_totals::call_tree::{CallTree, Stacks};
@@ -134,6 +135,8 @@ pub struct Question {
     neighbours: OnceLock<Vec<Neighbours>>,
     labels: OnceLock<Vec<LabelRow>>,
     modules: OnceLock<Vec<Module>>,
+    moments: OnceLock<Vec<MomentRow>>,
+    sizes: OnceLock<Vec<SizeRow>>,
     wanted: Vec<bool>,
 }
 
@@ -316,6 +319,8 @@ impl Question {
             neighbours: OnceLock::new(),
             labels: OnceLock::new(),
             modules: OnceLock::new(),
+            moments: OnceLock::new(),
+            sizes: OnceLock::new(),
             wanted: Vec::new(),
         })
     }
@@ -364,6 +369,20 @@ impl Question {
             notes.retain(|n| self.parts.iter().all(|p| p.view.notes().contains(n)));
         }
         notes
+    }
+
+    /// The histories of all parts.
+    pub(crate) fn moments(&self) -> &[MomentRow] {
+        let each = self.parts.iter().enumerate();
+        let rows = || each.flat_map(|(at, part)| moments::moments(at, &part.profile));
+        self.moments.get_or_init(|| rows().collect())
+    }
+
+    /// The sizes of all parts.
+    pub(crate) fn sizes(&self) -> &[SizeRow] {
+        let each = self.parts.iter().enumerate();
+        let rows = || each.flat_map(|(at, part)| moments::sizes(at, &part.profile));
+        self.sizes.get_or_init(|| rows().collect())
     }
 
     pub(crate) fn ranks(&self) -> &[u32] {

@@ -4,6 +4,7 @@
 //! A [`Relation`] is a name, documented columns, and three functions. Its first `keys` columns are
 //! whole numbers. SQLite can find rows by them without reading all rows.
 
+mod history;
 mod profile;
 mod sample;
 mod total;
@@ -98,7 +99,7 @@ pub(crate) struct Relation {
 }
 
 /// All tables, in the order of the docs.
-pub(crate) static RELATIONS: [&Relation; 16] = [
+pub(crate) static RELATIONS: [&Relation; 18] = [
     &profile::PROFILE,
     &profile::COMMENT,
     &profile::SAMPLE_TYPE,
@@ -108,6 +109,8 @@ pub(crate) static RELATIONS: [&Relation; 16] = [
     &profile::LINE,
     &profile::FUNCTION,
     &profile::LABEL,
+    &history::MOMENT,
+    &history::SIZE_CLASS,
     &total::ENTITY,
     &total::FUNCTION_TOTAL,
     &total::NEIGHBOUR,

@@ -10,6 +10,8 @@ use crate::growth::{self, Growth};
 use crate::header::SampleType;
 use crate::question::is_heap;
 use crate::session::{Session, read_estimate};
+use crate::stats::{StatsSize, sizes};
+use crate::timeline::{TimelineRow, history};
 
 /// One of the profiles, as a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,6 +79,10 @@ pub struct Report {
     pub moments: Vec<Moment>,
     /// How functions grew, by the position of the sample type; empty for fewer than three profiles.
     pub growth: BTreeMap<usize, Vec<Growth>>,
+    /// The history of the recording, if there is one profile and it has one.
+    pub history: Vec<TimelineRow>,
+    /// The sizes of the whole process's allocations in the last profile, if they were counted.
+    pub sizes: Vec<StatsSize>,
 }
 
 /// Reports what a page shows of all profiles of the session's question, which must have all types
@@ -100,6 +106,10 @@ pub fn report(session: &Session) -> Result<Report, Error> {
     read_moments(session, &mut report, &type_at)?;
     let numbers = read_places(session, &mut report)?;
     read_nodes(session, &mut report, &type_at)?;
+    if report.moments.len() == 1 {
+        report.history = history(session)?;
+    }
+    report.sizes = sizes(session, report.moments.len())?;
     if report.moments.len() >= 3 {
         read_growth(session, &mut report, &type_at, &numbers)?;
     }

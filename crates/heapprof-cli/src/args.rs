@@ -12,6 +12,7 @@ mod list;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod size;
+mod stats;
 mod store;
 
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ pub(crate) use list::{ListArgs, SourceArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
 use size::size;
+pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 
 /// The heading of the options that every command has. They come after a command's own options, and
@@ -168,6 +170,16 @@ pub(crate) enum Command {
     /// What a profile holds: types, totals, period, time, mappings, comments, symbols
     #[command(after_help = "Example: heapprof info profile.pb.gz")]
     Info(InfoArgs),
+    /// Totals, mean and median sizes, a histogram of sizes, and the first functions
+    #[command(after_help = "Example: heapprof stats profile.pb.gz")]
+    Stats(StatsArgs),
+    /// The heap over time: of one recording, or of a series of profiles
+    #[command(
+        after_help = "One profile shows the history that record noted in it. Several profiles, or \
+                      a folder of them, are one moment each.\n\nExample: heapprof timeline \
+                      profile.pb.gz"
+    )]
+    Timeline(TimelineArgs),
     /// What is in use at exit, by stack, with objects and their mean size
     #[command(
         mut_arg("granularity", |arg| arg.default_value("lines")),

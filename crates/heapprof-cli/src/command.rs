@@ -20,8 +20,10 @@ mod report;
 mod rm;
 mod schema;
 mod sql;
+mod stats;
 mod symbolize;
 mod tags;
+mod timeline;
 mod top;
 mod traces;
 mod tree;
@@ -57,6 +59,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::List(args) => list::run(&context, &args)?,
         Command::Traces(args) => traces::run(&context, &args)?,
         Command::Tags(args) => tags::run(&context, &args)?,
+        Command::Stats(args) => stats::run(&context, &args)?,
+        Command::Timeline(args) => timeline::run(&context, &args)?,
         Command::Info(args) => return info::run(&context, &args),
         Command::Leaks(args) => return leaks::run(&context, &args),
         Command::Diff(args) => return diff::run(&context, &args),

@@ -1,6 +1,6 @@
 //! `info`: the facts about a profile, one on each line.
 
-use heapprof_analysis::{Account, Info, MappingInfo, Resident};
+use heapprof_analysis::{Account, Info, MappingInfo, Resident, Stats};
 use serde_json::{Value, json};
 
 use crate::coverage::beside_heap;
@@ -9,13 +9,20 @@ use crate::json;
 use crate::measure::{Measure, percent, plural, time_utc};
 use crate::next::wrapper_text;
 use crate::range;
+use crate::stats::stats_document;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
-/// Writes the report.
-pub fn info(info: &Info, style: &Style) -> Result<String, Error> {
+/// Writes the report. JSON has `stats`, too.
+pub fn info(info: &Info, stats: Option<&Stats>, style: &Style) -> Result<String, Error> {
     match style.format {
-        Format::Json => json::text(document(info)),
+        Format::Json => {
+            let mut document = document(info);
+            if let Some(stats) = stats {
+                document["stats"] = stats_document(stats);
+            }
+            json::text(document)
+        }
         Format::Csv => {
             let mut table = Table::new(&[("fact", Align::Left), ("value", Align::Left)]);
             for (fact, value) in facts(info, style)? {

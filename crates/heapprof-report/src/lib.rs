@@ -6,6 +6,7 @@
 //! line.
 #![forbid(unsafe_code)]
 
+mod chart;
 mod convert;
 mod coverage;
 mod diff;
@@ -26,10 +27,12 @@ mod peek;
 mod range;
 mod schema;
 mod sql;
+mod stats;
 mod stored;
 mod style;
 mod table;
 mod tags;
+mod timeline;
 mod top;
 mod traces;
 mod tree;
@@ -49,9 +52,11 @@ pub use crate::{
     range::give_or_take,
     schema::schema,
     sql::result_table,
+    stats::stats,
     stored::stored,
     style::{Format, Style},
     tags::tags,
+    timeline::timeline,
     top::{SourceLine, top},
     traces::traces,
     tree::tree,

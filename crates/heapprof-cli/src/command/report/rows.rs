@@ -6,6 +6,7 @@ use heapprof_analysis::{Growth, Moment, ReportFunction, report_sql};
 use heapprof_web as web;
 
 use super::paths::Paths;
+use super::process;
 use crate::name;
 use crate::source_file::SourceFiles;
 
@@ -68,6 +69,8 @@ pub(super) fn rows(
         growth: growth.collect(),
         growth_own_code: Some(false),
         sql: report_sql(),
+        history: process::curve(&found.history),
+        sizes: process::sizes(&found.sizes, found.period == 1),
         estimates: estimates.collect(),
         source: source_of_file,
         snapshots: found
@@ -224,8 +227,8 @@ pub(super) fn commands(
         ("flame", format!("heapprof flame {last} > flame.svg")),
         ("table", format!("heapprof top {last}")),
         ("map", format!("heapprof top -n 0 {last}")),
-        ("sizes", format!("heapprof info {last}")),
-        ("timeline", format!("heapprof report {all} -o report.html")),
+        ("sizes", format!("heapprof stats {last}")),
+        ("timeline", format!("heapprof timeline {all}")),
         ("growth", format!("heapprof report {all} -o report.html")),
         ("pivot", format!("heapprof peek '{{pattern}}' {last}")),
     ] {

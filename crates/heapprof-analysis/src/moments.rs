@@ -1,0 +1,151 @@
+//! The history of a profile as rows: what was in use and what was resident, moment by moment.
+
+use heapprof_profile::{CLASSES, History, Profile, Sizes};
+
+/// A row of the history of a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MomentRow {
+    /// The profile's position in the question.
+    pub(crate) part: usize,
+    /// Nanoseconds since the recording began.
+    pub(crate) since_nanos: i64,
+    pub(crate) inuse_space: Option<i64>,
+    pub(crate) inuse_objects: Option<i64>,
+    /// Bytes that were resident, the collector's own tables among them.
+    pub(crate) rss: Option<i64>,
+    /// Whether the heap was largest then.
+    pub(crate) is_peak: bool,
+}
+
+/// The rows of a profile's history, in order of time. There are none if it has no history.
+pub(crate) fn moments(part: usize, profile: &Profile) -> Vec<MomentRow> {
+    let Some(history) = History::of(profile) else {
+        return Vec::new();
+    };
+    let row = |micros: i64| MomentRow {
+        part,
+        since_nanos: micros.saturating_mul(1000),
+        ..MomentRow::default()
+    };
+    let mut rows: Vec<MomentRow> = Vec::new();
+    rows.extend(history.moments.iter().map(|moment| MomentRow {
+        inuse_space: Some(moment.bytes),
+        inuse_objects: Some(moment.objects),
+        ..row(moment.micros)
+    }));
+    if let Some(peak) = history.peak {
+        let same = |row: &&mut MomentRow| {
+            row.since_nanos == peak.micros.saturating_mul(1000)
+                && row.inuse_space == Some(peak.bytes)
+        };
+        match rows.iter_mut().find(same) {
+            Some(found) => found.is_peak = true,
+            None => rows.push(MomentRow {
+                inuse_space: Some(peak.bytes),
+                is_peak: true,
+                ..row(peak.micros)
+            }),
+        }
+    }
+    for moment in &history.resident {
+        rows.push(MomentRow {
+            rss: Some(moment.bytes),
+            ..row(moment.micros)
+        });
+    }
+    rows.sort_by_key(|row| row.since_nanos);
+    rows
+}
+
+/// A row of a profile's sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SizeRow {
+    /// The profile's position in the question.
+    pub(crate) part: usize,
+    /// The least and the largest size; `None` for mappings.
+    pub(crate) sizes: Option<[i64; 2]>,
+    pub(crate) alloc_objects: i64,
+    pub(crate) inuse_objects: i64,
+}
+
+/// The rows of a profile's sizes, the smallest sizes first. Classes without objects have none.
+pub(crate) fn sizes(part: usize, profile: &Profile) -> Vec<SizeRow> {
+    let sizes = Sizes::of(profile).unwrap_or_default();
+    let classes = sizes.classes.iter().enumerate();
+    let filled = classes.filter(|(_, class)| class.allocated != 0 || class.in_use != 0);
+    filled
+        .map(|(k, class)| SizeRow {
+            part,
+            sizes: (k + 1 < CLASSES).then(|| bounds(k)),
+            alloc_objects: class.allocated,
+            inuse_objects: class.in_use,
+        })
+        .collect()
+}
+
+/// The least and the largest size of a class.
+fn bounds(class: usize) -> [i64; 2] {
+    let least = if class == 0 { 0 } else { power(class) };
+    [least, power(class + 1).saturating_sub(1)]
+}
+
+fn power(of: usize) -> i64 {
+    if of < 63 { 1 << of } else { i64::MAX }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heapprof_profile::{Moment, Peak, Resident};
+
+    #[test]
+    fn rows_are_in_order_and_the_peak_is_one_of_them() {
+        let mut profile = Profile::default();
+        assert!(moments(0, &profile).is_empty());
+        let moment = |micros, bytes| Moment {
+            micros,
+            bytes,
+            objects: 1,
+        };
+        let mut history = History {
+            moments: vec![moment(0, 0), moment(9, 50)],
+            resident: vec![Resident {
+                micros: 4,
+                bytes: 99,
+            }],
+            peak: Some(Peak {
+                micros: 5,
+                bytes: 70,
+            }),
+        };
+        let told = |profile: &Profile| {
+            let rows = moments(0, profile);
+            let told = rows.iter().map(|row| {
+                let value = row.inuse_space.or(row.rss);
+                (row.since_nanos, value, row.is_peak)
+            });
+            told.collect::<Vec<_>>()
+        };
+        history.put(&mut profile);
+        let [first, last] = [(0, Some(0), false), (9000, Some(50), false)];
+        let resident = (4000, Some(99), false);
+        assert_eq!(
+            told(&profile),
+            [first, resident, (5000, Some(70), true), last]
+        );
+        history.peak = Some(Peak {
+            micros: 9,
+            bytes: 50,
+        });
+        history.put(&mut profile);
+        assert_eq!(told(&profile), [first, resident, (9000, Some(50), true)]);
+    }
+
+    #[test]
+    fn classes_have_their_bounds() {
+        assert_eq!(bounds(0), [0, 1]);
+        assert_eq!(bounds(1), [2, 3]);
+        assert_eq!(bounds(12), [4096, 8191]);
+        assert_eq!(bounds(62)[0], 1 << 62);
+    }
+}

@@ -1,0 +1,204 @@
+//! `stats`: what a profile amounts to: totals, mean sizes, how large allocations were, and which
+//! functions are first.
+
+use std::collections::HashMap;
+
+use crate::comment;
+use crate::coverage::{self, Resident};
+use crate::error::Error;
+use crate::header::SampleType;
+use crate::session::{Session, read_estimate};
+use heapprof_totals::estimate::Estimate;
+
+/// How many functions are first.
+const FIRST: i64 = 5;
+
+/// A sample type with its total.
+#[derive(Clone, Debug, Default)]
+pub struct StatsType {
+    /// What is counted.
+    pub sample_type: SampleType,
+    /// The signed sum of what the filters keep.
+    pub net: i64,
+    /// How sure it is, if it is an estimate that says so.
+    pub estimate: Option<Estimate>,
+    /// The functions that have most of it themselves, with their values, the largest first.
+    pub first: Vec<(String, i64)>,
+}
+
+/// How many objects of some sizes there were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatsSize {
+    /// The least and the largest size in bytes; `None` for mappings, which have no size of their
+    /// own.
+    pub sizes: Option<[i64; 2]>,
+    /// Objects that were allocated.
+    pub alloc_objects: i64,
+    /// Those of them that are in use.
+    pub inuse_objects: i64,
+}
+
+/// What a profile amounts to.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// The profile's path or name.
+    pub profile: String,
+    /// Mean bytes between samples; 1 if every allocation is counted, 0 if unknown.
+    pub period: i64,
+    /// The sample types.
+    pub types: Vec<StatsType>,
+    /// When the heap was largest, in nanoseconds since the recording began, if the collector noted
+    /// it.
+    pub peak_since_nanos: Option<i64>,
+    /// RSS when the profile was taken, and the highest one, each beside the heap.
+    pub rss: [Option<Resident>; 2],
+    /// The sizes of the whole process's allocations, the smallest first. Filters do not change
+    /// them. Empty if the collector did not count them.
+    pub sizes: Vec<StatsSize>,
+}
+
+impl Stats {
+    /// The total of a sample type.
+    pub fn net(&self, name: &str) -> Option<i64> {
+        let found = self.types.iter().find(|of| of.sample_type.r#type == name);
+        found.map(|of| of.net)
+    }
+
+    /// The mean size of an object: of those in use, or of those that were allocated. `None` if
+    /// there were none, or if the profile does not say.
+    pub fn mean_size(&self, of: &str) -> Option<f64> {
+        let objects = self.net(&format!("{of}_objects"))?;
+        let bytes = self.net(&format!("{of}_space"))?;
+        (objects > 0).then(|| bytes as f64 / objects as f64)
+    }
+
+    /// The class that the median size of all allocations is in. `None` if sizes were not counted.
+    pub fn median(&self) -> Option<[i64; 2]> {
+        let counted = || {
+            let sizes = self.sizes.iter();
+            sizes.filter_map(|of| Some((of.sizes?, i128::from(of.alloc_objects.max(0)))))
+        };
+        let all: i128 = counted().map(|(_, objects)| objects).sum();
+        let mut below = 0;
+        let holds_middle = |(_, objects): &([i64; 2], i128)| {
+            below += objects;
+            2 * below >= all
+        };
+        counted()
+            .find(holds_middle)
+            .map(|(sizes, _)| sizes)
+            .filter(|_| all > 0)
+    }
+}
+
+/// Reports what the profile of the session's question amounts to. The question must have all types.
+pub fn stats(session: &Session) -> Result<Stats, Error> {
+    let mut found = Stats::default();
+    session.each("SELECT name, period FROM profile WHERE id = 1", [], |row| {
+        (found.profile, found.period) = (row.get(0)?, row.get(1)?);
+        Ok::<_, Error>(())
+    })?;
+    found.types = types(session)?;
+    let peak = session.rows(
+        "SELECT since_nanos FROM moment WHERE profile = 1 AND is_peak",
+        [],
+        |row| row.get(0),
+    )?;
+    found.peak_since_nanos = peak.first().copied();
+    found.sizes = sizes(session, 1)?;
+    // RSS is the whole process's, so the heap beside it is, too.
+    let whole: HashMap<String, i64> = session
+        .rows(
+            "SELECT s.type, t.net FROM profile_total t JOIN sample_type s ON s.id = t.type WHERE \
+             t.profile = 1",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?
+        .into_iter()
+        .collect();
+    let heap = ["inuse_space", "peak_space"].map(|name| whole.get(name).copied());
+    found.rss = coverage::resident(&comment::comments(session)?, heap);
+    Ok(found)
+}
+
+/// How large the allocations of a profile's process were. Profiles are numbered from 1.
+pub(crate) fn sizes(session: &Session, profile: usize) -> Result<Vec<StatsSize>, Error> {
+    session.rows(
+        "SELECT least, most, alloc_objects, inuse_objects FROM size_class WHERE profile = ?1 \
+         ORDER BY least IS NULL, least",
+        [profile as i64],
+        |row| {
+            let least: Option<i64> = row.get(0)?;
+            let most: Option<i64> = row.get(1)?;
+            Ok(StatsSize {
+                sizes: least.zip(most).map(|(least, most)| [least, most]),
+                alloc_objects: row.get(2)?,
+                inuse_objects: row.get(3)?,
+            })
+        },
+    )
+}
+
+fn types(session: &Session) -> Result<Vec<StatsType>, Error> {
+    let estimate = session.estimate_columns("t", "kept_");
+    let types = session.rows(
+        &format!(
+            "SELECT s.id, s.type, s.unit, t.kept_net, {estimate} FROM profile_total t JOIN \
+             sample_type s ON s.id = t.type WHERE t.profile = 1 ORDER BY t.position"
+        ),
+        [],
+        |row| {
+            let of = StatsType {
+                sample_type: SampleType {
+                    r#type: row.get(1)?,
+                    unit: row.get(2)?,
+                },
+                net: row.get(3)?,
+                estimate: read_estimate(row, 4)?,
+                first: Vec::new(),
+            };
+            Ok((row.get::<_, i64>(0)?, of))
+        },
+    )?;
+    let with_first = types.into_iter().map(|(id, mut of)| {
+        of.first = session.rows(
+            "SELECT f.name, sum(t.flat) AS flat FROM function_total t JOIN function f ON f.id = \
+             t.function WHERE t.profile = 1 AND t.type = ?1 GROUP BY f.name HAVING flat != 0 ORDER \
+             BY abs(flat) DESC, f.name LIMIT ?2",
+            [id, FIRST],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        Ok(of)
+    });
+    with_first.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_class_of_the_middle_object() {
+        let with = |counts: &[(i64, i64)]| Stats {
+            sizes: counts
+                .iter()
+                .map(|&(least, alloc_objects)| StatsSize {
+                    sizes: (least >= 0).then_some([least, 2 * least - 1]),
+                    alloc_objects,
+                    inuse_objects: 0,
+                })
+                .collect(),
+            ..Stats::default()
+        };
+        let table = [
+            (&[(16, 3), (32, 3), (64, 1)][..], Some([32, 63])),
+            (&[(16, 4), (32, 4)], Some([16, 31])),
+            (&[(16, 1), (-1, 9)], Some([16, 31])),
+            (&[(-1, 9)], None),
+            (&[], None),
+        ];
+        for (counts, expected) in table {
+            assert_eq!(with(counts).median(), expected, "{counts:?}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! `heapprof stats`: what a profile amounts to.
+
+use anyhow::Result;
+use heapprof_analysis::{Types, stats};
+
+use super::Shared;
+use crate::args::StatsArgs;
+
+pub(super) fn run(shared: &Shared, args: &StatsArgs) -> Result<()> {
+    let names = shared.sources.or_newest(&args.profiles.profiles)?;
+    let source = shared.sources.read(&names)?;
+    let session = shared.ask(source, &args.question.query(), Types::All)?;
+    let found = stats(&session)?;
+    shared.finish(&args.report, &session, |style| {
+        Ok(heapprof_report::stats(&found, style)?)
+    })
+}

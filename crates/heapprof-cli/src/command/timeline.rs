@@ -1,0 +1,25 @@
+//! `heapprof timeline`: the heap over time, of one profile or of a series.
+
+use anyhow::Result;
+use heapprof_analysis::{Granularity, Query, Source, Types, timeline};
+
+use super::Shared;
+use super::report::expanded;
+use crate::args::TimelineArgs;
+
+pub(super) fn run(shared: &Shared, args: &TimelineArgs) -> Result<()> {
+    let names = expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
+    let one = |name: &String| shared.sources.read(std::slice::from_ref(name));
+    let sources: Vec<Source> = names.iter().map(one).collect::<Result<_>>()?;
+    // Whole profiles are asked about, so nothing is left out.
+    let query = Query {
+        granularity: Granularity::Functions,
+        all_frames: true,
+        ..Query::default()
+    };
+    let session = shared.session(sources, &query, Types::All, |question| question)?;
+    let found = timeline(&session)?;
+    shared.finish(&args.report, &session, |style| {
+        Ok(heapprof_report::timeline(&found, style)?)
+    })
+}

@@ -1,0 +1,182 @@
+//! A chart in braille: an area and a line over time. Each character has two dots by four.
+//!
+//! Format: Unicode 15, "Braille Patterns": U+2800 and one bit for each dot.
+
+use heapprof_text::printable;
+
+/// A step function: values, each from its time on, in order of time.
+pub(crate) type Steps = Vec<(i64, i64)>;
+
+/// What is drawn.
+pub(crate) struct Chart<'a> {
+    /// Filled from zero up.
+    pub(crate) area: &'a Steps,
+    /// Drawn as dots, every other one.
+    pub(crate) line: &'a Steps,
+    /// The times of the left and the right edge.
+    pub(crate) span: [i64; 2],
+    /// A time to mark beneath the chart.
+    pub(crate) mark: Option<i64>,
+    /// Columns and rows of characters.
+    pub(crate) columns: usize,
+    /// See [`columns`](Self::columns).
+    pub(crate) rows: usize,
+}
+
+/// The bits of a character's dots, by row and column.
+const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
+
+impl Chart<'_> {
+    /// The largest value.
+    pub(crate) fn most(&self) -> i64 {
+        let all = self.area.iter().chain(self.line);
+        all.map(|(_, value)| *value).max().unwrap_or(0).max(1)
+    }
+
+    /// The lines of the chart. `label` writes a value of the axis, and `time` one of the edges.
+    pub(crate) fn lines(
+        &self,
+        label: impl Fn(i64) -> String,
+        time: impl Fn(i64) -> String,
+    ) -> Vec<String> {
+        let most = self.most();
+        let mut cells = vec![vec![0u8; self.columns]; self.rows];
+        let (wide, high) = (2 * self.columns, 4 * self.rows);
+        let area = self.binned(self.area, wide);
+        let line = self.binned(self.line, wide);
+        for x in 0..wide {
+            let mut dot = |y: usize| {
+                let y = y.min(high) - 1;
+                let (row, of_row) = (self.rows - 1 - y / 4, 3 - y % 4);
+                cells[row][x / 2] |= DOTS[of_row][x % 2];
+            };
+            if let Some(value) = area[x] {
+                (1..=height(value, most, high)).for_each(&mut dot);
+            }
+            if let Some(value) = line[x].filter(|_| x % 2 == 0) {
+                dot(height(value, most, high).max(1));
+            }
+        }
+        let labels: Vec<String> = (0..self.rows)
+            .map(|row| match row {
+                0 => label(most),
+                _ if row == self.rows / 2 && self.rows > 4 => {
+                    let left = (self.rows - row) as i128;
+                    label((i128::from(most) * left / self.rows as i128) as i64)
+                }
+                _ => String::new(),
+            })
+            .collect();
+        let zero = label(0);
+        let margin = labels
+            .iter()
+            .chain([&zero])
+            .map(|text| text.chars().count());
+        let margin = margin.max().unwrap_or(0);
+        let mut lines = Vec::with_capacity(self.rows + 2);
+        for (label, row) in labels.iter().zip(&cells) {
+            let bar = if label.is_empty() { '│' } else { '┤' };
+            let drawn: String = row.iter().map(|&dots| braille(dots)).collect();
+            lines.push(format!("{label:>margin$} {bar}{drawn}"));
+        }
+        lines.push(format!("{zero:>margin$} ┼{}", self.axis()));
+        let [begin, end] = self.span.map(time);
+        let gap = self.columns.saturating_sub(begin.chars().count());
+        lines.push(format!("{:margin$}  {begin}{end:>gap$}", ""));
+        lines
+            .into_iter()
+            .map(|line| printable(&line).into_owned())
+            .collect()
+    }
+
+    /// The line beneath the chart, with the mark.
+    fn axis(&self) -> String {
+        let at = self.mark.map(|time| self.bin(time, self.columns));
+        let each = (0..self.columns).map(|x| if Some(x) == at { '▲' } else { '─' });
+        each.collect()
+    }
+
+    /// Which of so many bins a time belongs to.
+    fn bin(&self, time: i64, bins: usize) -> usize {
+        let [begin, end] = self.span.map(i128::from);
+        let span = (end - begin).max(1);
+        let at = (i128::from(time) - begin) * bins as i128 / span;
+        at.clamp(0, bins as i128 - 1) as usize
+    }
+
+    /// The largest value in each of so many bins. A bin without a step has the value before it.
+    fn binned(&self, steps: &Steps, bins: usize) -> Vec<Option<i64>> {
+        let mut largest = vec![None; bins];
+        let mut last = vec![None; bins];
+        for &(time, value) in steps {
+            let at = self.bin(time, bins);
+            largest[at] = largest[at].max(Some(value));
+            last[at] = Some(value);
+        }
+        let mut before = None;
+        for at in 0..bins {
+            if largest[at].is_none() {
+                largest[at] = before;
+            }
+            before = last[at].or(before);
+        }
+        largest
+    }
+}
+
+/// How many dots high a value is. What is not 0 has a dot.
+fn height(value: i64, most: i64, dots: usize) -> usize {
+    if value <= 0 {
+        return 0;
+    }
+    let dots = dots as i128;
+    let high = (i128::from(value) * dots + i128::from(most) / 2) / i128::from(most);
+    high.clamp(1, dots) as usize
+}
+
+fn braille(dots: u8) -> char {
+    char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(area: &[(i64, i64)], line: &[(i64, i64)]) -> String {
+        let chart = Chart {
+            area: &area.to_vec(),
+            line: &line.to_vec(),
+            span: [0, 80],
+            mark: Some(40),
+            columns: 8,
+            rows: 2,
+        };
+        chart
+            .lines(|value| value.to_string(), |time| format!("{time}s"))
+            .join("\n")
+    }
+
+    #[test]
+    fn a_ramp_and_a_line() {
+        let ramp: Vec<(i64, i64)> = (0..16).map(|x| (5 * x, x + 1)).collect();
+        expect_test::expect![[r"
+            16 ┤⠉⠉⠉⠉⢉⣩⣵⣿
+               │⢀⣠⣴⣾⣿⣿⣿⣿
+             0 ┼────▲───
+                0s   80s"]]
+        .assert_eq(&drawn(&ramp, &[(0, 16)]));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_drawn() {
+        expect_test::expect![[r"
+            9 ┤⠀⠀⠀⠀⣿⠀⠀⠀
+              │⠀⠀⠀⠀⣿⠀⠀⠀
+            0 ┼────▲───
+               0s   80s"]]
+        .assert_eq(&drawn(&[(40, 9), (50, 0)], &[]));
+        assert_eq!(height(1, i64::MAX, 8), 1);
+        assert_eq!(height(i64::MAX, i64::MAX, 8), 8);
+        assert_eq!(height(-5, 8, 8), 0);
+    }
+}

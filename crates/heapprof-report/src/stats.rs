@@ -1,0 +1,300 @@
+//! `stats`: what a profile amounts to.
+
+use heapprof_analysis::{Resident, Stats, StatsSize, StatsType};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::head::with_head;
+use crate::json;
+use crate::measure::{Measure, percent};
+use crate::range;
+use crate::style::{Format, Style};
+use crate::table::{Align, Table};
+
+/// The longest bar of the histogram, in characters.
+const BAR: i128 = 24;
+
+/// Writes the report.
+pub fn stats(stats: &Stats, style: &Style) -> Result<String, Error> {
+    // It is made in any case, so that a wrong --unit is an error in every format.
+    let bytes = Measure::new("bytes", style.unit.as_deref())?;
+    match style.format {
+        Format::Json => json::text(stats_document(stats)),
+        Format::Csv => facts(stats)?.render(style),
+        Format::Text | Format::Markdown => {
+            let mut text = with_head(&lines(stats, &bytes)?, "", style);
+            for (title, table) in tables(stats, &bytes)? {
+                text += "\n";
+                text += &with_head(&[title], &table.render(style)?, style);
+            }
+            Ok(text)
+        }
+    }
+}
+
+fn measure(of: &StatsType, bytes: &Measure) -> Result<Measure, Error> {
+    match of.sample_type.unit.as_str() {
+        "bytes" => Ok(bytes.clone()),
+        unit => Measure::new(unit, None),
+    }
+}
+
+/// The lines above the tables: totals, mean sizes, the median, the peak, and RSS.
+fn lines(stats: &Stats, bytes: &Measure) -> Result<Vec<String>, Error> {
+    let how = match stats.period {
+        0 => String::new(),
+        1 => ", every allocation is counted".to_string(),
+        period => format!(
+            ", estimated from one sample every {} on average",
+            Measure::new("bytes", None)?.show(period)
+        ),
+    };
+    let mut lines = vec![format!("{}{how}", stats.profile)];
+    for of in &stats.types {
+        let measure = measure(of, bytes)?;
+        let mut line = format!("{:<20} {}", of.sample_type.r#type, measure.show(of.net));
+        if let Some(estimate) = &of.estimate {
+            line += &range::after(of.net, estimate, &measure);
+            line += &format!(", from {}", range::samples(estimate));
+        }
+        if of.sample_type.r#type == "peak_space"
+            && let Some(since) = stats.peak_since_nanos
+        {
+            let time = Measure::new("nanoseconds", None)?;
+            line += &format!(", at {}", time.show(since));
+        }
+        lines.push(line);
+    }
+    for (name, of) in [("in use", "inuse"), ("allocated", "alloc")] {
+        if let Some(mean) = stats.mean_size(of) {
+            let mean = bytes.show(mean.round() as i64);
+            lines.push(format!("{:<20} {mean}", format!("mean size {name}")));
+        }
+    }
+    if let Some([least, most]) = stats.median() {
+        lines.push(format!(
+            "{:<20} {} (of all allocations)",
+            "median size",
+            size_text(Some([least, most]), bytes)
+        ));
+    }
+    if stats.sizes.is_empty() {
+        lines.push(format!(
+            "{:<20} not recorded; heapprof record counts them",
+            "sizes"
+        ));
+    }
+    for (name, resident) in ["RSS", "peak RSS"].iter().zip(stats.rss) {
+        if let Some(resident) = resident {
+            lines.push(format!("{name:<20} {}", resident_text(resident, bytes)));
+        }
+    }
+    Ok(lines)
+}
+
+/// RSS, and which part of it the heap is.
+fn resident_text(resident: Resident, bytes: &Measure) -> String {
+    let mut text = bytes.show(resident.of_program());
+    if let Some(heap) = resident.heap {
+        text += &format!(
+            ", of which the heap is {}",
+            percent(heap, resident.of_program())
+        );
+    }
+    text
+}
+
+fn tables(stats: &Stats, bytes: &Measure) -> Result<Vec<(String, Table)>, Error> {
+    let mut tables = Vec::new();
+    if !stats.sizes.is_empty() {
+        tables.push((
+            "Sizes of allocations in the whole process".to_string(),
+            histogram(stats, bytes),
+        ));
+    }
+    for of in &stats.types {
+        let shown = [
+            "inuse_space",
+            "alloc_space",
+            "alloc_objects",
+            "temporary_objects",
+        ];
+        let is_shown = shown.contains(&of.sample_type.r#type.as_str());
+        // A profile of something else has types of its own.
+        let has_ours = stats.net("inuse_space").is_some();
+        if of.first.is_empty() || (has_ours && !is_shown) {
+            continue;
+        }
+        let measure = measure(of, bytes)?;
+        let mut table = Table::new(&[
+            ("flat", Align::Right),
+            ("flat%", Align::Right),
+            ("function", Align::Left),
+        ]);
+        for (function, value) in &of.first {
+            let share = percent(*value, of.net);
+            table.row(vec![measure.show(*value), share, function.clone()]);
+        }
+        tables.push((format!("First by {}", of.sample_type.r#type), table));
+    }
+    Ok(tables)
+}
+
+fn histogram(stats: &Stats, bytes: &Measure) -> Table {
+    let mut table = Table::new(&[
+        ("size", Align::Right),
+        ("allocated", Align::Right),
+        ("alloc%", Align::Right),
+        ("in use", Align::Right),
+        ("inuse%", Align::Right),
+        ("", Align::Left),
+    ]);
+    let sum = |of: fn(&StatsSize) -> i64| {
+        let each = stats.sizes.iter().map(|size| i128::from(of(size)));
+        i64::try_from(each.sum::<i128>()).unwrap_or(i64::MAX)
+    };
+    let [allocated, in_use] = [sum(|of| of.alloc_objects), sum(|of| of.inuse_objects)];
+    let most = stats.sizes.iter().map(|of| of.alloc_objects).max();
+    let most = i128::from(most.unwrap_or(0).max(1));
+    for of in &stats.sizes {
+        let bar = i128::from(of.alloc_objects.max(0)) * 8 * BAR / most;
+        table.row(vec![
+            size_text(of.sizes, bytes),
+            of.alloc_objects.to_string(),
+            percent(of.alloc_objects, allocated),
+            of.inuse_objects.to_string(),
+            percent(of.inuse_objects, in_use),
+            bar_text(bar as usize),
+        ]);
+    }
+    table
+}
+
+fn size_text(sizes: Option<[i64; 2]>, bytes: &Measure) -> String {
+    match sizes {
+        Some([least, most]) => {
+            let next = bytes.show(most.saturating_add(1));
+            format!("{} up to {next}", bytes.show(least))
+        }
+        None => "mappings".to_string(),
+    }
+}
+
+/// A bar of so many eighths of a character.
+fn bar_text(eighths: usize) -> String {
+    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    "█".repeat(eighths / 8) + rest
+}
+
+/// All of it as facts, for CSV.
+fn facts(stats: &Stats) -> Result<Table, Error> {
+    let mut table = Table::new(&[
+        ("fact", Align::Left),
+        ("of", Align::Left),
+        ("value", Align::Right),
+        ("low", Align::Right),
+        ("high", Align::Right),
+    ]);
+    let mut fact = |fact: &str, of: &str, value: String| {
+        table.row(vec![
+            fact.to_string(),
+            of.to_string(),
+            value,
+            String::new(),
+            String::new(),
+        ]);
+    };
+    for of in ["inuse", "alloc"] {
+        if let Some(mean) = stats.mean_size(of) {
+            fact("mean_size", of, format!("{mean:.1}"));
+        }
+    }
+    if let Some([least, _]) = stats.median() {
+        fact("median_class", "alloc", least.to_string());
+    }
+    if let Some(since) = stats.peak_since_nanos {
+        fact("peak_since_nanos", "", since.to_string());
+    }
+    for (name, resident) in ["rss", "peak_rss"].iter().zip(stats.rss) {
+        if let Some(resident) = resident {
+            fact(name, "", resident.of_program().to_string());
+        }
+    }
+    for of in &stats.sizes {
+        let class = of
+            .sizes
+            .map_or_else(|| "mappings".to_string(), |[least, _]| least.to_string());
+        fact(
+            "alloc_objects_of_size",
+            &class,
+            of.alloc_objects.to_string(),
+        );
+        fact(
+            "inuse_objects_of_size",
+            &class,
+            of.inuse_objects.to_string(),
+        );
+    }
+    for of in &stats.types {
+        for (function, value) in &of.first {
+            let first = format!("first_{}", of.sample_type.r#type);
+            fact(&first, function, value.to_string());
+        }
+    }
+    for of in &stats.types {
+        let [low, high, _] = range::cells(of.estimate.as_ref());
+        let name = of.sample_type.r#type.clone();
+        table.row(vec![
+            "total".to_string(),
+            name,
+            of.net.to_string(),
+            low,
+            high,
+        ]);
+    }
+    Ok(table)
+}
+
+/// The report as JSON, which `info` has as a part.
+pub(crate) fn stats_document(stats: &Stats) -> Value {
+    let types = stats.types.iter().map(|of| {
+        let first = of.first.iter();
+        let first: Vec<Value> = first
+            .map(|(function, flat)| json!({"function": function, "flat": flat}))
+            .collect();
+        let mut object = json!({
+            "sample_type": json::sample_type(&of.sample_type),
+            "net": of.net,
+            "first": first,
+        });
+        if let Some(estimate) = &of.estimate {
+            object["estimate"] = range::document(estimate);
+        }
+        object
+    });
+    let sizes = stats.sizes.iter().map(|of| {
+        json!({
+            "least": of.sizes.map(|[least, _]| least),
+            "most": of.sizes.map(|[_, most]| most),
+            "alloc_objects": of.alloc_objects,
+            "inuse_objects": of.inuse_objects,
+        })
+    });
+    let resident = |of: Option<Resident>| {
+        of.map(|of| json!({"bytes": of.bytes, "own_tables": of.own, "heap": of.heap}))
+    };
+    let types: Vec<Value> = types.collect();
+    let sizes: Vec<Value> = sizes.collect();
+    json!({
+        "profile": stats.profile,
+        "period": stats.period,
+        "sample_types": types,
+        "mean_size_inuse": stats.mean_size("inuse"),
+        "mean_size_alloc": stats.mean_size("alloc"),
+        "median_size": stats.median(),
+        "peak_since_nanos": stats.peak_since_nanos,
+        "sizes": sizes,
+        "rss": resident(stats.rss[0]),
+        "peak_rss": resident(stats.rss[1]),
+    })
+}
