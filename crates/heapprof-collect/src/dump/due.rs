@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use crate::dump::following::Following;
+use crate::dump::live::Live;
 use crate::options::Triggers;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
@@ -30,6 +31,7 @@ pub(crate) struct Due {
     deadline: AtomicI64,
     last_peak: AtomicI64,
     pub(crate) following: Following,
+    pub(crate) live: Live,
 }
 
 /// Whoever makes the dumps that are due.
@@ -37,11 +39,13 @@ pub(crate) trait Dumper: Sync {
     /// Makes a dump.
     fn dump_due(&'static self, reason: Reason);
 
-    /// Looks by how much lines have grown.
+    /// Looks by how much lines have grown, and answers `record --live`.
     fn look_due(&'static self);
 }
 
 const MOST_UNREPORTED: u64 = 1 << 20;
+/// As above, if somebody may ask for a profile at any time.
+const MOST_UNREPORTED_LIVE: u64 = 64 << 10;
 const NOTHING: u8 = 0;
 /// A look at lines is to be made. A dump makes one, too, so it may take this one's place.
 const LOOK: u8 = u8::MAX;
@@ -60,6 +64,7 @@ impl Due {
                 allocated: None,
                 freed: None,
                 line_growth: None,
+                live: false,
             }),
             pending: AtomicU8::new(NOTHING),
             dumper: OnceLock::new(),
@@ -70,6 +75,7 @@ impl Due {
             deadline: AtomicI64::new(i64::MAX),
             last_peak: AtomicI64::new(0),
             following: Following::new(),
+            live: Live::new(),
         }
     }
 
@@ -87,6 +93,7 @@ impl Due {
             deadline: _,
             last_peak: _,
             following,
+            live: _,
         } = self;
         [&triggers.lock, following.lock()]
     }
@@ -119,7 +126,11 @@ impl Due {
         self.freed.store(0, Ordering::Relaxed);
         let step = self.following.begin(triggers.line_growth);
         let most = (least / 64).min(step.unwrap_or(u64::MAX) / 4);
-        let most = most.clamp(1, MOST_UNREPORTED);
+        let largest = match triggers.live {
+            true => MOST_UNREPORTED_LIVE,
+            false => MOST_UNREPORTED,
+        };
+        let most = most.clamp(1, largest);
         self.most_unreported.store(most, Ordering::Relaxed);
         self.last_peak.store(0, Ordering::Relaxed);
         self.deadline.store(i64::MAX, Ordering::Relaxed);
@@ -162,6 +173,7 @@ impl Due {
 
     /// Lets allocations look at the clock, if no thread of ours can.
     pub(crate) fn count_time_inline(&self, triggers: &Triggers) {
+        self.live.look_inline(triggers.live);
         if let Some(interval) = triggers.interval {
             let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
             // The greatest number says that nobody counts.
@@ -173,6 +185,7 @@ impl Due {
     /// Ends what [`count_time_inline`](Self::count_time_inline) began.
     pub(crate) fn stop_counting(&self) {
         self.deadline.store(i64::MAX, Ordering::Relaxed);
+        self.live.look_inline(false);
     }
 
     /// Asks for a dump. It is made when this thread, or another one that comes first, leaves the
@@ -242,10 +255,8 @@ impl Due {
         if deadline != i64::MAX && now() >= deadline {
             self.ask(Reason::Interval);
         }
-        if self
-            .following
-            .is_due(self.allocated.load(Ordering::Relaxed))
-        {
+        let allocated = self.allocated.load(Ordering::Relaxed);
+        if self.following.is_due(allocated) || self.live.is_asked_inline() {
             self.ask_to_look();
         }
     }
