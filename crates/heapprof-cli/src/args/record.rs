@@ -49,6 +49,9 @@ pub(crate) struct RecordArgs {
     /// Also trace who made each value of Perl (needs perl-install)
     #[arg(long)]
     pub(crate) perl_values: bool,
+    /// Show the program in the terminal while it runs (q leaves the view)
+    #[arg(long)]
+    pub(crate) live: bool,
     /// Say, while the program runs, each time the memory in use that a line allocated has grown by
     /// MIN [default: 1MiB]
     #[arg(long, value_name = "MIN", num_args = 0..=1, require_equals = true)]

@@ -69,7 +69,7 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
 }
 
 /// The profiles that are named: those in a folder, each by itself.
-fn expanded(names: &[String]) -> Result<Vec<String>> {
+pub(super) fn expanded(names: &[String]) -> Result<Vec<String>> {
     let mut all = Vec::new();
     for name in names {
         if !Path::new(name).is_dir() {
