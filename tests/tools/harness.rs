@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 24] = [
+pub const COMMANDS: [&str; 25] = [
     "record",
     "preload-path",
     "top",
@@ -19,6 +19,7 @@ pub const COMMANDS: [&str; 24] = [
     "leaks",
     "diff",
     "flame",
+    "tui",
     "load",
     "ls",
     "rm",

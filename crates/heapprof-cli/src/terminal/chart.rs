@@ -97,7 +97,7 @@ mod tests {
             point(2.0, 8, None),
         ];
         let found = chart(&points, 4, 2, true);
-        assert_eq!((found.lines.join("/"), found.most), ("⠁⠁⠁⢸/⠀⣸⣿⣿".into(), 8));
+        assert_eq!((found.lines.join("/"), found.most), ("⠁⠁⠁⢹/⠀⢸⣿⣿".into(), 8));
         assert_eq!(chart(&[], 2, 1, true).lines, ["⠀⠀"]);
         assert_eq!(chart(&points, 0, 0, true).lines.len(), 0);
     }

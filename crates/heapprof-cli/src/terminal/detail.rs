@@ -28,7 +28,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &Sta
     // What the program printed may be why somebody looks here.
     let Some(detail) = &data.detail else { return };
     let left = match area.width >= BESIDE {
-        true => area.width * 3 / 5,
+        true => area.width * 11 / 20,
         false => area.width,
     };
     let measure = canvas.measure(data);

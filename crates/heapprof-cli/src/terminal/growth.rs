@@ -8,6 +8,9 @@ use super::data::Data;
 use super::draw::{Canvas, signed};
 use super::state::State;
 
+/// A screen with so many columns has room for in how many steps a function grew.
+const WITH_STEPS: u16 = 100;
+
 /// Draws the view.
 pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut State) {
     let look = canvas.look;
@@ -20,9 +23,18 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
         return;
     }
     let most = if area.width >= 120 { 40 } else { 12 };
+    let has_steps = area.width >= WITH_STEPS;
+    let steps = |text: &str| match has_steps {
+        true => format!(" {text:>9}"),
+        false => String::new(),
+    };
     let head = format!(
-        "{:<15} {:<most$}  {:>9} {:>10} {:>13}  FUNCTION",
-        "VERDICT", "TREND", "GREW", "LAST", "CHANGE"
+        "{:<15} {:<most$} {} {:>10} {:>13}  FUNCTION",
+        "VERDICT",
+        "TREND",
+        steps("GREW"),
+        "LAST",
+        "CHANGE"
     );
     canvas.put(area.x + 1, area.y, area.width - 1, &head, look.muted());
     let height = usize::from(area.height.saturating_sub(1));
@@ -32,12 +44,12 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
     for (y, row) in (area.y + 1..).zip(data.grown.iter().skip(state.from).take(height)) {
         let values = &row.values[row.values.len().saturating_sub(most)..];
         let change = row.last.saturating_sub(row.first);
-        let (grew, steps) = row.grew;
+        let (grew, all) = row.grew;
         let before = format!(
-            "{:<15} {:<most$}  {:>9} {:>10} ",
+            "{:<15} {:<most$} {} {:>10} ",
             row.verdict,
             sparkline(values),
-            format!("{grew} of {steps}"),
+            steps(&format!("{grew} of {all}")),
             measure.show(row.last),
         );
         let used = canvas.put(area.x + 1, y, area.width - 1, &before, Style::new());

@@ -11,13 +11,29 @@ use super::state::State;
 /// A screen with so many columns has room for both lines in one.
 const WIDE: u16 = 150;
 
+/// The heap, RSS and the peak in so many columns. The first line says that they are estimates, so
+/// the words for that are left out first, then the rate, then the range.
+fn fitting(data: &Data, room: usize) -> String {
+    let fits = |text: &String| text.chars().count() <= room;
+    let whole = what(data, true, true);
+    if fits(&whole) {
+        return whole;
+    }
+    let short = |text: String| text.replace("about ", "").replace("   ", "  ");
+    let options = [
+        short(whole),
+        short(what(data, false, true)),
+        short(what(data, false, false)),
+    ];
+    let last = options[2].clone();
+    options.into_iter().find(fits).unwrap_or(last)
+}
+
 /// Draws the first lines, and returns the row after them.
 pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) -> u16 {
-    let (who, mut what) = (who(data, state), what(data));
-    if what.chars().count() + 1 > usize::from(area.width) {
-        // The first line says that it is an estimate.
-        what = what.replace("about ", "").replace("   ", "  ");
-    }
+    let who = who(data, state);
+    let room = usize::from(area.width) - 1;
+    let what = fitting(data, room);
     let style = canvas.look.strong();
     if area.width >= WIDE {
         canvas.line(area, area.y, &format!("{who}    {what}"), style);
@@ -74,8 +90,8 @@ pub(super) fn who(data: &Data, state: &State) -> String {
     text
 }
 
-/// The heap, RSS and the peak.
-pub(super) fn what(data: &Data) -> String {
+/// The heap, RSS and the peak, with the heap's rate and range if they are wanted.
+pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
     let news = &data.news;
     let Some(facts) = news.snapshot.as_ref().map(|snapshot| &snapshot.facts) else {
         return String::new();
@@ -83,13 +99,13 @@ pub(super) fn what(data: &Data) -> String {
     let bytes = Measure::new("bytes", None).unwrap_or_else(|_| Measure::raw());
     let mut text = match (facts.in_use, &facts.estimate) {
         (None, _) => "In use not known".to_string(),
-        (Some(in_use), Some(estimate)) => {
+        (Some(in_use), Some(estimate)) if with_range => {
             let range = give_or_take(in_use, estimate);
             format!("In use about {}{range}", bytes.show(in_use))
         }
-        (Some(in_use), None) => format!("In use {}", bytes.show(in_use)),
+        (Some(in_use), _) => format!("In use {}", bytes.show(in_use)),
     };
-    if let Some(rate) = rate(data) {
+    if let Some(rate) = rate(data).filter(|_| with_rate) {
         text += &match rate {
             0 => " steady".to_string(),
             rate if rate > 0 => format!(" ▲{}/s", bytes.show_signed(rate)),

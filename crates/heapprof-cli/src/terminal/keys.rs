@@ -62,30 +62,15 @@ pub(super) fn of_event(event: &Event) -> Option<Key> {
 pub(super) const HELP: &[(&str, &str)] = &[
     ("1 2 3 4", "table, tree, timeline, growth"),
     ("↑ ↓ PgUp PgDn Home End", "another row"),
-    (
-        "Enter",
-        "the row's callers, callees and lines; in the tree: unfold",
-    ),
+    ("Enter", "callers, callees and lines; in the tree: unfold"),
     ("← →", "in the tree: fold, unfold"),
     ("Tab", "callers or callees below the table"),
     ("s S", "sort by the next column; the other way round"),
-    (
-        "t",
-        "the next sample type: in use, allocated, peak, temporary",
-    ),
+    ("t", "the next sample type: in use, allocated, peak …"),
     ("b", "bytes or objects"),
-    (
-        "o",
-        "count what libraries allocate for the program's own code",
-    ),
-    (
-        "/",
-        "show only stacks with a function that matches a regular expression",
-    ),
-    (
-        "d",
-        "compare with this moment from now on; D with the start again",
-    ),
+    ("o", "count what libraries allocate for own code"),
+    ("/", "only stacks that match a regular expression"),
+    ("d D", "compare with this moment; D with the start again"),
     ("p", "the next process, or all of them together"),
     ("[ ]", "the moment before, the next one (of a series)"),
     ("space", "freeze: nothing is asked of the program meanwhile"),
@@ -93,8 +78,5 @@ pub(super) const HELP: &[(&str, &str)] = &[
     ("r", "save it, and write its report as an HTML file"),
     ("Esc", "one step back"),
     ("Ctrl-L", "draw the screen anew"),
-    (
-        "q",
-        "leave the view; if the program still runs, one more key says what becomes of it",
-    ),
+    ("q", "leave; if the program still runs, the view asks"),
 ];

@@ -26,16 +26,16 @@ impl Plain {
     /// The block of these news; `None` if they are the same as before.
     pub(crate) fn block(&mut self, news: News) -> Option<String> {
         let id = news.snapshot.as_ref()?.id;
-        let is_new = self.shown.replace(id) != Some(id);
+        let is_new = self.shown.replace(id) != Some(id) || news.ended.is_some();
         self.data.refresh(news, &mut self.state);
         let answer = self.data.answer.as_ref().filter(|_| is_new)?;
         let measure = Measure::new(&answer.unit, None).unwrap_or_else(|_| Measure::raw());
         let mut text = format!(
             "{}   {}\n",
             head::who(&self.data, &self.state),
-            head::what(&self.data)
+            head::what(&self.data, true, true)
         );
-        for row in answer.rows.iter().take(ROWS) {
+        for row in answer.rows.iter().filter(|row| row.flat != 0).take(ROWS) {
             let change = super::state::change(row, &self.data.base);
             text += &format!(
                 "{:>10} {:>13}  {}\n",

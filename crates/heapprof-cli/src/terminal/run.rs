@@ -178,7 +178,7 @@ pub(crate) fn run(
 }
 
 /// The process after the one that is shown: the program, each other one, then all together.
-fn next(news: &News) -> Which {
+pub(super) fn next(news: &News) -> Which {
     let numbers: Vec<u32> = news.processes.iter().map(|one| one.number).collect();
     let at = match news.which {
         Which::All => return Which::Program,

@@ -55,7 +55,8 @@ pub(super) fn chart(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
     let columns = legend.chars().count() as u16;
     // Most heaps are lower at first.
     let x = area.x + SCALE + 1;
-    canvas.put(x, area.y, columns, legend, canvas.look.muted());
+    let y = area.y + u16::from(area.height > 2);
+    canvas.put(x, y, columns, legend, canvas.look.muted());
 }
 
 /// Draws the view.

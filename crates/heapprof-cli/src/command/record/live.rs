@@ -53,6 +53,15 @@ fn locked(shared: &Common) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Says that nobody looks any more, when it is dropped.
+struct Left(Common);
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        locked(&self.0).is_left = true;
+    }
+}
+
 /// The view of a recording.
 pub(super) struct Live {
     shared: Common,
@@ -128,6 +137,7 @@ impl Live {
             .begin(self.printed.clone())
             .and_then(|()| self.view(process));
         if let Err(error) = begun {
+            locked(&self.shared).is_left = true;
             messages::note(&format!(
                 "--live: {error:#}; the recording goes on without the view"
             ));
@@ -149,12 +159,14 @@ impl Live {
             Some(tty) => {
                 let signals = Signals::listen(false)?;
                 let screen = Screen::take(tty).context("the terminal")?;
+                let left = Left(Arc::clone(&shared));
                 view.spawn(move || {
+                    // Also if the thread panics.
+                    let _left = left;
                     let is_over =
                         || signals.ends.load(Ordering::Relaxed) && locked(&shared).ended.is_some();
                     let shown = show(&screen, &mut feed, look, &signals, &is_over);
                     drop(screen);
-                    locked(&shared).is_left = true;
                     if let Err(error) = shown {
                         messages::note(&format!(
                             "--live: {error:#}; the recording goes on without the view"

@@ -27,7 +27,8 @@ use crate::terminal::feed::Which;
 
 /// How long the thread sleeps between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
-/// The first question comes so soon after the start.
+/// Until a process has answered, it is asked so often: the first questions may come before the library
+/// listens.
 const FIRST: Duration = Duration::from_millis(200);
 /// Each so manyth question is for all processes, so that new ones are heard of.
 const FOR_ALL: u32 = 5;
@@ -143,21 +144,21 @@ impl Asker {
 impl Work {
     fn run(&mut self, has_ended: &AtomicBool) {
         let mut last = Instant::now();
-        let mut pause = FIRST;
         loop {
             let is_last = has_ended.load(Ordering::Acquire);
-            let (is_wanted, is_left, which) = {
+            let (is_wanted, is_left, which, pause) = {
                 let shared = locked(&self.shared);
                 let is_wanted = shared.ended.is_none() && !shared.is_left;
                 let is_left = shared.is_left || is_last;
-                (
-                    is_wanted && !shared.wanted.is_frozen,
-                    is_left,
-                    shared.wanted.which,
-                )
+                let pause = match shared.moments.shown() {
+                    Some(_) => self.pause,
+                    None => FIRST,
+                };
+                let is_wanted = is_wanted && !shared.wanted.is_frozen;
+                (is_wanted, is_left, shared.wanted.which, pause)
             };
             if is_wanted && last.elapsed() >= pause {
-                (last, pause) = (Instant::now(), self.pause);
+                last = Instant::now();
                 self.ask(which);
             }
             if !is_left {
@@ -221,7 +222,8 @@ impl Work {
                 let mut shared = locked(&self.shared);
                 let process = message.process;
                 shared.trouble = None;
-                if let Err(error) = shared.moments.add(process, message.began, profile) {
+                let whose = (process, message.began);
+                if let Err(error) = shared.moments.add(user.tail.owner, whose, profile) {
                     shared.trouble = Some(format!("process {process}: {error:#}"));
                 }
             }

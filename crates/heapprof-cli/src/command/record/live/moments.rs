@@ -9,6 +9,7 @@ use anyhow::Result;
 use heapprof_analysis::Source;
 use heapprof_profile::{Profile, merge_all};
 
+use crate::place::Owner;
 use crate::terminal::feed::{News, Point, Process, Snapshot, Which};
 
 /// The most processes that are known. One that was not heard of for long makes room for another.
@@ -24,6 +25,7 @@ const LAST: usize = 8;
 
 /// What is known of a process.
 struct Told {
+    owner: Owner,
     /// When its recording began, in nanoseconds since 1970.
     began: i64,
     series: Vec<Arc<Snapshot>>,
@@ -40,8 +42,17 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// Adds what a process told.
-    pub(super) fn add(&mut self, process: u32, began: i64, profile: Profile) -> Result<()> {
+    /// Adds what a process of `owner` told. A process of another user can't speak for one of ours.
+    pub(super) fn add(
+        &mut self,
+        owner: Owner,
+        (process, began): (u32, i64),
+        profile: Profile,
+    ) -> Result<()> {
+        let earlier = self.told.get(&process).map(|told| told.owner);
+        if earlier.is_some_and(|earlier| earlier.user != owner.user && !owner.is_us()) {
+            return Ok(());
+        }
         self.ids += 1;
         let source = Source::new(format!("process {process}"), profile);
         let mut snapshot = Snapshot::new(self.ids, source)?;
@@ -60,10 +71,13 @@ impl Moments {
             }
         }
         let is_program = self.program == Some(process);
-        let told = self.told.entry(process).or_insert_with(|| Told::new(began));
-        if told.began != began {
+        let told = self
+            .told
+            .entry(process)
+            .or_insert_with(|| Told::new(owner, began));
+        if told.began != began || told.owner.user != owner.user {
             // The process has become another program, or another process has its number.
-            *told = Told::new(began);
+            *told = Told::new(owner, began);
         }
         told.add(snapshot, is_program);
         Ok(())
@@ -71,27 +85,31 @@ impl Moments {
 
     /// Adds all processes up.
     pub(super) fn add_up(&mut self) -> Result<()> {
-        let newest = || self.told.values().filter_map(|told| told.series.last());
+        // What a process held that is gone is free.
+        let running = self
+            .told
+            .iter()
+            .map(|(&process, told)| (rss(process), told));
+        let running: Vec<(i64, &Told)> = running
+            .filter_map(|(rss, told)| Some((rss?, told)))
+            .collect();
+        let newest = || running.iter().filter_map(|(_, told)| told.series.last());
         if newest().map(|snapshot| snapshot.id).max() <= self.newest_of_sum() {
             return Ok(());
         }
         let profiles = newest().map(|snapshot| Ok((*snapshot.source.profile).clone()));
-        let mut all: Profile =
-            merge_all(profiles.map(|p: Result<Profile, heapprof_profile::Error>| p))?;
-        let longest = newest()
-            .map(|snapshot| snapshot.source.profile.duration_nanos)
-            .max();
-        all.duration_nanos = longest.unwrap_or(0);
-        let rss: Option<i64> = self
-            .told
-            .keys()
-            .filter_map(|&process| rss(process))
-            .reduce(|a, b| a + b);
+        let mut all = merge_all(profiles.map(|one: Result<Profile, heapprof_profile::Error>| one))?;
+        let longest = newest().map(|snapshot| snapshot.source.profile.duration_nanos);
+        all.duration_nanos = longest.max().unwrap_or(0);
+        let rss = running
+            .iter()
+            .map(|(rss, _)| *rss)
+            .reduce(i64::saturating_add);
         self.ids += 1;
         let mut snapshot = Snapshot::new(self.ids, Source::new("all processes", all))?;
         snapshot.rss = rss;
         self.sum
-            .get_or_insert_with(|| Told::new(0))
+            .get_or_insert_with(|| Told::new(Owner::us(), 0))
             .add(snapshot, false);
         Ok(())
     }
@@ -111,7 +129,13 @@ impl Moments {
                 .and_then(|process| self.of(process))
                 .or_else(|| self.told.iter().next().map(|(&of, told)| (Some(of), told))),
         };
-        let processes = self.told.iter().map(|(&number, told)| Process {
+        let is_shown = |process: u32| {
+            self.program == Some(process)
+                || which == Which::Process(process)
+                || rss(process).is_some()
+        };
+        let processes = self.told.iter().filter(|(process, _)| is_shown(**process));
+        let processes = processes.map(|(&number, told)| Process {
             number,
             program: told
                 .series
@@ -151,8 +175,9 @@ impl Moments {
 }
 
 impl Told {
-    fn new(began: i64) -> Self {
+    fn new(owner: Owner, began: i64) -> Self {
         Self {
+            owner,
             began,
             series: Vec::new(),
             history: Vec::new(),
