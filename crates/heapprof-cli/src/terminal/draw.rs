@@ -153,6 +153,10 @@ pub(crate) fn draw(buffer: &mut Buffer, data: &Data, state: &mut State, look: Lo
             None => "waiting for the first profile of the program",
         };
         canvas.put(rest.x + 1, rest.y + 1, rest.width - 1, text, look.muted());
+        // What the program printed may say why.
+        for (y, line) in (rest.y + 3..rest.bottom()).zip(&data.news.output) {
+            canvas.put(rest.x + 1, y, rest.width - 1, line, Style::new());
+        }
         return;
     }
     match state.view {
