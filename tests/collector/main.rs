@@ -26,6 +26,8 @@ mod gates;
 mod programs;
 // Where the profiles of children are, and what record says of all of them.
 mod children;
+// The view of a running program, in a terminal.
+mod live;
 // What others may do with our files, and we with theirs.
 mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.

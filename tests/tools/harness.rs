@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 26] = [
+pub const COMMANDS: [&str; 27] = [
     "record",
     "preload-path",
     "top",
@@ -21,6 +21,7 @@ pub const COMMANDS: [&str; 26] = [
     "leaks",
     "diff",
     "flame",
+    "tui",
     "load",
     "ls",
     "rm",

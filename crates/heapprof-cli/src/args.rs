@@ -14,6 +14,7 @@ pub(crate) mod report;
 pub(crate) mod size;
 mod stats;
 mod store;
+mod tui;
 
 use std::path::{Path, PathBuf};
 
@@ -38,6 +39,7 @@ pub(crate) use report::PageArgs;
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
+pub(crate) use tui::TuiArgs;
 
 /// The heading of the options that every command has. They come after a command's own options, and
 /// only in the long help.
@@ -213,6 +215,14 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       given.\n\nExample: heapprof report -o report.html profile.pb.gz"
     )]
     Report(PageArgs),
+    /// A profile in the terminal: table, tree, curve and growth, by keys
+    #[command(
+        after_help = "Several profiles, or a folder of them, are moments of a series and are not \
+                      added up; [ and ] go from one to the next. The key ? shows all keys. \
+                      heapprof record --live shows a program while it runs.\n\nExample: heapprof \
+                      tui profile.pb.gz"
+    )]
+    Tui(TuiArgs),
     /// Put profiles into the database
     #[command(
         after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday \

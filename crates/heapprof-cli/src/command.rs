@@ -27,6 +27,7 @@ mod timeline;
 mod top;
 mod traces;
 mod tree;
+mod tui;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -50,7 +51,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         color: cli.color,
     };
     match cli.command {
-        Command::Record(args) => return record::run(&args),
+        Command::Record(args) => return record::run(&args, cli.color),
         Command::PreloadPath { header } => preload_path::run(header)?,
         Command::PerlInstall { perl } => perl_install::run(perl)?,
         Command::Top(args) => return top::run(&context, &args),
@@ -66,6 +67,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Diff(args) => return diff::run(&context, &args),
         Command::Flame(args) => flame::run(&context, &args)?,
         Command::Report(args) => report::run(&context, &args)?,
+        Command::Tui(args) => tui::run(&context, &args)?,
         Command::Load(args) => load::run(&context, &args)?,
         Command::Ls(args) => ls::run(&context, &args)?,
         Command::Rm(args) => rm::run(&context, &args)?,

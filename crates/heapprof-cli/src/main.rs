@@ -20,6 +20,7 @@ mod progress;
 mod source;
 mod source_file;
 mod suggestion;
+mod terminal;
 
 use std::ffi::OsString;
 use std::path::Path;

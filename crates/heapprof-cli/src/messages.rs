@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
 use clap::error::{ContextKind, ErrorKind};
 use heapprof_text::printable;
@@ -169,8 +170,30 @@ fn say(text: &str) {
     print(&format!("heapprof: {}\n", printable(&line)));
 }
 
+/// What is to be printed once the view has given the terminal back; `None` if there is no view.
+static HELD: Mutex<Option<String>> = Mutex::new(None);
+/// The most bytes that are held.
+const MOST_HELD: usize = 1 << 20;
+
+/// Holds messages back from now on, or prints those that were held.
+pub(crate) fn hold(is_held: bool) {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if is_held {
+        held.get_or_insert_default();
+    } else if let Some(text) = held.take() {
+        let _ = anstream::stderr().write_all(text.as_bytes());
+    }
+}
+
 /// Prints a whole line at once, because the program that is recorded may print there, too.
 fn print(line: &str) {
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(text) = &mut *held {
+        if text.len() + line.len() <= MOST_HELD {
+            text.push_str(line);
+        }
+        return;
+    }
     // If stderr is closed, there is nobody to tell that printing failed.
     let _ = anstream::stderr().write_all(line.as_bytes());
 }

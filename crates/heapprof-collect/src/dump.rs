@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod due;
 pub(crate) mod following;
 pub(crate) mod history;
+pub(crate) mod live;
 pub(crate) mod output;
 pub(crate) mod turn;
 

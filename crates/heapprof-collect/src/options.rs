@@ -58,6 +58,9 @@ pub struct Triggers {
     /// Tells of the places whose memory in use has changed each time a line may have grown by this
     /// much. It goes into [`Output::list`], and is no dump.
     pub line_growth: Option<u64>,
+    /// Writes the profile of the moment into [`Output::list`] each time the file `asked` there says
+    /// so. It is no dump.
+    pub live: bool,
 }
 
 /// Where dumps go.
@@ -82,7 +85,9 @@ pub struct Output {
     /// path, or `!` and a text. What [`Triggers::line_growth`] tells goes into another file there,
     /// whose name ends in `.lines`: a newline, a NUL, `lines `, then as text the process, when its
     /// recording began (nanoseconds since 1970), whether it is exact, and the length of a gzipped
-    /// profile with the growth of each stack, which follows after a newline.
+    /// profile with the growth of each stack, which follows after a newline. What
+    /// [`Triggers::live`] writes goes into one whose name ends in `.live`, in the same form, with a
+    /// whole profile.
     pub list: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,

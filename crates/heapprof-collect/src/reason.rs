@@ -26,10 +26,12 @@ pub enum Reason {
     Terminated,
     /// The program locks itself into a sandbox in which a dump would end it.
     Sandbox,
+    /// Whoever looks on (`record --live`) asked.
+    Live,
 }
 
 impl Reason {
-    const ALL: [(Self, &'static str); 11] = [
+    const ALL: [(Self, &'static str); 12] = [
         (Self::Exit, "exit"),
         (Self::Exec, "exec"),
         (Self::Interval, "interval"),
@@ -41,6 +43,7 @@ impl Reason {
         (Self::Request, "request"),
         (Self::Terminated, "terminated by a signal"),
         (Self::Sandbox, "sandbox"),
+        (Self::Live, "live view"),
     ];
 
     /// Whether there is nothing to record after it.

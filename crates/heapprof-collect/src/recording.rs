@@ -6,6 +6,7 @@ pub(crate) mod dumps;
 pub(crate) mod fork;
 pub(crate) mod lifecycle;
 pub(crate) mod lines;
+pub(crate) mod live;
 #[cfg(all(test, shuttle))]
 mod model;
 mod notes;

@@ -117,6 +117,9 @@ variables! {
     LINES "HEAPPROF_LINES", Record, "bytes", "never",
         "Each time a line may have grown by so much, the process says into a file in HEAPPROF_LIST \
          by how much its stacks have grown.";
+    LIVE "HEAPPROF_LIVE", Record, "`yes` or `no`", "`no`",
+        "Each time `record` writes the file `asked` in HEAPPROF_LIST, the process writes its \
+         profile of that moment into a file there.";
     PREFIX "HEAPPROFILE", Gperftools, "path prefix", "nothing is recorded",
         "Records every allocation into `PREFIX.NNNN.heap`.";
     PREFIX_ALLOCATED "HEAP_PROFILE_ALLOCATION_INTERVAL", Gperftools, "bytes", "1 GiB",

@@ -195,6 +195,8 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         let lines = parsed(variable::LINES.name, &setting::SIZE)?;
         let is_told = |bytes: &u64| *bytes > 0 && !options.output.list.is_empty();
         options.triggers.line_growth = lines.filter(is_told);
+        let live = yes(variable::LIVE.name, false)?;
+        options.triggers.live = live && !options.output.list.is_empty();
     } else if get(variable::PREFIX.name).is_some() {
         let setup = gperftools()?;
         options = from_prefix(setup.triggers)?;

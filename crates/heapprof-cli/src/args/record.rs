@@ -49,6 +49,9 @@ pub(crate) struct RecordArgs {
     /// Also trace who made each value of Perl (needs perl-install)
     #[arg(long)]
     pub(crate) perl_values: bool,
+    /// Show the program in the terminal while it runs
+    #[arg(long)]
+    pub(crate) live: bool,
     /// Say, while the program runs, each time the memory in use that a line allocated has grown by
     /// MIN [default: 1MiB]
     #[arg(long, value_name = "MIN", num_args = 0..=1, require_equals = true)]
@@ -67,7 +70,7 @@ pub(crate) struct RecordArgs {
     pub(crate) wrappers: Option<String>,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
-    /// Leave addresses unnamed, for heapprof symbolize here or on another machine
+    /// Leave addresses unnamed, for heapprof symbolize later
     #[arg(long)]
     pub(crate) no_symbolize: bool,
     /// The program and its arguments

@@ -7,6 +7,7 @@ mod followed;
 mod line_output;
 mod lines;
 mod list;
+mod live;
 mod outcome;
 mod program;
 mod residents;
@@ -25,12 +26,13 @@ use signal_hook::low_level::emulate_default_handler;
 
 use self::lines::Follower;
 use self::list::List;
+use self::live::Live;
 use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
-use crate::args::{FileMode, RecordArgs};
+use crate::args::{Color, FileMode, RecordArgs};
 use crate::{messages, perl_module, preload};
 
-pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
+pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     let program = &args.command[0];
     let found = program::find(program);
     let mut preloaded = true;
@@ -48,13 +50,18 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let mut list = List::new().context("no temporary file can be made")?;
     let follow = |least| Follower::start(list.path(), least, args, said);
     let follower = args.follow_lines.map(follow).transpose()?;
-    let start = |words: &[&OsStr], preloaded| {
+    let live = args.live.then(|| Live::new(args, &list, color));
+    let mut live = live.transpose()?;
+    let mut start = |words: &[&OsStr], preloaded| {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).args(&args.command[1..]);
         if preloaded {
             environment(&mut command, args, mode, &library, &names, list.path());
         }
-        child::run(&mut command, args.on_signal)
+        if let Some(live) = &live {
+            live.redirect(&mut command).map_err(std::io::Error::other)?;
+        }
+        child::run(&mut command, args.on_signal, live.as_mut())
     };
     let mut ended = start(&[program], preloaded);
     if let (Err(error), Some(script)) = (&ended, &found)
@@ -64,6 +71,7 @@ pub(super) fn run(args: &RecordArgs) -> Result<ExitCode> {
         let preloaded = program::look_at(shell, Path::new(shell))?;
         ended = start(&[shell, script.as_os_str()], preloaded);
     }
+    drop(live);
     if let Some(follower) = follower {
         follower.end();
     }
@@ -293,6 +301,7 @@ fn environment(
     if let Some(wrappers) = &args.wrappers {
         command.env(variable::WRAPPERS.name, wrappers);
     }
+    command.env(variable::LIVE.name, answer(args.live));
     if let Some(growth) = args.on_growth {
         command.env(variable::GROWTH.name, growth.to_string());
     }

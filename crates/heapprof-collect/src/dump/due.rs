@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use crate::dump::following::Following;
+use crate::dump::live::Live;
 use crate::options::Triggers;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
@@ -32,6 +33,7 @@ pub(crate) struct Due {
     deadline: AtomicI64,
     last_peak: AtomicI64,
     pub(crate) following: Following,
+    pub(crate) live: Live,
 }
 
 /// Whoever makes the dumps that are due.
@@ -39,11 +41,13 @@ pub(crate) trait Dumper: Sync {
     /// Makes a dump.
     fn dump_due(&'static self, reason: Reason);
 
-    /// Looks by how much lines have grown.
+    /// Looks by how much lines have grown, and answers `record --live`.
     fn look_due(&'static self);
 }
 
 const MOST_UNREPORTED: u64 = 1 << 20;
+/// As above, if somebody may ask for a profile at any time.
+const MOST_UNREPORTED_LIVE: u64 = 64 << 10;
 /// What threads may leave unreported while little happens.
 const LEAST_UNREPORTED: u64 = 4 << 10;
 const NOTHING: u8 = 0;
@@ -65,6 +69,7 @@ impl Due {
                 allocated: None,
                 freed: None,
                 line_growth: None,
+                live: false,
             }),
             pending: AtomicU8::new(NOTHING),
             dumper: OnceLock::new(),
@@ -75,6 +80,7 @@ impl Due {
             deadline: AtomicI64::new(i64::MAX),
             last_peak: AtomicI64::new(0),
             following: Following::new(),
+            live: Live::new(),
         }
     }
 
@@ -93,6 +99,7 @@ impl Due {
             deadline: _,
             last_peak: _,
             following,
+            live: _,
         } = self;
         [&triggers.lock, following.lock()]
     }
@@ -136,7 +143,11 @@ impl Due {
         self.freed.store(0, Ordering::Relaxed);
         let step = self.following.begin(triggers.line_growth);
         let most = (least / 64).min(step.unwrap_or(u64::MAX) / 4);
-        let most = most.clamp(1, MOST_UNREPORTED);
+        let largest = match triggers.live {
+            true => MOST_UNREPORTED_LIVE,
+            false => MOST_UNREPORTED,
+        };
+        let most = most.clamp(1, largest);
         self.coarsest.store(most, Ordering::Relaxed);
         self.most_unreported
             .store(most.min(LEAST_UNREPORTED), Ordering::Relaxed);
@@ -181,6 +192,7 @@ impl Due {
 
     /// Lets allocations look at the clock, if no thread of ours can.
     pub(crate) fn count_time_inline(&self, triggers: &Triggers) {
+        self.live.look_inline(triggers.live);
         if let Some(interval) = triggers.interval {
             let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
             // The greatest number says that nobody counts.
@@ -192,6 +204,7 @@ impl Due {
     /// Ends what [`count_time_inline`](Self::count_time_inline) began.
     pub(crate) fn stop_counting(&self) {
         self.deadline.store(i64::MAX, Ordering::Relaxed);
+        self.live.look_inline(false);
     }
 
     /// Asks for a dump. It is made when this thread, or another one that comes first, leaves the
@@ -261,10 +274,8 @@ impl Due {
         if deadline != i64::MAX && now() >= deadline {
             self.ask(Reason::Interval);
         }
-        if self
-            .following
-            .is_due(self.allocated.load(Ordering::Relaxed))
-        {
+        let allocated = self.allocated.load(Ordering::Relaxed);
+        if self.following.is_due(allocated) || self.live.is_asked_inline() {
             self.ask_to_look();
         }
     }

@@ -321,10 +321,19 @@ const MOST_OF_LINES: i64 = 256 << 20;
 /// The file for a process's word on how its stacks have grown; `None` if there is none, or if it is
 /// full.
 pub(crate) fn open_lines(list: &[u8]) -> Option<File> {
+    open_told(list, ".lines")
+}
+
+/// The file for the profiles that `record --live` asks for; `None` as above.
+pub(crate) fn open_live(list: &[u8]) -> Option<File> {
+    open_told(list, ".live")
+}
+
+fn open_told(list: &[u8], ending: &str) -> Option<File> {
     if list.is_empty() {
         return None;
     }
-    let file = place::open_own(&CString::new(list).ok()?, ".lines")?;
+    let file = place::open_own(&CString::new(list).ok()?, ending)?;
     // What was read is given back, so the length says nothing.
     let taken = file.stat()?.st_blocks.saturating_mul(512);
     (taken < MOST_OF_LINES).then_some(file)

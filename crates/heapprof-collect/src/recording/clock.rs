@@ -15,11 +15,13 @@ use crate::engine::Engine;
 use crate::options::Triggers;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
-use crate::recording::dumps::dump;
+use crate::recording::dumps::{dump, look};
 
 /// The longest sleep, in milliseconds. It may take this long to see that all threads of the program
 /// except this one have ended.
 const SLICE: u32 = 100;
+/// The interval of a clock that only answers `record --live`, in milliseconds.
+const NEVER: u32 = u32::MAX;
 
 /// Says that there can be threads from now on.
 pub(super) fn let_go(engine: &'static Engine) {
@@ -37,13 +39,14 @@ pub(super) fn let_go(engine: &'static Engine) {
 /// Dumps on the interval of these triggers from now on, if they have one.
 pub(super) fn start(engine: &'static Engine, triggers: &Triggers) {
     let (clock, due) = (&engine.dumping.clock, &engine.dumping.due);
-    let Some(interval) = triggers.interval else {
-        clock.stop();
-        return;
+    let ms = match triggers.interval {
+        Some(interval) => u32::try_from(interval.as_millis()).unwrap_or(NEVER).max(1),
+        None if triggers.live => NEVER,
+        None => {
+            clock.stop();
+            return;
+        }
     };
-    let ms = u32::try_from(interval.as_millis())
-        .unwrap_or(u32::MAX)
-        .max(1);
     if clock.held.load(Ordering::Relaxed) {
         due.count_time_inline(triggers);
         return;
@@ -176,7 +179,7 @@ impl Round {
             let ms = clock.interval.load(Ordering::Relaxed);
             let slice = SLICE.min(ms.saturating_sub(slept)).max(1);
             sys::futex_wait_for(&clock.round, round, i64::from(slice) * 1_000_000);
-            slept += slice;
+            slept = slept.saturating_add(slice);
             unlooked += slice;
             if unlooked >= SLICE {
                 unlooked = 0;
@@ -193,10 +196,14 @@ impl Round {
                     break;
                 }
             }
-            if slept >= ms && self.is_on() {
+            let is_running = engine.process.recorded.is_running();
+            let is_own = sys::process_id() == process;
+            if is_own && is_running && self.is_on() && engine.dumping.due.live.asked().is_some() {
+                with_own_files(engine, look_with_own_files, look_now);
+            }
+            if slept >= ms && ms != NEVER && self.is_on() {
                 slept = 0;
-                let is_running = engine.process.recorded.is_running();
-                if sys::process_id() == process && is_running && is_too_early(engine) {
+                if is_own && is_running && with_own_files(engine, make_with_own_files, make) {
                     // Another dump is under way, or an exec. The clock tries again soon.
                     slept = ms.saturating_sub(SLICE);
                 }
@@ -220,11 +227,12 @@ extern "C" fn run(block: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Makes a dump in a thread of its own. Returns whether it could not be made yet.
-fn is_too_early(engine: &'static Engine) -> bool {
+/// Does the work of `main` in a thread of its own, or `here` if there can be none. Returns whether it
+/// could not be done yet.
+fn with_own_files(engine: &'static Engine, main: Main, here: fn(&Engine) -> bool) -> bool {
     let argument = std::ptr::from_ref(engine).cast_mut().cast();
-    let Some(thread) = spawn(engine, make_with_own_files, argument) else {
-        return make(engine);
+    let Some(thread) = spawn(engine, main, argument) else {
+        return here(engine);
     };
     let mut result = std::ptr::null_mut();
     // SAFETY: nobody else waits for it.
@@ -233,13 +241,21 @@ fn is_too_early(engine: &'static Engine) -> bool {
 }
 
 extern "C" fn make_with_own_files(engine: *mut libc::c_void) -> *mut libc::c_void {
+    do_with_own_files(engine, make)
+}
+
+extern "C" fn look_with_own_files(engine: *mut libc::c_void) -> *mut libc::c_void {
+    do_with_own_files(engine, look_now)
+}
+
+fn do_with_own_files(engine: *mut libc::c_void, work: fn(&Engine) -> bool) -> *mut libc::c_void {
     // SAFETY: the argument is the engine, which lives as long as the process.
     let engine: &'static Engine = unsafe { &*engine.cast_const().cast() };
     engine.apart(|| {
         let number = &engine.dumping.clock.numbers[DUMPER];
         number.store(sys::thread_id(), Ordering::Release);
         sys::leave_files();
-        std::ptr::without_provenance_mut(usize::from(make(engine)))
+        std::ptr::without_provenance_mut(usize::from(work(engine)))
     })
 }
 
@@ -249,4 +265,11 @@ fn make(engine: &Engine) -> bool {
         dump(engine, Reason::Interval, None, false),
         Err(Error::Busy)
     )
+}
+
+/// Answers `record --live`, and looks at lines. If it is not this thread's turn, somebody else's dump
+/// is under way, and the clock comes again soon.
+fn look_now(engine: &Engine) -> bool {
+    look(engine);
+    false
 }

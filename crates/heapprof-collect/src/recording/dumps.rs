@@ -11,9 +11,9 @@ use crate::options::{Format, Options};
 use crate::platform::process::Process;
 use crate::platform::{sys, tls, trial};
 use crate::reason::Reason;
-use crate::recording::lines;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
+use crate::recording::{lines, live};
 use crate::stack::handlers::may_be_in_handler;
 use crate::stack::own_stack;
 
@@ -138,7 +138,7 @@ fn in_turn<R>(
     })
 }
 
-/// Looks by how much lines have grown, unless another thread dumps.
+/// Looks by how much lines have grown, and answers `record --live`, unless another thread dumps.
 pub(super) fn look(engine: &Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     if engine.process.is_own() && !lines::has_ended(engine) {
@@ -159,6 +159,7 @@ fn look_in_turn(engine: &Engine) {
                 && engine.reserve(snapshot::memory_needed(engine))
             {
                 lines::look(engine, &options);
+                live::answer(engine, &options);
             }
             false
         });

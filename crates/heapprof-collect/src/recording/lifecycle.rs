@@ -62,6 +62,9 @@ impl Lifecycle {
             };
             engine.scripts.providers.want(frames);
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);
+            if triggers.live {
+                dumping.due.live.begin(&options.output.list);
+            }
             dumping.options.with(process, |o| *o = Some(options));
             dumping.begin_time();
             if !engine.restart(mode, period) {

@@ -99,12 +99,17 @@ fn tell(engine: &Engine, options: &Options, changed: &[Changed], file: &File) ->
     if snapshot::write_growth(engine, &options.wrappers, grown, &mut profile).is_err() {
         return false;
     }
+    file.write_all(&message(engine, profile)).is_ok()
+}
+
+/// A message with this profile.
+pub(super) fn message(engine: &Engine, mut profile: Vec<u8>) -> Vec<u8> {
     // Each recording of a process, and each process with its number, begins at another time.
     let (process, (began, _)) = (sys::process_id(), engine.dumping.times());
     let exact = u8::from(engine.process.recorded.is_exact());
     let head = format!("{HEAD}{process} {began} {exact} {}\n", profile.len());
     profile.splice(..0, head.bytes());
-    file.write_all(&profile).is_ok()
+    profile
 }
 
 /// What each message begins with. A message may be cut short, and the next one is found by this.

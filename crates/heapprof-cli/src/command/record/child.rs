@@ -23,6 +23,7 @@ use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
+use super::live::Live;
 use super::residents::{Reader, Residents};
 use crate::inherited;
 
@@ -58,8 +59,12 @@ const PASSED_ON: [i32; 13] = [
 ];
 
 /// Runs the program to its end. `more` is a signal that it wants besides those that are always
-/// passed on.
-pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended> {
+/// passed on. `live` is told of what it does.
+pub(super) fn run(
+    command: &mut Command,
+    more: Option<i32>,
+    live: Option<&mut Live>,
+) -> io::Result<Ended> {
     // Ctrl-C is for the program, and we wait for what it does about it. A signal that was ignored
     // stays ignored, for the child too.
     let taken = PASSED_ON.into_iter().chain(more);
@@ -71,22 +76,41 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
     let (process, pid) = (child.id(), Pid::from_child(&child));
     let reader = Reader::start(process);
     let mut interrupted = false;
+    let mut live = live;
+    if let Some(live) = &mut live {
+        live.began(process);
+    }
     let status = loop {
-        if let Some(status) = end_of(pid)? {
+        if let Some(status) = end_of(pid, live.as_deref())? {
             break status;
         }
         for info in signals.wait().filter(|info| info.si_signo != SIGCHLD) {
             // A terminal sends the signal of a key to its whole process group, so the program has
             // got it already. The kernel tells only the session's leader of a hangup.
             let is_for_all = is_of_terminal(&info) && !(info.si_signo == SIGHUP && leads_session());
-            interrupted |= is_ctrl_c(&info);
-            if !(is_for_all && is_in_our_group(pid))
+            let is_of_view =
+                info.si_signo == SIGINT && live.as_ref().is_some_and(|live| live.has_interrupted());
+            interrupted |= is_ctrl_c(&info) || is_of_view;
+            if !is_of_view
+                && !(is_for_all && is_in_our_group(pid))
                 && let Some(signal) = Signal::from_named_raw(info.si_signo)
             {
                 let _ = kill_process(pid, signal);
             }
         }
     };
+    let signal = status.terminating_signal();
+    let code = status.exit_status().or(signal.map(|s| 128 + s));
+    let mut ended = Ended {
+        code: code.unwrap_or(1) as u8,
+        signal,
+        by_key: false,
+        process,
+        residents: reader.end(),
+    };
+    if let Some(live) = live {
+        live.ended(&ended);
+    }
     // These signals came together with the end.
     interrupted |= signals.pending().any(|info| is_ctrl_c(&info));
     // A copy of the signal that ended the program may still be on its way to us. A second one is
@@ -97,15 +121,8 @@ pub(super) fn run(command: &mut Command, more: Option<i32>) -> io::Result<Ended>
             flag::register(signal, came)?;
         }
     }
-    let signal = status.terminating_signal();
-    let code = status.exit_status().or(signal.map(|s| 128 + s));
-    Ok(Ended {
-        code: code.unwrap_or(1) as u8,
-        signal,
-        by_key: interrupted && signal == Some(SIGINT),
-        process,
-        residents: reader.end(),
-    })
+    ended.by_key = interrupted && signal == Some(SIGINT);
+    Ok(ended)
 }
 
 /// Whether a terminal sent the signal, for a key or as the terminal went away.
@@ -119,11 +136,11 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
 
 /// Returns how the program ended, if it has. Other children are processes that became ours because
 /// we are the first process of a namespace.
-fn end_of(program: Pid) -> io::Result<Option<WaitStatus>> {
+fn end_of(program: Pid, live: Option<&Live>) -> io::Result<Option<WaitStatus>> {
     loop {
         match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((process, _))) if process != program => {}
-            Ok(Some((_, status))) if status.stopped() => stop_too(program),
+            Ok(Some((_, status))) if status.stopped() => stop_too(program, live),
             Ok(Some((_, status))) => return Ok(Some(status)),
             Ok(None) => return Ok(None),
             Err(Errno::INTR) => {}
@@ -133,7 +150,7 @@ fn end_of(program: Pid) -> io::Result<Option<WaitStatus>> {
 }
 
 /// Stops us after the program stopped, because whoever waits for it at the terminal waits for us.
-fn stop_too(program: Pid) {
+fn stop_too(program: Pid, live: Option<&Live>) {
     // Ctrl-Z stops us too. Whoever makes the program go on makes us go on too, and may have done so
     // by now.
     std::thread::sleep(Duration::from_millis(20));
@@ -150,7 +167,13 @@ fn stop_too(program: Pid) {
     if !leads_job() || !matches!(foreground, Ok(Ok(group)) if ours.contains(&group)) {
         return;
     }
+    if let Some(live) = live {
+        live.stops();
+    }
     let _ = kill_process(getpid(), Signal::STOP);
+    if let Some(live) = live {
+        live.goes_on();
+    }
     if group != getpgrp() {
         let _ = kill_process_group(group, Signal::CONT);
     }

@@ -9,7 +9,6 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,11 +23,11 @@ use heapprof_symbolize::{Options, Symbolizer};
 
 use super::followed::Followed;
 use super::line_output::Output;
-use super::tail::{ENDING, Message, Tail};
+use super::tail::{LINES, Message, Tail, others};
 use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
 use crate::messages;
-use crate::place::{Owner, Place, Trust, acting, open_folder};
+use crate::place::{Owner, acting};
 
 /// How long the thread sleeps between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -48,8 +47,6 @@ const MOST_UNREAD: u64 = 256 << 20;
 const FILES: Duration = Duration::from_secs(1);
 /// The most bytes that are said of other users' processes in a second.
 const MOST_SAID: f64 = 65_536.0;
-/// The most names in the folder that one look reads.
-const MOST_NAMES: usize = 4096;
 
 /// The thread that follows.
 pub(super) struct Follower {
@@ -66,7 +63,7 @@ impl Follower {
         output: Output,
     ) -> Result<Self> {
         let has_ended = Arc::new(AtomicBool::new(false));
-        let (name, own) = Tail::of_own(list).context("no temporary file can be made")?;
+        let (name, own) = Tail::of_own(list, LINES).context("no temporary file can be made")?;
         let mut lines = Lines {
             folder: list.to_path_buf(),
             users: vec![User::new(name, own)],
@@ -189,30 +186,11 @@ impl Lines {
     }
 
     fn look_for_files(&mut self) {
-        let Ok(names) = std::fs::read_dir(&self.folder) else {
-            return;
-        };
-        let names = names.take(MOST_NAMES).filter_map(Result::ok);
-        for name in names.map(|entry| entry.file_name()) {
-            let is_known = |name: &OsString| self.users.iter().any(|user| user.name == *name);
-            let user = name.as_bytes().strip_suffix(ENDING);
-            let user = user.and_then(|user| std::str::from_utf8(user).ok()?.parse::<u32>().ok());
-            let Some(user) = user.filter(|_| !is_known(&name)) else {
-                continue;
-            };
-            if self.users.len() >= MOST_USERS {
-                break;
-            }
-            let opened = open_folder(&self.folder, Trust::OwnLinks)
-                .and_then(|folder| Place::in_folder(folder, name.clone()).open());
-            let Some(tail) = opened.ok().map(Tail::new) else {
-                continue;
-            };
-            // Each user's file has the user's number for its name.
-            if tail.owner.user == user {
-                self.users.push(User::new(name, tail));
-            }
-        }
+        let is_known = |name: &OsString| self.users.iter().any(|user| user.name == *name);
+        let room = MOST_USERS.saturating_sub(self.users.len());
+        let new = others(&self.folder, LINES, &is_known, room);
+        let new = new.into_iter().map(|(name, tail)| User::new(name, tail));
+        self.users.extend(new);
     }
 }
 

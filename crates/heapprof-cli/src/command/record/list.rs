@@ -19,6 +19,9 @@ pub(super) struct Entries {
     pub(super) text: Vec<u8>,
 }
 
+/// The name of the file with which `--live` asks.
+pub(super) const ASKED: &str = "asked";
+
 /// The most bytes of our user's file: more than a program has to say, less than what would be in
 /// our way.
 const MOST: u64 = 256 << 20;
@@ -89,7 +92,7 @@ impl List {
         let mut left = MOST_OF_OTHERS;
         for name in names {
             if let Ok(name) = &name
-                && name.file_name().as_bytes().ends_with(tail::ENDING)
+                && is_no_entry(name.file_name().as_bytes())
             {
                 continue;
             }
@@ -108,4 +111,9 @@ impl List {
         }
         Ok(all)
     }
+}
+
+/// Whether a file in the folder holds something other than entries.
+fn is_no_entry(name: &[u8]) -> bool {
+    name.ends_with(tail::LINES) || name.ends_with(tail::LIVE) || name == ASKED.as_bytes()
 }

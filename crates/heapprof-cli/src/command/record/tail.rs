@@ -6,16 +6,20 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-use crate::place::{Opened, Owner};
+use crate::place::{Opened, Owner, Place, Trust, open_folder};
 
-/// What a name in the list's folder ends in if it holds messages.
-pub(super) const ENDING: &[u8] = b".lines";
+/// What a name in the list's folder ends in if it holds messages: about lines that grow, and whole
+/// profiles that `--live` asked for.
+pub(super) const LINES: &[u8] = b".lines";
+pub(super) const LIVE: &[u8] = b".live";
+/// The most names in the folder that one look reads.
+const MOST_NAMES: usize = 4096;
 /// What each message begins with.
 const BEGIN: &[u8] = b"\n\0lines ";
 /// The most bytes of the numbers that follow.
@@ -66,7 +70,7 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    pub(super) fn new(opened: Opened) -> Self {
+    fn new(opened: Opened) -> Self {
         Self::of(opened.file, Owner::of(&opened.stat))
     }
 
@@ -84,9 +88,9 @@ impl Tail {
     }
 
     /// Makes the file of our own user, with its name.
-    pub(super) fn of_own(folder: &Path) -> io::Result<(OsString, Self)> {
+    pub(super) fn of_own(folder: &Path, ending: &[u8]) -> io::Result<(OsString, Self)> {
         let user = Owner::us().user.to_string();
-        let name = OsString::from_vec([user.as_bytes(), ENDING].concat());
+        let name = OsString::from_vec([user.as_bytes(), ending].concat());
         let file = make_own(folder, &name)?;
         Ok((name, Self::of(file, Owner::us())))
     }
@@ -201,6 +205,30 @@ impl Tail {
     }
 }
 
+/// Files of other users, at most `most`, that are not known yet. Each user's file has the user's
+/// number for its name.
+pub(super) fn others(
+    folder: &Path,
+    ending: &[u8],
+    is_known: &dyn Fn(&OsString) -> bool,
+    most: usize,
+) -> Vec<(OsString, Tail)> {
+    let Ok(names) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let names = names.take(MOST_NAMES).filter_map(Result::ok);
+    let found = names.map(|entry| entry.file_name()).filter_map(|name| {
+        let user = name.as_bytes().strip_suffix(ending);
+        let user = user.and_then(|user| std::str::from_utf8(user).ok()?.parse::<u32>().ok());
+        let user = user.filter(|_| !is_known(&name))?;
+        let opened = open_folder(folder, Trust::OwnLinks)
+            .and_then(|folder| Place::in_folder(folder, name.clone()).open());
+        let tail = opened.ok().map(Tail::new)?;
+        (tail.owner.user == user).then_some((name, tail))
+    });
+    found.take(most).collect()
+}
+
 /// What a text begins with.
 #[derive(Debug, PartialEq, Eq)]
 enum Head {
@@ -272,7 +300,7 @@ mod tests {
     /// The messages of a file that grows in these steps, and whether a part of it was damaged.
     fn messages(steps: &[&str]) -> (Vec<String>, bool) {
         let folder = tempfile::tempdir().unwrap();
-        let (name, mut tail) = Tail::of_own(folder.path()).unwrap();
+        let (name, mut tail) = Tail::of_own(folder.path(), LINES).unwrap();
         let mut writer = OpenOptions::new()
             .append(true)
             .open(folder.path().join(name))

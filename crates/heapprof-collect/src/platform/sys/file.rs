@@ -67,6 +67,11 @@ impl File {
         }
     }
 
+    /// The file's number.
+    pub(crate) fn number(&self) -> i32 {
+        self.0
+    }
+
     /// What the kernel knows of the file.
     pub(crate) fn stat(&self) -> Option<libc::stat> {
         stat_from(self.0, c"", libc::AT_EMPTY_PATH)

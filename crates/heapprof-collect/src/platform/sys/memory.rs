@@ -1,6 +1,8 @@
 //! Mappings, and memory that may not be there.
 
-use super::{call, process_id};
+use std::sync::atomic::AtomicU64;
+
+use super::{File, call, process_id};
 
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
@@ -27,6 +29,22 @@ pub fn map(len: usize) -> *mut u8 {
         call(libc::SYS_madvise, [at as usize, len, advice, 0, 0, 0]);
     }
     at as *mut u8
+}
+
+/// The first word of a file as whoever writes the file changes it; `None` if this is no plain file
+/// with a word. The mapping stays.
+pub(crate) fn map_word(file: &File) -> Option<&'static AtomicU64> {
+    let found = file.stat()?;
+    if found.st_mode & libc::S_IFMT != libc::S_IFREG || found.st_size < size_of::<u64>() as i64 {
+        return None;
+    }
+    let (prot, flags) = (libc::PROT_READ as usize, libc::MAP_SHARED as usize);
+    let fd = file.number() as usize;
+    // SAFETY: a new mapping touches no memory that exists.
+    let at = unsafe { call(libc::SYS_mmap, [0, PAGE, prot, flags, fd, 0]) };
+    // SAFETY: the mapping is a page long and stays. It is only loaded from. Only the user of
+    // `record` may write the file, and could end this process in other ways, too.
+    (at > 0).then(|| unsafe { &*(at as *const AtomicU64) })
 }
 
 /// Gives back what [`map`] gave.

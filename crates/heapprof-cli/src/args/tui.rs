@@ -1,0 +1,11 @@
+//! The command line of `tui`.
+
+use clap::Args;
+
+use super::Profiles;
+
+#[derive(Debug, Args)]
+pub(crate) struct TuiArgs {
+    #[command(flatten)]
+    pub(crate) profiles: Profiles,
+}

@@ -1,0 +1,244 @@
+//! What processes have told so far: the newest snapshot of each, some before it, and the curve.
+//!
+//! A process may tell what it wants, so all of this has limits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Result;
+use heapprof_analysis::Source;
+use heapprof_profile::{Profile, merge_all};
+
+use crate::place::Owner;
+use crate::terminal::feed::{News, Point, Process, Snapshot, Which};
+
+/// The most processes that are known. One that was not heard of for long makes room for another.
+const MOST_PROCESSES: usize = 64;
+/// The most snapshots of the program, of another process, and of one with large profiles.
+const MOST_SNAPSHOTS: [usize; 3] = [40, 10, 8];
+/// A profile is large if it has so many samples.
+const LARGE: usize = 20_000;
+/// The most points of a curve.
+const MOST_POINTS: usize = 2000;
+/// So many of the last ones are not thinned.
+const LAST: usize = 8;
+
+/// What is known of a process.
+struct Told {
+    owner: Owner,
+    /// When its recording began, in nanoseconds since 1970.
+    began: i64,
+    series: Vec<Arc<Snapshot>>,
+    history: Vec<Point>,
+}
+
+/// What is known of all processes.
+#[derive(Default)]
+pub(super) struct Moments {
+    pub(super) program: Option<u32>,
+    told: BTreeMap<u32, Told>,
+    sum: Option<Told>,
+    ids: u64,
+}
+
+impl Moments {
+    /// Adds what a process of `owner` told. A process of another user can't speak for one of ours.
+    pub(super) fn add(
+        &mut self,
+        owner: Owner,
+        (process, began): (u32, i64),
+        profile: Profile,
+    ) -> Result<()> {
+        let earlier = self.told.get(&process).map(|told| told.owner);
+        if earlier.is_some_and(|earlier| earlier.user != owner.user && !owner.is_us()) {
+            return Ok(());
+        }
+        self.ids += 1;
+        let source = Source::new(format!("process {process}"), profile);
+        let mut snapshot = Snapshot::new(self.ids, source)?;
+        snapshot.rss = rss(process);
+        if !self.told.contains_key(&process) && self.told.len() >= MOST_PROCESSES {
+            let newest = |told: &Told| told.series.last().map_or(0, |snapshot| snapshot.id);
+            let others = self
+                .told
+                .iter()
+                .filter(|(of, _)| Some(**of) != self.program);
+            if let Some(&oldest) = others
+                .min_by_key(|(_, told)| newest(told))
+                .map(|(of, _)| of)
+            {
+                self.told.remove(&oldest);
+            }
+        }
+        let is_program = self.program == Some(process);
+        let told = self
+            .told
+            .entry(process)
+            .or_insert_with(|| Told::new(owner, began));
+        if told.began != began || told.owner.user != owner.user {
+            // The process has become another program, or another process has its number.
+            *told = Told::new(owner, began);
+        }
+        told.add(snapshot, is_program);
+        Ok(())
+    }
+
+    /// Adds all processes up.
+    pub(super) fn add_up(&mut self) -> Result<()> {
+        // What a process held that is gone is free.
+        let running = self
+            .told
+            .iter()
+            .map(|(&process, told)| (rss(process), told));
+        let running: Vec<(i64, &Told)> = running
+            .filter_map(|(rss, told)| Some((rss?, told)))
+            .collect();
+        let newest = || running.iter().filter_map(|(_, told)| told.series.last());
+        if newest().map(|snapshot| snapshot.id).max() <= self.newest_of_sum() {
+            return Ok(());
+        }
+        let profiles = newest().map(|snapshot| Ok((*snapshot.source.profile).clone()));
+        let mut all = merge_all(profiles.map(|one: Result<Profile, heapprof_profile::Error>| one))?;
+        let longest = newest().map(|snapshot| snapshot.source.profile.duration_nanos);
+        all.duration_nanos = longest.max().unwrap_or(0);
+        let rss = running
+            .iter()
+            .map(|(rss, _)| *rss)
+            .reduce(i64::saturating_add);
+        self.ids += 1;
+        let mut snapshot = Snapshot::new(self.ids, Source::new("all processes", all))?;
+        snapshot.rss = rss;
+        self.sum
+            .get_or_insert_with(|| Told::new(Owner::us(), 0))
+            .add(snapshot, false);
+        Ok(())
+    }
+
+    fn newest_of_sum(&self) -> Option<u64> {
+        Some(self.sum.as_ref()?.series.last()?.id)
+    }
+
+    /// What is known of what is shown. As long as the program has told nothing, another process is
+    /// shown instead of it.
+    pub(super) fn news(&self, which: Which) -> News {
+        let told = match which {
+            Which::All => self.sum.as_ref().map(|told| (None, told)),
+            Which::Process(process) => self.of(process),
+            Which::Program => self
+                .program
+                .and_then(|process| self.of(process))
+                .or_else(|| self.told.iter().next().map(|(&of, told)| (Some(of), told))),
+        };
+        let is_shown = |process: u32| {
+            self.program == Some(process)
+                || which == Which::Process(process)
+                || rss(process).is_some()
+        };
+        let processes = self.told.iter().filter(|(process, _)| is_shown(**process));
+        let processes = processes.map(|(&number, told)| Process {
+            number,
+            program: told
+                .series
+                .last()
+                .map_or(String::new(), |one| one.facts.program.clone()),
+        });
+        let mut news = News {
+            processes: processes.collect(),
+            which,
+            ..News::default()
+        };
+        let Some((process, told)) = told else {
+            return news;
+        };
+        news.snapshot = told.series.last().cloned();
+        news.series.clone_from(&told.series);
+        news.history.clone_from(&told.history);
+        news.process = process;
+        news.rss = match process {
+            Some(process) => rss(process),
+            None => news.snapshot.as_ref().and_then(|snapshot| snapshot.rss),
+        };
+        news
+    }
+
+    /// The process that is shown in the program's place.
+    pub(super) fn shown(&self) -> Option<u32> {
+        let program = self
+            .program
+            .filter(|process| self.told.contains_key(process));
+        program.or_else(|| self.told.keys().next().copied())
+    }
+
+    fn of(&self, process: u32) -> Option<(Option<u32>, &Told)> {
+        Some((Some(process), self.told.get(&process)?))
+    }
+}
+
+impl Told {
+    fn new(owner: Owner, began: i64) -> Self {
+        Self {
+            owner,
+            began,
+            series: Vec::new(),
+            history: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, snapshot: Snapshot, is_program: bool) {
+        if let Some(heap) = snapshot.facts.in_use {
+            self.history.push(Point {
+                seconds: snapshot.seconds.unwrap_or(0.0),
+                heap,
+                rss: snapshot.rss,
+            });
+            thin(&mut self.history, MOST_POINTS);
+        }
+        let most = match (snapshot.source.profile.samples.len() > LARGE, is_program) {
+            (true, _) => MOST_SNAPSHOTS[2],
+            (false, true) => MOST_SNAPSHOTS[0],
+            (false, false) => MOST_SNAPSHOTS[1],
+        };
+        self.series.push(Arc::new(snapshot));
+        thin(&mut self.series, most);
+    }
+}
+
+/// Leaves out every second one if there are more than `most`, except the first and the last ones.
+fn thin<T>(all: &mut Vec<T>, most: usize) {
+    if all.len() <= most {
+        return;
+    }
+    let len = all.len();
+    let mut at = 0;
+    all.retain(|_| {
+        at += 1;
+        at % 2 == 1 || at + LAST.min(most / 2) > len
+    });
+}
+
+/// The RSS of a process, in bytes; `None` if it is gone.
+fn rss(process: u32) -> Option<i64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_keeps_its_ends() {
+        let mut all = Vec::new();
+        for one in 0..1000 {
+            all.push(one);
+            thin(&mut all, 40);
+        }
+        assert!(all.len() <= 40, "{all:?}");
+        assert_eq!(all[0], 0);
+        assert_eq!(all[all.len() - 4..], [996, 997, 998, 999]);
+    }
+}

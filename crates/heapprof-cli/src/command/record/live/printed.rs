@@ -1,0 +1,115 @@
+//! What the program prints while the view has the terminal. It goes into a file without a name, and
+//! from there to the terminal once the view is gone.
+//!
+//! It is a file and no pipe, because the program must neither wait for us nor end if we are killed.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fcntl_setfl};
+
+use crate::terminal::screen::is_tty;
+
+/// So many of the last bytes are kept, if the file gets twice as long.
+const KEPT: u64 = 8 << 20;
+/// So many bytes are looked at for the last lines.
+const LAST: u64 = 4096;
+/// So many lines the view has room for.
+const LINES: usize = 8;
+
+/// The file, and how far it was printed.
+pub(super) struct Printed {
+    file: File,
+    /// Which of stdout and stderr go there.
+    streams: [bool; 2],
+    from: Mutex<u64>,
+}
+
+impl Printed {
+    /// Makes the file, if the program would print on the terminal.
+    pub(super) fn new() -> io::Result<Option<Self>> {
+        let streams = [is_tty(io::stdout()), is_tty(io::stderr())];
+        if streams == [false; 2] {
+            return Ok(None);
+        }
+        let file = tempfile::tempfile()?;
+        fcntl_setfl(&file, OFlags::APPEND)?;
+        Ok(Some(Self {
+            file,
+            streams,
+            from: Mutex::new(0),
+        }))
+    }
+
+    /// Has the program print there.
+    pub(super) fn redirect(&self, command: &mut Command) -> io::Result<()> {
+        if self.streams[0] {
+            command.stdout(Stdio::from(self.file.try_clone()?));
+        }
+        if self.streams[1] {
+            command.stderr(Stdio::from(self.file.try_clone()?));
+        }
+        Ok(())
+    }
+
+    fn len(&self) -> u64 {
+        self.file.metadata().map_or(0, |found| found.len())
+    }
+
+    /// The last lines.
+    pub(super) fn last_lines(&self) -> Vec<String> {
+        let len = self.len();
+        let mut text = vec![0; len.min(LAST) as usize];
+        let from = len - text.len() as u64;
+        let read = self.file.read_at(&mut text, from);
+        text.truncate(read.unwrap_or(0));
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let lines = lines[lines.len().saturating_sub(LINES)..].iter();
+        lines.map(|line| (*line).to_string()).collect()
+    }
+
+    /// Gives what is older back to the file system if there is too much.
+    pub(super) fn limit(&self) {
+        let Ok(mut from) = self.from.lock() else {
+            return;
+        };
+        let len = self.len();
+        if len.saturating_sub(*from) > 2 * KEPT {
+            *from = len - KEPT;
+            self.give_back(*from);
+        }
+    }
+
+    fn give_back(&self, until: u64) {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(&self.file, flags, 0, until);
+    }
+
+    /// Prints what is new on the terminal.
+    pub(super) fn pass_on(&self) {
+        let Ok(mut from) = self.from.lock() else {
+            return;
+        };
+        let mut piece = vec![0; 64 << 10];
+        while let Ok(read @ 1..) = self.file.read_at(&mut piece, *from) {
+            let done = match self.streams[0] {
+                true => io::stdout().write_all(&piece[..read]),
+                false => io::stderr().write_all(&piece[..read]),
+            };
+            *from += read as u64;
+            if done.is_err() {
+                break;
+            }
+        }
+        if self.streams[0] {
+            let _ = io::stdout().flush();
+        }
+        if *from > 2 * KEPT {
+            self.give_back(*from);
+        }
+    }
+}

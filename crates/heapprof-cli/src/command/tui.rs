@@ -1,0 +1,36 @@
+//! `heapprof tui`: a profile, or the moments of a series, to look at in the terminal.
+
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result, bail};
+use signal_hook::consts::SIGTERM;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::Shared;
+use crate::args::TuiArgs;
+use crate::terminal::files::Files;
+use crate::terminal::run::{Signals, look, run as show};
+use crate::terminal::screen::{Screen, tty};
+
+pub(super) fn run(shared: &Shared, args: &TuiArgs) -> Result<()> {
+    let names = super::report::expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
+    let one = |name: &String| shared.sources.read(std::slice::from_ref(name));
+    let sources = names.iter().map(one).collect::<Result<Vec<_>>>()?;
+    let mut files = Files::new(sources)?;
+    let Some(tty) = tty() else {
+        bail!(
+            "tui needs a terminal that it may draw on (TERM is set, and the job is in front); top prints the same"
+        );
+    };
+    let signals = Signals::listen(true).context("signals")?;
+    let screen = Screen::take(tty).context("the terminal")?;
+    let is_over = || signals.ends.load(Ordering::Relaxed);
+    let shown = show(&screen, &mut files, look(shared.color), &signals, &is_over);
+    drop(screen);
+    if is_over() {
+        drop(signals);
+        // Whoever ended us sees by which way it was.
+        let _ = emulate_default_handler(SIGTERM);
+    }
+    shown
+}

@@ -1,0 +1,26 @@
+//! The terminal view: what a program or a profile holds, on a screen that follows it.
+//!
+//! A [`feed::Feed`] brings snapshots, and knows nothing of the screen. `data.rs` asks the libraries
+//! about them, `state.rs` turns keys into what is to be seen, and `draw.rs` puts both on a buffer.
+//! None of these three needs a terminal, so tests look at their text. `run.rs` joins them, and
+//! `screen.rs` gives the terminal back as it was, however the view ends.
+
+mod answer;
+mod chart;
+mod data;
+mod detail;
+mod draw;
+pub(crate) mod feed;
+pub(crate) mod files;
+mod growth;
+mod head;
+mod keys;
+pub(crate) mod plain;
+pub(crate) mod run;
+pub(crate) mod screen;
+mod state;
+mod table;
+#[cfg(test)]
+mod tests;
+mod timeline;
+mod tree;

@@ -1,0 +1,287 @@
+//! What the view asks of a profile, as plain rows.
+
+use anyhow::Result;
+use heapprof_analysis::{
+    Estimate, Filters, Granularity, Query, Question, Session, Sort, Source, TreeOptions, Types,
+    info, peek, report, top, tree,
+};
+
+use super::feed::Facts;
+
+/// The most rows of a table. The rest is in one row.
+const MOST_ROWS: usize = 2000;
+/// The most nodes of a tree.
+const MOST_NODES: usize = 20_000;
+/// The least share of the total that a node has.
+const LEAST: f64 = 0.001;
+
+/// A question, as far as the view changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// The sample type; `None` is the profile's own choice.
+    pub(crate) sample_type: Option<String>,
+    pub(crate) own_code: bool,
+    pub(crate) focus: Option<String>,
+}
+
+impl Ask {
+    fn query(&self) -> Query {
+        Query {
+            sample_type: self.sample_type.clone(),
+            own_code: self.own_code,
+            filters: Filters {
+                focus: self.focus.clone(),
+                ..Filters::default()
+            },
+            ..Query::default()
+        }
+    }
+}
+
+/// A sample type, with the type that counts its objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) objects: Option<usize>,
+}
+
+/// A function.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) flat: i64,
+    pub(crate) cum: i64,
+    pub(crate) objects: Option<i64>,
+    pub(crate) estimate: Option<Estimate>,
+}
+
+/// The functions of a profile.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) kinds: Vec<Kind>,
+    /// The position of the type that was asked for.
+    pub(crate) kind: usize,
+    pub(crate) unit: String,
+    pub(crate) left_out: i64,
+    pub(crate) rows: Vec<Row>,
+    /// What the rows that are left out add up to, and how many they are.
+    pub(crate) other: (i64, i64),
+}
+
+fn session(source: &Source, query: &Query, types: Types) -> Result<Session> {
+    Ok(Session::new(Question::new(
+        vec![source.clone()],
+        query,
+        types,
+    )?)?)
+}
+
+/// The functions of a profile, the largest first.
+pub(crate) fn answer(source: &Source, ask: &Ask) -> Result<Answer> {
+    let query = Query {
+        limit: Some(MOST_ROWS),
+        ..ask.query()
+    };
+    let session = session(source, &query, Types::All)?;
+    let found = top(&session, 1, &query, true)?;
+    let kinds: Vec<Kind> = found
+        .types
+        .iter()
+        .map(|(of, objects)| Kind {
+            name: of.r#type.clone(),
+            unit: of.unit.clone(),
+            objects: *objects,
+        })
+        .collect();
+    let asked = &found.header.sample_type;
+    let kind = kinds
+        .iter()
+        .position(|kind| kind.name == asked.r#type && kind.unit == asked.unit);
+    let kind = kind.unwrap_or_default();
+    let objects = kinds.get(kind).and_then(|kind| kind.objects);
+    let rows = found.rows.iter().map(|row| Row {
+        name: row.place.function.clone(),
+        flat: row.flat,
+        cum: row.cum,
+        objects: objects.and_then(|at| Some(row.values.get(at)?.0)),
+        estimate: row.estimates[0],
+    });
+    Ok(Answer {
+        rows: rows.collect(),
+        kind,
+        unit: asked.unit.clone(),
+        left_out: found.header.left_out,
+        other: (found.other.flat, found.other.rows),
+        kinds,
+    })
+}
+
+/// What a profile says as a whole.
+pub(crate) fn facts(source: &Source) -> Result<Facts> {
+    let session = session(source, &Query::default(), Types::All)?;
+    let info = info(&session)?;
+    let of = |name: &str| info.types.iter().find(|t| t.sample_type.r#type == name);
+    let in_use = of("inuse_space");
+    let said = |key: &str| {
+        let mut values = info.comments.iter().filter_map(|comment| {
+            let value = comment.trim().strip_prefix(key)?.strip_prefix(':')?;
+            Some(value.trim().to_string())
+        });
+        values.next().filter(|_| values.next().is_none())
+    };
+    Ok(Facts {
+        in_use: in_use.map(|t| t.net),
+        estimate: in_use.and_then(|t| t.estimate),
+        peak: of("peak_space").map(|t| t.net),
+        is_exact: info.period == 1,
+        rss: said("rss").and_then(|rss| rss.strip_suffix("bytes")?.trim().parse().ok()),
+        program: said("program").unwrap_or_default(),
+        process: said("pid").and_then(|pid| pid.parse().ok()),
+    })
+}
+
+/// What is around a function.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Detail {
+    pub(crate) name: String,
+    pub(crate) cum: i64,
+    pub(crate) callers: Vec<(String, i64)>,
+    pub(crate) callees: Vec<(String, i64)>,
+    /// Its lines, with what each of them holds.
+    pub(crate) lines: Vec<(String, i64)>,
+}
+
+/// Callers, callees and lines of the function with this name.
+pub(crate) fn detail(source: &Source, ask: &Ask, name: &str) -> Result<Detail> {
+    let query = ask.query();
+    let question = Question::new(vec![source.clone()], &query, Types::One)?;
+    let session_of_peek = Session::new(question.with_neighbours_of(|of| of == name))?;
+    let found = peek(&session_of_peek, &query)?;
+    let mut detail = Detail {
+        name: name.to_string(),
+        ..Detail::default()
+    };
+    if let Some(row) = found.rows.first() {
+        let around = found.neighbours(row)?;
+        let text = |id| found.places.get(id).function.clone();
+        detail.cum = row.cum;
+        detail.callers = around
+            .callers
+            .iter()
+            .map(|(id, value)| (id.map_or_else(|| "(root)".to_string(), text), *value))
+            .collect();
+        detail.callees = around
+            .callees
+            .iter()
+            .map(|(id, value)| (text(*id), *value))
+            .collect();
+    }
+    let query = Query {
+        granularity: Granularity::Lines,
+        sort: Sort::Cum,
+        ..query
+    };
+    let found = top(&session(source, &query, Types::One)?, 1, &query, false)?;
+    let own = found.rows.iter().filter(|row| row.place.function == name);
+    detail.lines = own
+        .map(|row| {
+            let file = row.place.file.as_deref().unwrap_or_default();
+            let file = file.rsplit('/').next().unwrap_or_default();
+            let at = match (file, row.place.line) {
+                ("", _) => "no line known".to_string(),
+                (file, Some(line)) if line != 0 => format!("{file}:{line}"),
+                (file, _) => file.to_string(),
+            };
+            (at, row.cum)
+        })
+        .collect();
+    Ok(detail)
+}
+
+/// A node of the call tree, in pre-order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) depth: usize,
+    pub(crate) own: i64,
+    pub(crate) total: i64,
+}
+
+/// The call tree from the roots down.
+pub(crate) fn nodes(source: &Source, ask: &Ask) -> Result<Vec<Node>> {
+    let query = ask.query();
+    let question = Question::new(vec![source.clone()], &query, Types::One)?;
+    let session = Session::new(question.with_tree(TreeOptions {
+        reverse: false,
+        least: LEAST,
+        most: Some(MOST_NODES),
+    }))?;
+    let found = tree(&session, &query)?;
+    let rows = found.rows()?;
+    let node = |row: &heapprof_analysis::TreeRow| Node {
+        name: found.places.get(row.place).function.clone(),
+        depth: row.depth,
+        own: row.own[0],
+        total: row.total[0],
+    };
+    Ok(rows.iter().map(node).collect())
+}
+
+/// How a function grew.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Grown {
+    pub(crate) name: String,
+    pub(crate) verdict: &'static str,
+    pub(crate) values: Vec<i64>,
+    pub(crate) slope: f64,
+    pub(crate) grew: (usize, usize),
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+}
+
+/// How functions grew over these moments, what grows first. It is empty for fewer than three.
+pub(crate) fn grown(sources: &[Source], ask: &Ask) -> Result<Vec<Grown>> {
+    if sources.len() < 3 {
+        return Ok(Vec::new());
+    }
+    let query = Query {
+        granularity: Granularity::Lines,
+        ..ask.query()
+    };
+    let question = Question::new(sources.to_vec(), &query, Types::All)?;
+    let session = Session::new(question.with_tree(TreeOptions {
+        reverse: false,
+        least: LEAST,
+        most: Some(MOST_NODES),
+    }))?;
+    let found = report(&session)?;
+    let kind = match &ask.sample_type {
+        Some(asked) => found.types.iter().position(|t| t.r#type == *asked),
+        None => Some(found.default),
+    };
+    let Some((kind, rows)) = kind.and_then(|kind| Some((kind, found.growth.get(&kind)?))) else {
+        return Ok(Vec::new());
+    };
+    let mut values = vec![vec![0i64; found.moments.len()]; found.functions.len()];
+    for (at, moment) in found.moments.iter().enumerate() {
+        for &(node, of, value) in &moment.values {
+            if of as usize == kind {
+                let place = found.nodes[node as usize].place as usize;
+                let function = found.places[place].0 as usize;
+                let sum = &mut values[function][at];
+                *sum = sum.saturating_add(value);
+            }
+        }
+    }
+    let grown = rows.iter().map(|row| Grown {
+        name: found.functions[row.function as usize].name.clone(),
+        verdict: row.verdict.text(),
+        values: std::mem::take(&mut values[row.function as usize]),
+        slope: row.slope,
+        grew: (row.grew, row.steps),
+        first: row.first,
+        last: row.last,
+    });
+    Ok(grown.collect())
+}

@@ -1,0 +1,104 @@
+//! Curves of characters: a chart of the heap and RSS in braille, and a sparkline in blocks.
+
+use super::feed::Point;
+
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A sparkline of the values, a character each. It begins at zero, so that a small change of a large
+/// value looks small.
+pub(super) fn sparkline(values: &[i64]) -> String {
+    let most = values.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let block = |&value: &i64| {
+        let at = (value.max(0) as f64 / most * 7.0).round() as usize;
+        BLOCKS[at.min(7)]
+    };
+    values.iter().map(block).collect()
+}
+
+/// A bar of so many columns at most, in eighths of a column.
+pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
+    const PARTS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+    if most <= 0 || value <= 0 {
+        return String::new();
+    }
+    let eighths = (value as f64 / most as f64 * width as f64 * 8.0).round() as usize;
+    let eighths = eighths.clamp(1, width * 8);
+    let mut text = "█".repeat(eighths / 8);
+    if !eighths.is_multiple_of(8) {
+        text.push(PARTS[eighths % 8 - 1]);
+    }
+    text
+}
+
+/// The dots of a character of braille, by column and by row from above.
+const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
+
+/// A chart: its lines, and what its uppermost row stands for.
+pub(super) struct Chart {
+    pub(super) lines: Vec<String>,
+    pub(super) most: i64,
+}
+
+/// Draws the points in so many columns and rows. The heap is filled, and RSS is a dotted line. With
+/// `with_rss` no, the chart is about the heap alone.
+pub(super) fn chart(points: &[Point], width: usize, height: usize, with_rss: bool) -> Chart {
+    let (columns, rows) = (width * 2, height * 4);
+    let rss = |point: &Point| point.rss.filter(|_| with_rss);
+    let largest = |point: &Point| point.heap.max(rss(point).unwrap_or(0));
+    let most = points.iter().map(largest).max().unwrap_or(0).max(1);
+    let mut cells = vec![vec![0u8; width]; height];
+    let mut set = |x: usize, y: usize| {
+        let (cell, row) = (&mut cells[height - 1 - y / 4], 3 - y % 4);
+        cell[x / 2] |= DOTS[x % 2][row];
+    };
+    if let (Some(first), Some(last)) = (points.first(), points.last())
+        && columns > 0
+        && rows > 0
+    {
+        let span = (last.seconds - first.seconds).max(f64::MIN_POSITIVE);
+        let level = |value: i64| (value.max(0) as f64 / most as f64 * rows as f64).round() as usize;
+        for x in 0..columns {
+            let time = first.seconds + span * (x as f64 + 1.0) / columns as f64;
+            // The last point that is not after this column.
+            let after = points.partition_point(|point| point.seconds <= time);
+            let point = &points[after.max(1) - 1];
+            let top = level(point.heap).max(usize::from(point.heap > 0));
+            (0..top.min(rows)).for_each(|y| set(x, y));
+            if let Some(rss) = rss(point).filter(|_| x % 2 == 0) {
+                set(x, level(rss).clamp(1, rows) - 1);
+            }
+        }
+    }
+    let line = |cells: Vec<u8>| -> String {
+        let braille = |dots: u8| char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ');
+        cells.into_iter().map(braille).collect()
+    };
+    Chart {
+        lines: cells.into_iter().map(line).collect(),
+        most,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_begin_at_zero() {
+        assert_eq!(sparkline(&[0, 1, 2, 4, 8]), "▁▂▃▅█");
+        assert_eq!(sparkline(&[-5, 0]), "▁▁");
+        assert_eq!(bar(8, 8, 3), "███");
+        assert_eq!(bar(1, 1000, 3), "▏");
+        assert_eq!(bar(0, 8, 3), "");
+        let point = |seconds, heap, rss| Point { seconds, heap, rss };
+        let points = [
+            point(0.0, 0, Some(8)),
+            point(1.0, 4, Some(8)),
+            point(2.0, 8, None),
+        ];
+        let found = chart(&points, 4, 2, true);
+        assert_eq!((found.lines.join("/"), found.most), ("⠁⠁⠁⢹/⠀⢸⣿⣿".into(), 8));
+        assert_eq!(chart(&[], 2, 1, true).lines, ["⠀⠀"]);
+        assert_eq!(chart(&points, 0, 0, true).lines.len(), 0);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the view knows: the feed's news, and the answers to what is to be seen of them. An answer is
+//! asked for once.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use super::answer::{self, Answer, Ask, Detail, Grown, Node};
+use super::feed::{News, Snapshot};
+use super::state::{Base, State, View};
+
+/// How many moments a trend has.
+const TREND: usize = 7;
+/// The most moments that Growth asks about.
+const MOST_GROWN: usize = 40;
+
+/// What is known.
+#[derive(Debug, Default)]
+pub(crate) struct Data {
+    pub(crate) news: News,
+    pub(crate) answer: Option<Answer>,
+    /// What rows are compared with.
+    pub(crate) base: Base,
+    /// When that was: seconds since the program began.
+    pub(crate) base_seconds: Option<f64>,
+    /// The moment that somebody marked.
+    pub(crate) mark: Option<Arc<Snapshot>>,
+    /// Flat by name at the last moments, the oldest first.
+    pub(crate) trend: Vec<Base>,
+    pub(crate) detail: Option<Detail>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) grown: Vec<Grown>,
+    /// Why there is no answer.
+    pub(crate) trouble: Option<String>,
+    answered: Option<(u64, Ask)>,
+    based: Option<(u64, Ask)>,
+    trended: Vec<(u64, Ask)>,
+    detailed: Option<(u64, Ask, String)>,
+    treed: Option<(u64, Ask)>,
+    grew: Option<(u64, Ask)>,
+}
+
+impl Data {
+    /// Takes the feed's news, and asks what is to be seen of them.
+    pub(crate) fn refresh(&mut self, news: News, state: &mut State) {
+        self.news = news;
+        let Some(snapshot) = self.news.snapshot.clone() else {
+            return;
+        };
+        if let Err(error) = self.ask(&snapshot, state) {
+            self.trouble = Some(format!("{error:#}"));
+        }
+    }
+
+    fn ask(&mut self, snapshot: &Arc<Snapshot>, state: &mut State) -> Result<()> {
+        let key = (snapshot.id, state.ask.clone());
+        if self.answered.as_ref() != Some(&key) {
+            self.answered = Some(key.clone());
+            self.trouble = None;
+            let answer = answer::answer(&snapshot.source, &state.ask)?;
+            self.trend(&key, &answer, state)?;
+            self.answer = Some(answer);
+        }
+        self.compare(state)?;
+        match state.view {
+            View::Table => self.look_at(&key, snapshot, state)?,
+            View::Tree if self.treed.as_ref() != Some(&key) => {
+                let is_first = self.treed.replace(key).is_none();
+                self.nodes = answer::nodes(&snapshot.source, &state.ask)?;
+                if is_first {
+                    super::tree::unfold_largest(&self.nodes, &mut state.unfolded);
+                }
+            }
+            View::Growth if self.grew.as_ref() != Some(&key) => {
+                self.grew = Some(key);
+                let series = &self.news.series;
+                let step = series.len().div_ceil(MOST_GROWN).max(1);
+                // The last one is among them.
+                let some = series.iter().rev().step_by(step);
+                let mut sources: Vec<_> = some.map(|one| one.source.clone()).collect();
+                sources.reverse();
+                self.grown = answer::grown(&sources, &state.ask)?;
+            }
+            View::Tree | View::Growth | View::Timeline => {}
+        }
+        Ok(())
+    }
+
+    /// Works out what rows are compared with: the mark, or the first moment.
+    fn compare(&mut self, state: &State) -> Result<()> {
+        let base = self.mark.as_ref().or_else(|| self.news.series.first());
+        let Some(base) = base else { return Ok(()) };
+        let key = (base.id, state.ask.clone());
+        if self.based.as_ref() != Some(&key) {
+            self.based = Some(key);
+            self.base_seconds = base.seconds;
+            self.base = flats(&answer::answer(&base.source, &state.ask)?);
+        }
+        Ok(())
+    }
+
+    /// Adds the newest moment to the trend. If something else is asked, the moments before are asked
+    /// for again.
+    fn trend(&mut self, key: &(u64, Ask), answer: &Answer, state: &State) -> Result<()> {
+        let now = self.news.series.iter().rposition(|one| one.id == key.0);
+        let first = now.map_or(0, |now| (now + 1).saturating_sub(TREND));
+        let wanted = &self.news.series[first..now.unwrap_or(first)];
+        let mut trend = Vec::with_capacity(TREND);
+        let mut keys = Vec::with_capacity(TREND);
+        for one in wanted {
+            let key = (one.id, state.ask.clone());
+            let known = self.trended.iter().position(|known| *known == key);
+            trend.push(match known {
+                Some(at) => std::mem::take(&mut self.trend[at]),
+                None => flats(&answer::answer(&one.source, &state.ask)?),
+            });
+            keys.push(key);
+        }
+        trend.push(flats(answer));
+        keys.push(key.clone());
+        (self.trend, self.trended) = (trend, keys);
+        Ok(())
+    }
+
+    /// Asks what is around the selected row.
+    fn look_at(&mut self, key: &(u64, Ask), snapshot: &Snapshot, state: &mut State) -> Result<()> {
+        let Some(answer) = &self.answer else {
+            return Ok(());
+        };
+        let is_there = |name: &String| answer.rows.iter().any(|row| row.name == *name);
+        let name = state.selected.clone().filter(is_there);
+        let name = name.or_else(|| Some(answer.rows.first()?.name.clone()));
+        let Some(name) = name else {
+            self.detail = None;
+            return Ok(());
+        };
+        let key = (key.0, key.1.clone(), name);
+        if self.detailed.as_ref() != Some(&key) {
+            self.detail = Some(answer::detail(&snapshot.source, &state.ask, &key.2)?);
+            self.detailed = Some(key);
+        }
+        Ok(())
+    }
+
+    /// What a function held at the last moments.
+    pub(super) fn trend_of(&self, name: &str) -> Vec<i64> {
+        let flat = |moment: &Base| moment.get(name).copied().unwrap_or(0);
+        self.trend.iter().map(flat).collect()
+    }
+}
+
+fn flats(answer: &Answer) -> Base {
+    let rows = answer.rows.iter();
+    rows.map(|row| (row.name.clone(), row.flat)).collect()
+}

@@ -1,0 +1,125 @@
+//! What is around the selected function: its callers or callees, and its lines.
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::data::Data;
+use super::draw::Canvas;
+use super::state::State;
+use heapprof_report::{Measure, percent};
+
+/// A screen with so many columns has lines beside callers.
+const BESIDE: u16 = 70;
+
+/// How many rows it takes of this many.
+pub(super) fn height(of: u16, state: &State) -> u16 {
+    match state.is_open {
+        true => of.saturating_sub(5).max(of / 2),
+        false if of < 10 => 0,
+        false => (of / 3).clamp(4, 9),
+    }
+}
+
+/// Draws it.
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) {
+    if area.height < 2 {
+        return;
+    }
+    // What the program printed may be why somebody looks here.
+    let Some(detail) = &data.detail else { return };
+    let left = match area.width >= BESIDE {
+        true => area.width * 11 / 20,
+        false => area.width,
+    };
+    let measure = canvas.measure(data);
+    let (word, rows) = match state.shows_callees {
+        true => ("callees", &detail.callees),
+        false => ("callers", &detail.callers),
+    };
+    let name = canvas.name(&detail.name, left.saturating_sub(16));
+    let mut whole = Rect::new(area.x, area.y, left, area.height);
+    if state.is_open {
+        // There is room for both.
+        let half = area.height / 2;
+        whole.height = half;
+        let below = Rect::new(area.x, area.y + half, left, area.height - half);
+        let (other, rows) = match state.shows_callees {
+            true => ("callers", &detail.callers),
+            false => ("callees", &detail.callees),
+        };
+        list(
+            canvas,
+            below,
+            &format!("{other} of {name}"),
+            rows,
+            detail.cum,
+            &measure,
+        );
+    }
+    list(
+        canvas,
+        whole,
+        &format!("{word} of {name}"),
+        rows,
+        detail.cum,
+        &measure,
+    );
+    if left < area.width {
+        let right = Rect::new(area.x + left, area.y, area.width - left, area.height);
+        list(canvas, right, "lines", &detail.lines, detail.cum, &measure);
+    }
+}
+
+fn list(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    title: &str,
+    rows: &[(String, i64)],
+    whole: i64,
+    measure: &Measure,
+) {
+    let rule = "─".repeat(usize::from(area.width));
+    canvas.put(area.x, area.y, area.width, &rule, canvas.look.muted());
+    let style = canvas.look.strong();
+    canvas.put(
+        area.x + 1,
+        area.y,
+        area.width - 1,
+        &format!(" {title} "),
+        style,
+    );
+    let room = usize::from(area.height - 1);
+    let shown = if rows.len() > room {
+        room.saturating_sub(1)
+    } else {
+        rows.len()
+    };
+    for (y, (name, value)) in (area.y + 1..).zip(&rows[..shown]) {
+        let before = format!(
+            "{:>8} {:>10}  ",
+            percent(*value, whole),
+            measure.show(*value)
+        );
+        let used = canvas.put(area.x + 1, y, area.width - 1, &before, Style::new());
+        let width = area.width.saturating_sub(used + 2);
+        let name = canvas.name(name, width);
+        canvas.put(area.x + 1 + used, y, width, &name, Style::new());
+    }
+    if shown < rows.len() && room > 0 {
+        let rest: i64 = rows[shown..]
+            .iter()
+            .fold(0, |sum, row| sum.saturating_add(row.1));
+        let text = format!("{:>19}  in {} more", measure.show(rest), rows.len() - shown);
+        let y = area.y + 1 + shown as u16;
+        canvas.put(area.x + 1, y, area.width - 1, &text, canvas.look.muted());
+    }
+    if rows.is_empty() && room > 0 {
+        canvas.put(
+            area.x + 2,
+            area.y + 1,
+            area.width - 2,
+            "none",
+            canvas.look.muted(),
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! Profiles from files as a feed: one, or the moments of a series.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use heapprof_analysis::Source;
+
+use super::feed::{Feed, News, Point, Process, Snapshot, Wanted};
+
+/// Profiles, the oldest first, and which of them is shown.
+pub(crate) struct Files {
+    snapshots: Vec<Arc<Snapshot>>,
+    at: usize,
+}
+
+impl Files {
+    /// Shows the last one first.
+    pub(crate) fn new(mut sources: Vec<Source>) -> Result<Self> {
+        if sources.iter().all(|source| source.profile.time_nanos != 0) {
+            sources.sort_by_key(|source| source.profile.time_nanos);
+        }
+        let snapshots: Vec<_> = sources
+            .into_iter()
+            .zip(1..)
+            .map(|(source, id)| Ok(Arc::new(Snapshot::new(id, source)?)))
+            .collect::<Result<_>>()?;
+        if snapshots.is_empty() {
+            bail!("no profile is named");
+        }
+        let at = snapshots.len() - 1;
+        Ok(Self { snapshots, at })
+    }
+
+    /// When a moment was, in seconds since the first one's recording began.
+    fn seconds(&self, at: usize) -> f64 {
+        let time = |at: usize| self.snapshots[at].source.profile.time_nanos;
+        let since = (time(at) - time(0)) as f64 / 1e9;
+        match (time(at), self.snapshots[0].seconds) {
+            (0, _) => at as f64,
+            (_, first) => since + first.unwrap_or(0.0),
+        }
+    }
+}
+
+impl Feed for Files {
+    fn next(&mut self, wanted: &Wanted) -> News {
+        let last = self.snapshots.len() as i64 - 1;
+        self.at = (self.at as i64 + wanted.step).clamp(0, last) as usize;
+        let snapshot = Arc::clone(&self.snapshots[self.at]);
+        let history = (0..self.snapshots.len()).filter_map(|at| {
+            let one = &self.snapshots[at];
+            Some(Point {
+                seconds: self.seconds(at),
+                heap: one.facts.in_use?,
+                rss: one.rss,
+            })
+        });
+        let facts = &snapshot.facts;
+        let program = match facts.program.as_str() {
+            "" => snapshot.source.name.clone(),
+            program => program.to_string(),
+        };
+        News {
+            series: self.snapshots[..=self.at].to_vec(),
+            history: history.collect(),
+            processes: vec![Process {
+                number: facts.process.unwrap_or_default(),
+                program: program.clone(),
+            }],
+            program,
+            process: facts.process,
+            rss: snapshot.rss,
+            clock: (snapshot.source.profile.time_nanos != 0).then(|| self.seconds(self.at)),
+            moment: Some((self.at + 1, self.snapshots.len())),
+            stem: PathBuf::from("heapprof.view"),
+            snapshot: Some(snapshot),
+            ..News::default()
+        }
+    }
+}

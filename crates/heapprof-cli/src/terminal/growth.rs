@@ -1,0 +1,63 @@
+//! Growth: which functions grew over the moments, in the words that reports use for it.
+
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use super::chart::sparkline;
+use super::data::Data;
+use super::draw::{Canvas, signed};
+use super::state::State;
+
+/// A screen with so many columns has room for in how many steps a function grew.
+const WITH_STEPS: u16 = 100;
+
+/// Draws the view.
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut State) {
+    let look = canvas.look;
+    if data.grown.is_empty() {
+        let text = match data.news.series.len() {
+            0..3 => "growth needs three moments or more",
+            _ => "nothing grew",
+        };
+        canvas.put(area.x + 1, area.y + 1, area.width - 1, text, look.muted());
+        return;
+    }
+    let most = if area.width >= 120 { 40 } else { 12 };
+    let has_steps = area.width >= WITH_STEPS;
+    let steps = |text: &str| match has_steps {
+        true => format!(" {text:>9}"),
+        false => String::new(),
+    };
+    let head = format!(
+        "{:<15} {:<most$} {} {:>10} {:>13}  FUNCTION",
+        "VERDICT",
+        "TREND",
+        steps("GREW"),
+        "LAST",
+        "CHANGE"
+    );
+    canvas.put(area.x + 1, area.y, area.width - 1, &head, look.muted());
+    let height = usize::from(area.height.saturating_sub(1));
+    state.page = height;
+    state.from = state.from.min(data.grown.len().saturating_sub(1));
+    let measure = canvas.measure(data);
+    for (y, row) in (area.y + 1..).zip(data.grown.iter().skip(state.from).take(height)) {
+        let values = &row.values[row.values.len().saturating_sub(most)..];
+        let change = row.last.saturating_sub(row.first);
+        let (grew, all) = row.grew;
+        let before = format!(
+            "{:<15} {:<most$} {} {:>10} ",
+            row.verdict,
+            sparkline(values),
+            steps(&format!("{grew} of {all}")),
+            measure.show(row.last),
+        );
+        let used = canvas.put(area.x + 1, y, area.width - 1, &before, Style::new());
+        let x = area.x + 1 + used;
+        let text = format!("{:>13}", signed(&measure, change));
+        let used = canvas.put(x, y, area.right() - x, &text, look.change(change)) + 2;
+        let width = area.right().saturating_sub(x + used);
+        let name = canvas.name(&row.name, width);
+        canvas.put(x + used, y, width, &name, Style::new());
+    }
+}

@@ -1,0 +1,144 @@
+//! The first lines: the program, its clock, the heap, RSS, the peak, and how sure all that is.
+
+use heapprof_report::{Measure, give_or_take};
+use ratatui::layout::Rect;
+
+use super::data::Data;
+use super::draw::Canvas;
+use super::feed::Which;
+use super::state::State;
+
+/// A screen with so many columns has room for both lines in one.
+const WIDE: u16 = 150;
+
+/// The heap, RSS and the peak in so many columns. The first line says that they are estimates, so
+/// the words for that are left out first, then the rate, then the range.
+fn fitting(data: &Data, room: usize) -> String {
+    let fits = |text: &String| text.chars().count() <= room;
+    let whole = what(data, true, true);
+    if fits(&whole) {
+        return whole;
+    }
+    let short = |text: String| text.replace("about ", "").replace("   ", "  ");
+    let options = [
+        short(whole),
+        short(what(data, false, true)),
+        short(what(data, false, false)),
+    ];
+    let last = options[2].clone();
+    options.into_iter().find(fits).unwrap_or(last)
+}
+
+/// Draws the first lines, and returns the row after them.
+pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &State) -> u16 {
+    let who = who(data, state);
+    let room = usize::from(area.width) - 1;
+    let what = fitting(data, room);
+    let style = canvas.look.strong();
+    if area.width >= WIDE {
+        canvas.line(area, area.y, &format!("{who}    {what}"), style);
+        return area.y + 1;
+    }
+    canvas.line(area, area.y, &who, style);
+    canvas.line(area, area.y + 1, &what, style);
+    area.y + 2
+}
+
+/// Who is shown, since when, and what became of it.
+pub(super) fn who(data: &Data, state: &State) -> String {
+    let news = &data.news;
+    let facts = news.snapshot.as_ref().map(|snapshot| &snapshot.facts);
+    let program = match facts.map(|facts| facts.program.as_str()) {
+        Some(program) if !program.is_empty() => program,
+        _ => &news.program,
+    };
+    let mut text = match news.which {
+        Which::All => format!("all {} processes", news.processes.len()),
+        _ => program.to_string(),
+    };
+    let process = facts.and_then(|facts| facts.process).or(news.process);
+    if let Some(process) = process.filter(|_| news.which != Which::All) {
+        text += &format!("  pid {process}");
+    }
+    if news.processes.len() > 1 && news.which != Which::All {
+        text += &format!(" (of {} processes)", news.processes.len());
+    }
+    if let Some(seconds) = news.clock {
+        text += &format!("  {}", clock(seconds));
+    }
+    if let Some(facts) = facts {
+        text += if facts.is_exact {
+            "  exact"
+        } else {
+            "  estimate"
+        };
+    }
+    if let (true, None, Some(at)) = (
+        news.is_live,
+        &news.ended,
+        news.snapshot.as_ref().and_then(|snapshot| snapshot.seconds),
+    ) && news.clock.is_some_and(|now| now - at > 5.0)
+    {
+        text += &format!("  as it was at {}", clock(at));
+    }
+    if state.is_frozen {
+        text += "  FROZEN";
+    }
+    if let Some(ended) = &news.ended {
+        text += &format!("  {ended}");
+    }
+    text
+}
+
+/// The heap, RSS and the peak, with the heap's rate and range if they are wanted.
+pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
+    let news = &data.news;
+    let Some(facts) = news.snapshot.as_ref().map(|snapshot| &snapshot.facts) else {
+        return String::new();
+    };
+    let bytes = Measure::new("bytes", None).unwrap_or_else(|_| Measure::raw());
+    let mut text = match (facts.in_use, &facts.estimate) {
+        (None, _) => "In use not known".to_string(),
+        (Some(in_use), Some(estimate)) if with_range => {
+            let range = give_or_take(in_use, estimate);
+            format!("In use about {}{range}", bytes.show(in_use))
+        }
+        (Some(in_use), _) => format!("In use {}", bytes.show(in_use)),
+    };
+    if let Some(rate) = rate(data).filter(|_| with_rate) {
+        text += &match rate {
+            0 => " steady".to_string(),
+            rate if rate > 0 => format!(" ▲{}/s", bytes.show_signed(rate)),
+            rate => format!(" ▼{}/s", bytes.show_signed(rate)),
+        };
+    }
+    text += &match news.rss {
+        Some(rss) => format!("   RSS {}", bytes.show(rss)),
+        None => "   RSS not known".to_string(),
+    };
+    if let Some(peak) = facts.peak {
+        let about = if facts.is_exact { "" } else { "about " };
+        text += &format!("   peak {about}{}", bytes.show(peak));
+    }
+    text
+}
+
+/// Bytes a second by which the heap has grown from the last moment to this one.
+fn rate(data: &Data) -> Option<i64> {
+    let [.., before, now] = &data.news.history[..] else {
+        return None;
+    };
+    let seconds = now.seconds - before.seconds;
+    let grown = now.heap.saturating_sub(before.heap) as f64;
+    (data.news.is_live && seconds > 0.0).then(|| (grown / seconds).round() as i64)
+}
+
+/// Seconds as a clock shows them.
+pub(super) fn clock(seconds: f64) -> String {
+    let tenths = (seconds.max(0.0) * 10.0) as u64;
+    let (minutes, rest) = (tenths / 600, tenths % 600);
+    match minutes / 60 {
+        0 => format!("{minutes:02}:{:02}.{}", rest / 10, rest % 10),
+        hours => format!("{hours}:{:02}:{:02}", minutes % 60, rest / 10),
+    }
+}

@@ -1,0 +1,82 @@
+//! The keys that the view knows, whatever a terminal sends for them.
+
+use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
+
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    Char(char),
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Left,
+    Right,
+    Enter,
+    Esc,
+    Tab,
+    Backspace,
+    /// Ctrl-C.
+    Interrupt,
+    /// Ctrl-Z.
+    Suspend,
+    /// Ctrl-L.
+    Redraw,
+}
+
+/// The key of an event; `None` for anything else.
+pub(super) fn of_event(event: &Event) -> Option<Key> {
+    let Event::Key(key) = event else {
+        return None;
+    };
+    if key.kind == KeyEventKind::Release {
+        return None;
+    }
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    Some(match key.code {
+        KeyCode::Char('c') if is_control => Key::Interrupt,
+        KeyCode::Char('z') if is_control => Key::Suspend,
+        KeyCode::Char('l') if is_control => Key::Redraw,
+        // In raw mode a terminal may send Ctrl-J for Enter.
+        KeyCode::Char('j') if is_control => Key::Enter,
+        KeyCode::Char(c) if !is_control => Key::Char(c),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Esc,
+        KeyCode::Tab | KeyCode::BackTab => Key::Tab,
+        KeyCode::Backspace => Key::Backspace,
+        _ => return None,
+    })
+}
+
+/// The keys with what they do, as the help shows them.
+pub(super) const HELP: &[(&str, &str)] = &[
+    ("1 2 3 4", "table, tree, timeline, growth"),
+    ("↑ ↓ PgUp PgDn Home End", "another row"),
+    ("Enter", "callers, callees and lines; in the tree: unfold"),
+    ("← →", "in the tree: fold, unfold"),
+    ("Tab", "callers or callees below the table"),
+    ("s S", "sort by the next column; the other way round"),
+    ("t", "the next sample type: in use, allocated, peak …"),
+    ("b", "bytes or objects"),
+    ("o", "count what libraries allocate for own code"),
+    ("/", "only stacks that match a regular expression"),
+    ("d D", "compare with this moment; D with the start again"),
+    ("p", "the next process, or all of them together"),
+    ("[ ]", "the moment before, the next one (of a series)"),
+    ("space", "freeze: nothing is asked of the program meanwhile"),
+    ("w", "save the profile (readable for you alone)"),
+    ("r", "save it, and write its report as an HTML file"),
+    ("Esc", "one step back"),
+    ("Ctrl-L", "draw the screen anew"),
+    ("q", "leave; if the program still runs, the view asks"),
+];

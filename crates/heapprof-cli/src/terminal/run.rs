@@ -1,0 +1,230 @@
+//! The loop: news, keys, a drawing, until somebody leaves.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use crossterm::event::{Event, poll, read};
+use heapprof_profile::encode;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use rustix::process::{Signal, getpgrp, kill_process_group};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::flag;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::data::Data;
+use super::draw::{Look, draw};
+use super::feed::{Feed, News, Wanted, Which};
+use super::keys::of_event;
+use super::screen::{self, Screen};
+use super::state::{Effect, State};
+use crate::args::{Cli, Color, FileMode};
+use crate::{command, output};
+
+/// How long the loop waits for a key before it looks for news.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Signals that were sent to us while the view is there.
+pub(crate) struct Signals {
+    /// One that ends a process.
+    pub(crate) ends: Arc<AtomicBool>,
+    stops: Arc<AtomicBool>,
+    goes_on: Arc<AtomicBool>,
+    ids: Vec<signal_hook::SigId>,
+}
+
+impl Signals {
+    /// Listens from now on, to an interrupt only if that is to end the view. A signal that is ignored
+    /// stays ignored.
+    pub(crate) fn listen(for_interrupt: bool) -> io::Result<Self> {
+        let mut signals = Self {
+            ends: Arc::default(),
+            stops: Arc::default(),
+            goes_on: Arc::default(),
+            ids: Vec::new(),
+        };
+        for (signal, said) in [
+            (SIGTERM, &signals.ends),
+            (SIGHUP, &signals.ends),
+            (SIGINT, &signals.ends),
+            (SIGQUIT, &signals.ends),
+            (SIGTSTP, &signals.stops),
+            (SIGCONT, &signals.goes_on),
+        ] {
+            let is_wanted = for_interrupt || signal != SIGINT;
+            if is_wanted && !crate::inherited::is_ignored(signal) {
+                signals.ids.push(flag::register(signal, Arc::clone(said))?);
+            }
+        }
+        Ok(signals)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.ids.drain(..) {
+            signal_hook::low_level::unregister(id);
+        }
+    }
+}
+
+/// Whether colours are wanted.
+pub(crate) fn look(color: Color) -> Look {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    Look {
+        is_coloured: match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => !no_color,
+        },
+    }
+}
+
+/// Shows the view on a terminal until somebody leaves it. `is_over` says that it is to end.
+pub(crate) fn run(
+    screen: &Screen,
+    feed: &mut dyn Feed,
+    look: Look,
+    signals: &Signals,
+    is_over: &dyn Fn() -> bool,
+) -> Result<()> {
+    let writer = screen.writer().context("the terminal")?;
+    let mut terminal =
+        Terminal::new(CrosstermBackend::new(io::BufWriter::new(writer))).context("the terminal")?;
+    let (mut state, mut data, began) = (State::default(), Data::default(), Instant::now());
+    let mut wanted = Wanted::default();
+    let mut files = 0;
+    let mut is_new = true;
+    loop {
+        if signals.stops.swap(false, Ordering::Relaxed) {
+            screen::leave();
+            let _ = emulate_default_handler(SIGTSTP);
+            screen::renew();
+            is_new = true;
+        }
+        if signals.goes_on.swap(false, Ordering::Relaxed) {
+            screen::renew();
+            is_new = true;
+        }
+        if is_over() {
+            return Ok(());
+        }
+        wanted.is_frozen = state.is_frozen;
+        let news = feed.next(&wanted);
+        wanted.step = 0;
+        if !state.is_frozen || data.news.snapshot.is_none() || news.ended.is_some() {
+            data.refresh(news, &mut state);
+        } else {
+            let news = std::mem::take(&mut data.news);
+            data.refresh(news, &mut state);
+        }
+        if !screen::is_up() {
+            // Another job has the terminal.
+            screen::enter();
+            is_new = true;
+            if !screen::is_up() {
+                std::thread::sleep(TICK);
+                continue;
+            }
+        }
+        if std::mem::take(&mut is_new) {
+            terminal.clear().context("the terminal")?;
+        }
+        let now = began.elapsed().as_secs_f64();
+        terminal
+            .draw(|frame| draw(frame.buffer_mut(), &data, &mut state, look, now))
+            .context("the terminal")?;
+        if screen::wait(TICK).context("the terminal")? == screen::Waited::Gone {
+            return Ok(());
+        }
+        while poll(Duration::ZERO).context("the terminal")? {
+            let event = read().context("the terminal")?;
+            if let Event::Resize(..) = event {
+                is_new = true;
+            }
+            let Some(key) = of_event(&event) else {
+                continue;
+            };
+            match state.press(key, &data) {
+                Effect::Nothing => {}
+                Effect::Leave => return Ok(()),
+                Effect::Interrupt => {
+                    feed.interrupt();
+                    state.said = Some("the program was interrupted".to_string());
+                }
+                Effect::Suspend => {
+                    // The program stops as well, as it would at Ctrl-Z. We stop in the next round.
+                    screen::leave();
+                    let _ = kill_process_group(getpgrp(), Signal::TSTP);
+                    break;
+                }
+                Effect::Redraw => is_new = true,
+                Effect::Mark => data.mark = data.news.snapshot.clone(),
+                Effect::Unmark => data.mark = None,
+                Effect::NextProcess => wanted.which = next(&data.news),
+                Effect::Step(step) => wanted.step += step,
+                effect @ (Effect::Save | Effect::Report) => {
+                    files += 1;
+                    let done = save(&data.news, files, effect == Effect::Report);
+                    state.said = Some(done.unwrap_or_else(|error| format!("{error:#}")));
+                }
+            }
+        }
+    }
+}
+
+/// The process after the one that is shown: the program, each other one, then all together.
+pub(super) fn next(news: &News) -> Which {
+    let numbers: Vec<u32> = news.processes.iter().map(|one| one.number).collect();
+    let at = match news.which {
+        Which::All => return Which::Program,
+        Which::Process(number) => numbers.iter().position(|&other| other == number),
+        Which::Program => news
+            .process
+            .and_then(|own| numbers.iter().position(|&n| n == own)),
+    };
+    match numbers.get(at.map_or(0, |at| at + 1)) {
+        Some(&number) => Which::Process(number),
+        None if numbers.len() > 1 => Which::All,
+        None => Which::Program,
+    }
+}
+
+/// Writes the profile that is shown, and its report. Returns what to say of it.
+fn save(news: &News, number: usize, with_report: bool) -> Result<String> {
+    let Some(snapshot) = &news.snapshot else {
+        bail!("there is no profile yet");
+    };
+    let path = free(&news.stem, number);
+    output::profile(FileMode(0o600), Some(&path), |writer| {
+        Ok(encode(&snapshot.source.profile, writer)?)
+    })?;
+    let shown = path.display().to_string();
+    if !with_report {
+        return Ok(format!("{shown} was written"));
+    }
+    let page = format!("{}.html", shown.trim_end_matches(".pb.gz"));
+    let words = ["heapprof", "report", "-o", &page, "--", &shown];
+    command::run(Cli::try_parse_from(words).context("the report")?)?;
+    Ok(format!(
+        "{shown} and {page} were written; open the page in a browser"
+    ))
+}
+
+/// A name that no file has.
+fn free(stem: &Path, first: usize) -> PathBuf {
+    let named = |number: usize| {
+        let mut name = stem.as_os_str().to_os_string();
+        name.push(format!(".{number}.pb.gz"));
+        PathBuf::from(name)
+    };
+    (first..first + 10_000)
+        .map(named)
+        .find(|path| !path.exists())
+        .unwrap_or_else(|| named(first))
+}

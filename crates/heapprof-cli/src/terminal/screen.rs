@@ -1,0 +1,171 @@
+//! The terminal while the view has it, and the way back: its settings are the same afterwards, on
+//! each end that leaves us time for it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::time::Duration;
+
+use crossterm::cursor::{Hide, Show};
+use crossterm::queue;
+use crossterm::terminal::{
+    DisableLineWrap, EnableLineWrap, EnterAlternateScreen, LeaveAlternateScreen,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{getpgrp, getsid};
+use rustix::termios::{
+    OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetsid, tcsetattr,
+};
+
+use crate::messages;
+
+/// What the terminal was like before.
+struct Taken {
+    tty: File,
+    before: Termios,
+    /// Whether the view has it now.
+    is_up: bool,
+}
+
+/// The terminal that was taken. It is one for the process, because a panic in any thread gives it
+/// back.
+static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
+
+fn taken() -> MutexGuard<'static, Option<Taken>> {
+    TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The terminal of this process. It gives the terminal back when it is dropped.
+pub(crate) struct Screen(());
+
+/// Opens the process's terminal; `None` if there is none that can show the view, or if another job
+/// has it.
+pub(crate) fn tty() -> Option<File> {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    let tty = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/tty")
+        .ok()?;
+    (!is_dumb && is_ours(&tty)).then_some(tty)
+}
+
+fn is_ours(tty: &File) -> bool {
+    tcgetpgrp(tty).is_ok_and(|group| group == getpgrp())
+}
+
+/// Whether a stream of ours is the terminal of our session.
+pub(crate) fn is_tty(stream: impl std::os::fd::AsFd) -> bool {
+    isatty(&stream) && tcgetsid(&stream).is_ok_and(|of| getsid(None).is_ok_and(|own| own == of))
+}
+
+impl Screen {
+    /// Takes the terminal.
+    pub(crate) fn take(tty: File) -> io::Result<Self> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let earlier = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                leave();
+                earlier(panic);
+            }));
+        });
+        let before = tcgetattr(&tty)?;
+        *taken() = Some(Taken {
+            tty,
+            before,
+            is_up: false,
+        });
+        enter();
+        Ok(Self(()))
+    }
+
+    /// A second handle of the terminal, to draw on.
+    pub(crate) fn writer(&self) -> io::Result<File> {
+        match &*taken() {
+            Some(taken) => taken.tty.try_clone(),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        leave();
+        taken().take();
+    }
+}
+
+/// Whether the view has the terminal now.
+pub(crate) fn is_up() -> bool {
+    taken().as_ref().is_some_and(|taken| taken.is_up)
+}
+
+/// What became of a wait for the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// There may be a key, or the time is over.
+    Ready,
+    /// The terminal has gone away.
+    Gone,
+}
+
+/// Waits for a key for some time. crossterm takes the end of a terminal that has gone away for a
+/// key that is not whole yet, and would read for ever.
+pub(crate) fn wait(time: Duration) -> io::Result<Waited> {
+    let tty = match &*taken() {
+        Some(taken) => taken.tty.try_clone()?,
+        None => return Ok(Waited::Gone),
+    };
+    let mut polled = [PollFd::new(&tty, PollFlags::IN)];
+    let time = Timespec::try_from(time).map_err(io::Error::other)?;
+    match poll(&mut polled, Some(&time)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(match polled[0].revents().intersects(gone) {
+        true => Waited::Gone,
+        false => Waited::Ready,
+    })
+}
+
+/// Takes the terminal again after [`leave`]. It does nothing while another job has the terminal.
+pub(crate) fn enter() {
+    let mut taken = taken();
+    let Some(taken) = taken.as_mut().filter(|taken| !taken.is_up) else {
+        return;
+    };
+    if !is_ours(&taken.tty) {
+        return;
+    }
+    let mut raw = taken.before.clone();
+    raw.make_raw();
+    let _ = tcsetattr(&taken.tty, OptionalActions::Flush, &raw);
+    let _ = queue!(taken.tty, EnterAlternateScreen, Hide, DisableLineWrap);
+    let _ = taken.tty.flush();
+    taken.is_up = true;
+    messages::hold(true);
+}
+
+/// Gives the terminal back, if the view has it.
+pub(crate) fn leave() {
+    let mut taken = taken();
+    if let Some(taken) = taken.as_mut().filter(|taken| taken.is_up) {
+        let _ = queue!(taken.tty, EnableLineWrap, Show, LeaveAlternateScreen);
+        let _ = taken.tty.flush();
+        let _ = tcsetattr(&taken.tty, OptionalActions::Flush, &taken.before);
+        taken.is_up = false;
+    }
+    drop(taken);
+    messages::hold(false);
+}
+
+/// Makes the settings of the terminal raw again, after whoever stopped us may have changed them.
+pub(crate) fn renew() {
+    if let Some(taken) = taken().as_mut() {
+        taken.is_up = false;
+    }
+    enter();
+}

@@ -1,0 +1,333 @@
+//! Drawings as text, at the sizes that the view is made for, and keys without a terminal.
+//! `UPDATE_EXPECT=1 cargo test -p heapprof-cli terminal` writes the drawings anew.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use expect_test::expect_file;
+use heapprof_analysis::Source;
+use heapprof_profile::{Profile, ProfileBuilder};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::data::Data;
+use super::draw::{Look, draw, text_of};
+use super::feed::{Feed, News, Point, Process, Snapshot, Wanted, Which};
+use super::files::Files;
+use super::keys::Key;
+use super::plain::Plain;
+use super::run;
+use super::state::{Column, Effect, State, View};
+
+/// A profile of a mailer that was taken `n` seconds after its start.
+fn profile(n: i64, more: &[(&str, i64)]) -> Profile {
+    let types = [
+        ("inuse_objects", "count"),
+        ("inuse_space", "bytes"),
+        ("peak_objects", "count"),
+        ("peak_space", "bytes"),
+    ];
+    let mut builder = ProfileBuilder::new(&types);
+    let stacks = [
+        (
+            "main;serve_one;Server::handle;session::Manager::begin",
+            n * 160_000,
+        ),
+        (
+            "main;serve_one;Server::handle;session::Manager::remember",
+            n * 80_000,
+        ),
+        ("main;load;cache::Lru<std::string, int>::load", 2_400_000),
+        ("main;metrics::observe", 500_000 - n * 1000),
+    ];
+    for &(stack, bytes) in stacks.iter().chain(more) {
+        builder.folded(stack, &[bytes / 320, bytes, bytes / 320, bytes]);
+    }
+    let comments = [
+        "collector: heapprof 0.2.0",
+        "program: mailer",
+        "pid: 5570",
+        "rss: 20500000 bytes",
+    ];
+    builder.profile.comment = comments.map(|comment| builder.text(comment)).to_vec();
+    builder.profile.period = 1;
+    builder.profile.time_nanos = 1_000_000_000_000 + n * 1_000_000_000;
+    builder.profile.duration_nanos = n * 1_000_000_000;
+    builder.finish()
+}
+
+/// The news of a live program with so many snapshots.
+fn news(count: i64) -> News {
+    let snapshot =
+        |n| Arc::new(Snapshot::new(n as u64, Source::new("p", profile(n, &[]))).unwrap());
+    let series: Vec<_> = (1..=count).map(snapshot).collect();
+    let point = |one: &Arc<Snapshot>| Point {
+        seconds: one.seconds.unwrap(),
+        heap: one.facts.in_use.unwrap(),
+        rss: Some(20_500_000),
+    };
+    News {
+        history: series.iter().map(point).collect(),
+        snapshot: series.last().cloned(),
+        series,
+        processes: vec![Process {
+            number: 5570,
+            program: "mailer".into(),
+        }],
+        program: "mailer".into(),
+        process: Some(5570),
+        rss: Some(20_500_000),
+        clock: Some(count as f64 + 0.4),
+        is_live: true,
+        ..News::default()
+    }
+}
+
+/// The screen after these keys.
+fn screen(news: News, size: (u16, u16), keys: &[Key]) -> (String, State, Data) {
+    let (mut state, mut data) = (State::default(), Data::default());
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).unwrap();
+    data.refresh(news.clone(), &mut state);
+    let look = Look::default();
+    let mut draw = |data: &Data, state: &mut State| {
+        terminal
+            .draw(|frame| draw(frame.buffer_mut(), data, state, look, 0.0))
+            .unwrap();
+        text_of(terminal.backend().buffer())
+    };
+    let mut text = draw(&data, &mut state);
+    for &key in keys {
+        if state.press(key, &data) == Effect::Mark {
+            data.mark = data.news.snapshot.clone();
+        }
+        data.refresh(news.clone(), &mut state);
+        text = draw(&data, &mut state);
+    }
+    (text, state, data)
+}
+
+fn expect(name: &str, text: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/terminal/golden");
+    expect_file![folder.join(name)].assert_eq(text);
+}
+
+#[test]
+fn drawings() {
+    let (small, large) = ((80, 24), (200, 50));
+    for (name, size, keys) in [
+        ("table.80x24.txt", small, &[][..]),
+        ("table.200x50.txt", large, &[Key::Down, Key::Tab]),
+        ("open.80x24.txt", small, &[Key::Enter]),
+        ("tree.80x24.txt", small, &[Key::Char('2'), Key::Down]),
+        ("timeline.80x24.txt", small, &[Key::Char('3')]),
+        ("growth.80x24.txt", small, &[Key::Char('4')]),
+        ("help.80x24.txt", small, &[Key::Char('?')]),
+    ] {
+        expect(name, &screen(news(12), size, keys).0);
+    }
+    let ended = News {
+        ended: Some("ended with exit code 3".into()),
+        rss: None,
+        output: vec!["the last line".into()],
+        ..news(5)
+    };
+    expect("ended.80x24.txt", &screen(ended, small, &[]).0);
+    let nothing = News {
+        is_live: true,
+        program: "mailer".into(),
+        ..News::default()
+    };
+    expect("nothing.80x24.txt", &screen(nothing, small, &[]).0);
+}
+
+/// Any size is drawn, also one without room.
+#[test]
+fn every_size_is_drawn() {
+    for size in [
+        (0, 0),
+        (1, 1),
+        (20, 5),
+        (79, 24),
+        (80, 23),
+        (81, 24),
+        (300, 25),
+        (80, 120),
+    ] {
+        for view in ['1', '2', '3', '4', '?'] {
+            let (text, ..) = screen(
+                news(4),
+                size,
+                &[Key::Char(view), Key::Enter, Key::Char('/')],
+            );
+            let is_small = size.0 < 80 || size.1 < 24;
+            let says_so = text.replace('\n', "").contains("too small");
+            assert_eq!(says_so, is_small && size.0 > 10, "{size:?}: {text}");
+        }
+    }
+}
+
+/// No name of a profile reaches the terminal as it is.
+#[test]
+fn hostile_names_are_shown_and_not_obeyed() {
+    let evil = "evil\u{1b}[31m\u{1b}]0;title\u{7}\u{9b}2J\u{202e}gnp.\r\n\t\u{200f}x";
+    let stack = format!("{evil};{evil}");
+    let profile = profile(3, &[(&stack, 9_000_000)]);
+    let snapshot = Arc::new(Snapshot::new(1, Source::new(evil, profile)).unwrap());
+    let hostile = News {
+        snapshot: Some(Arc::clone(&snapshot)),
+        series: vec![snapshot; 3],
+        processes: vec![],
+        program: evil.into(),
+        ended: Some(evil.into()),
+        output: vec![evil.into()],
+        trouble: Some(evil.into()),
+        ..news(3)
+    };
+    let is_bad = |c: char| {
+        (c.is_control() && c != '\n') || matches!(c, '\u{200f}' | '\u{202a}'..='\u{202e}')
+    };
+    for view in ['1', '2', '3', '4'] {
+        let keys = [
+            Key::Char(view),
+            Key::Char('/'),
+            Key::Char('\u{202e}'),
+            Key::Char('['),
+        ];
+        for count in 1..=keys.len() {
+            let (text, ..) = screen(hostile.clone(), (200, 50), &keys[..count]);
+            assert!(!text.contains(is_bad), "{text:?}");
+            assert!(text.contains("evil"), "{text}");
+        }
+    }
+    let block = Plain::default().block(hostile).unwrap();
+    assert!(!block.contains(is_bad), "{block:?}");
+    assert!(block.contains("evil\\u{1b}"), "{block}");
+}
+
+#[test]
+fn keys_change_what_is_seen() {
+    let typed = |text: &str| text.chars().map(Key::Char).collect::<Vec<_>>();
+    // A focus keeps what matches; a bad one is said, and keeps what was before.
+    let (text, state, data) = screen(
+        news(5),
+        (80, 24),
+        &[typed("/begin"), vec![Key::Enter]].concat(),
+    );
+    assert_eq!(state.ask.focus.as_deref(), Some("begin"));
+    assert!(
+        data.answer
+            .unwrap()
+            .rows
+            .iter()
+            .all(|row| !row.name.contains("observe")),
+        "{text}"
+    );
+    let (text, state, _) = screen(
+        news(5),
+        (80, 24),
+        &[typed("/(x"), vec![Key::Enter]].concat(),
+    );
+    assert_eq!(
+        (state.ask.focus, state.wrong.is_some()),
+        (None, true),
+        "{text}"
+    );
+    assert!(text.contains("focus on: (x"), "{text}");
+    let (text, ..) = screen(
+        news(5),
+        (80, 24),
+        &[typed("/nobody"), vec![Key::Enter]].concat(),
+    );
+    assert!(text.contains("keeps 0 of"), "{text}");
+    // Sample types and units.
+    let (_, state, _) = screen(news(5), (80, 24), &typed("b"));
+    assert_eq!(state.ask.sample_type.as_deref(), Some("inuse_objects"));
+    let (_, state, _) = screen(news(5), (80, 24), &typed("tbb"));
+    assert_eq!(state.ask.sample_type.as_deref(), Some("peak_space"));
+    // Every column sorts, either way.
+    for (presses, (column, _)) in Column::ALL.iter().enumerate() {
+        let keys = "s".repeat(presses) + "S";
+        let (_, state, _) = screen(news(5), (200, 50), &typed(&keys));
+        assert_eq!((state.column, state.is_reversed), (*column, true));
+    }
+    // The mark is what changes are about.
+    let (text, _, data) = screen(news(5), (80, 24), &typed("d"));
+    assert!(text.contains("Δ MARK") && data.mark.is_some(), "{text}");
+    // Esc goes back, one step at a time.
+    let keys = [typed("/main"), vec![Key::Enter], typed("2"), vec![Key::Esc]].concat();
+    let (_, state, _) = screen(news(5), (80, 24), &keys);
+    assert_eq!((state.view, state.ask.focus.is_some()), (View::Table, true));
+}
+
+#[test]
+fn leaving_asks_only_while_the_program_runs() {
+    let mut data = Data::default();
+    let mut state = State::default();
+    data.news = news(1);
+    assert_eq!(state.press(Key::Char('q'), &data), Effect::Nothing);
+    assert_eq!(state.press(Key::Esc, &data), Effect::Nothing);
+    assert!(!state.asks);
+    state.press(Key::Char('q'), &data);
+    assert_eq!(state.press(Key::Char('x'), &data), Effect::Interrupt);
+    state.press(Key::Char('q'), &data);
+    assert_eq!(state.press(Key::Char('q'), &data), Effect::Leave);
+    assert_eq!(state.press(Key::Interrupt, &data), Effect::Interrupt);
+    data.news.ended = Some("ended".into());
+    assert_eq!(state.press(Key::Char('q'), &data), Effect::Leave);
+    assert_eq!(state.press(Key::Interrupt, &data), Effect::Leave);
+}
+
+/// Rows keep their place for three seconds, and then go where they belong.
+#[test]
+fn rows_keep_their_place_for_a_while() {
+    let (_, mut state, data) = screen(news(1), (80, 24), &[]);
+    let first = |state: &mut State, data: &Data, now| {
+        let answer = data.answer.as_ref().unwrap();
+        answer.rows[state.arrange(answer, &data.base, now)[0]]
+            .name
+            .clone()
+    };
+    assert!(first(&mut state, &data, 0.0).contains("load"));
+    let mut later = Data::default();
+    later.refresh(news(40), &mut state);
+    assert!(first(&mut state, &later, 2.9).contains("load"));
+    assert!(first(&mut state, &later, 3.1).contains("begin"));
+}
+
+#[test]
+fn a_series_steps_through_its_moments() {
+    let sources = [3, 1, 2].map(|n| Source::new(format!("{n}"), profile(n, &[])));
+    let mut files = Files::new(sources.to_vec()).unwrap();
+    let mut at = |step| {
+        let wanted = Wanted {
+            step,
+            ..Wanted::default()
+        };
+        let news = files.next(&wanted);
+        (
+            news.moment.unwrap(),
+            news.snapshot.unwrap().source.name.clone(),
+            news.history.len(),
+        )
+    };
+    assert_eq!(at(0), ((3, 3), "3".into(), 3));
+    assert_eq!(at(-1), ((2, 3), "2".into(), 3));
+    assert_eq!(at(-9), ((1, 3), "1".into(), 3));
+    assert_eq!(at(1), ((2, 3), "2".into(), 3));
+}
+
+#[test]
+fn processes_come_one_after_the_other() {
+    let mut news = news(1);
+    assert_eq!(run::next(&news), Which::Program);
+    let process = |number| Process {
+        number,
+        program: String::new(),
+    };
+    news.processes = [5570, 6000, 7000].map(process).to_vec();
+    assert_eq!(run::next(&news), Which::Process(6000));
+    news.which = Which::Process(7000);
+    assert_eq!(run::next(&news), Which::All);
+    news.which = Which::All;
+    assert_eq!(run::next(&news), Which::Program);
+}

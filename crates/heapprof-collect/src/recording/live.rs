@@ -1,0 +1,30 @@
+//! The profile of this moment for `record --live`, which asked for it. It is written into a file
+//! beside the list of profiles, and counts as no dump.
+
+use crate::dump::output;
+use crate::engine::Engine;
+use crate::options::Options;
+use crate::platform::sys;
+use crate::reason::Reason;
+use crate::recording::{lines, snapshot};
+
+/// Answers, if somebody has asked.
+///
+/// It is this thread's turn to dump, and there is memory for a dump.
+pub(super) fn answer(engine: &Engine, options: &Options) {
+    let live = &engine.dumping.due.live;
+    let Some(asked) = live.asked() else {
+        return;
+    };
+    let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+    if let Some(file) = output::open_live(&options.output.list) {
+        let mut profile = Vec::new();
+        engine.code.mappings.remember(&engine.process);
+        // The allocator is not asked what it holds, because it would be asked once a second.
+        let (reason, wrappers) = (Reason::Live, &options.wrappers);
+        if snapshot::write_profile(engine, reason, wrappers, false, &mut profile).is_ok() {
+            let _ = file.write_all(&lines::message(engine, profile));
+        }
+    }
+    live.answered(asked, began);
+}
