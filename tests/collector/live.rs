@@ -136,7 +136,8 @@ impl Terminal {
         );
     }
 
-    /// Waits for the end, and checks that the terminal is as it was, and that nothing is left behind.
+    /// Waits for the end, and checks that the terminal is as it was, and that nothing is left
+    /// behind.
     fn ends(self, code: i32) -> String {
         let screen = self.until(&[&format!("EXIT {code}")]);
         let read = |name: &str| std::fs::read_to_string(self.folder.path().join(name)).unwrap();

@@ -9,6 +9,7 @@ mod flame;
 mod gate;
 mod leaks;
 mod list;
+mod question;
 pub(crate) mod record;
 pub(crate) mod report;
 pub(crate) mod size;
@@ -19,7 +20,7 @@ mod tui;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use heapprof_analysis::{Filters, Granularity, Query, Sort};
+use heapprof_analysis::Sort;
 use heapprof_formats::Values;
 use heapprof_report::Format;
 
@@ -34,6 +35,7 @@ pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use gate::GateArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
+pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
 use size::size;
@@ -314,124 +316,6 @@ pub(crate) struct Profiles {
     /// A file, - for stdin, a URL, or a name in the database; several are added up
     #[arg(value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Question")]
-pub(crate) struct QuestionArgs {
-    /// Which values: inuse_space, inuse_objects, alloc_space, alloc_objects or any that the profile
-    /// has
-    #[arg(short = 't', long, value_name = "TYPE")]
-    pub(crate) sample_type: Option<String>,
-    /// What a row is: functions, filefunctions, files, lines or addresses
-    #[arg(short, long, value_name = "LEVEL", default_value_t = Granularity::Functions)]
-    pub(crate) granularity: Granularity,
-    /// Count inlined functions as the function that they were inlined into
-    #[arg(long, hide_short_help = true)]
-    pub(crate) no_inlines: bool,
-    #[command(flatten)]
-    pub(crate) code: CodeArgs,
-    /// Show percentages of what the filters keep, instead of the whole profile
-    #[arg(long, hide_short_help = true)]
-    pub(crate) relative_percentages: bool,
-    #[command(flatten)]
-    pub(crate) filters: FilterArgs,
-}
-
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Filters (regular expressions on function, file and mapping names)")]
-pub(crate) struct FilterArgs {
-    /// Keep only samples with a matching frame
-    #[arg(long, value_name = "REGEX", hide_short_help = true)]
-    focus: Option<String>,
-    /// Leave out samples with a matching frame
-    #[arg(long, value_name = "REGEX", hide_short_help = true)]
-    ignore: Option<String>,
-    /// Leave out matching frames; their values go to the nearest frame that is kept
-    #[arg(long, value_name = "REGEX", hide_short_help = true)]
-    hide: Option<String>,
-    /// Keep only matching frames
-    #[arg(long, value_name = "REGEX", hide_short_help = true)]
-    show: Option<String>,
-    /// Keep stacks from the matching frame nearest to the root on
-    #[arg(long, value_name = "REGEX", hide_short_help = true)]
-    show_from: Option<String>,
-    /// Leave out the frames below the matching function nearest to the leaf
-    #[arg(long, value_name = "REGEX", hide_short_help = true)]
-    prune_from: Option<String>,
-    /// Keep only samples with a matching label: [key=]REGEX or a range such as 32kb:1mb
-    #[arg(long, value_name = "LABEL", hide_short_help = true)]
-    tag_focus: Option<String>,
-    /// Leave out samples with a matching label
-    #[arg(long, value_name = "LABEL", hide_short_help = true)]
-    tag_ignore: Option<String>,
-    /// Label keys whose values become frames at the root
-    #[arg(
-        long,
-        value_name = "KEYS",
-        value_delimiter = ',',
-        hide_short_help = true
-    )]
-    tag_root: Vec<String>,
-    /// Label keys whose values become frames at the leaf
-    #[arg(
-        long,
-        value_name = "KEYS",
-        value_delimiter = ',',
-        hide_short_help = true
-    )]
-    tag_leaf: Vec<String>,
-}
-
-impl QuestionArgs {
-    /// The question as the libraries take it.
-    pub(crate) fn query(&self) -> Query {
-        let f = &self.filters;
-        Query {
-            sample_type: self.sample_type.clone(),
-            granularity: self.granularity,
-            no_inlines: self.no_inlines,
-            wrappers: self.code.wrappers.clone(),
-            own_code: self.code.own_code,
-            all_frames: self.code.all_frames,
-            relative_percentages: self.relative_percentages,
-            filters: Filters {
-                focus: f.focus.clone(),
-                ignore: f.ignore.clone(),
-                hide: f.hide.clone(),
-                show: f.show.clone(),
-                show_from: f.show_from.clone(),
-                prune_from: f.prune_from.clone(),
-                tag_focus: f.tag_focus.clone(),
-                tag_ignore: f.tag_ignore.clone(),
-                tag_root: f.tag_root.clone(),
-                tag_leaf: f.tag_leaf.clone(),
-                ..Filters::default()
-            },
-            ..Query::default()
-        }
-    }
-}
-
-/// Which labels a report that shows labels shows.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Labels")]
-pub(crate) struct LabelArgs {
-    /// Show only labels whose key matches
-    #[arg(long, value_name = "REGEX")]
-    tag_show: Option<String>,
-    /// Leave out labels whose key matches
-    #[arg(long, value_name = "REGEX")]
-    tag_hide: Option<String>,
-}
-
-impl LabelArgs {
-    /// The query with what is to be shown of labels.
-    pub(crate) fn applied(&self, mut query: Query) -> Query {
-        query.filters.tag_show = self.tag_show.clone();
-        query.filters.tag_hide = self.tag_hide.clone();
-        query
-    }
 }
 
 #[derive(Debug, Args)]

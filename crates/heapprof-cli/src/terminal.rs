@@ -6,6 +6,7 @@
 //! `screen.rs` gives the terminal back as it was, however the view ends.
 
 mod answer;
+mod canvas;
 mod chart;
 mod data;
 mod detail;
@@ -15,6 +16,8 @@ pub(crate) mod files;
 mod growth;
 mod head;
 mod keys;
+mod known;
+mod outline;
 pub(crate) mod plain;
 pub(crate) mod run;
 pub(crate) mod screen;

@@ -3,7 +3,6 @@
 use crate::books::Books;
 use crate::code::Code;
 use crate::dump::Dumping;
-use crate::event::moment;
 use crate::mode::Mode;
 use crate::platform::arena::{Allocator, Arena};
 use crate::platform::lock::ForkLock;
@@ -125,7 +124,6 @@ impl Engine {
             process.dropped.clear();
             books.rebase(threads);
             dumping.begin_time();
-            moment::begin(self);
         }
     }
 

@@ -2,8 +2,8 @@
 //! sizes of allocations. Both travel as comments, which other readers of profiles pass over.
 //!
 //! Format: `#heapprof.history.1 BASE64` and `#heapprof.sizes.1 CLASS:ALLOCATED/INUSE …`. The page
-//! docs/formats/history.md of the project describes both. pprof hides comments that begin with `#` from
-//! its reports.
+//! docs/formats/history.md of the project describes both. pprof hides comments that begin with `#`
+//! from its reports.
 
 mod sizes;
 

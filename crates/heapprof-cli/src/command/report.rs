@@ -8,14 +8,15 @@ mod rows;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use clap::Parser;
 use heapprof_analysis::{Granularity, Query, Source, TreeOptions, Types, agree, report};
 use heapprof_report::Measure;
 use heapprof_web::{Container, page};
 
 use self::paths::Paths;
 use super::Shared;
-use crate::args::PageArgs;
 use crate::args::report::PathNames;
+use crate::args::{Cli, PageArgs};
 use crate::source_file::SourceFiles;
 use crate::{messages, output};
 
@@ -67,6 +68,13 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         messages::note(&said(file, &page, &rows, args)?);
     }
     Ok(())
+}
+
+/// Writes the page of a profile that is a file, as the command without options does.
+pub(super) fn of_file(profile: &str, page: &str) -> Result<()> {
+    let words = ["heapprof", "report", "-o", page, "--", profile];
+    let cli = Cli::try_parse_from(words).context("the report")?;
+    super::run(cli).map(drop)
 }
 
 /// The profiles that are named: those in a folder, each by itself.

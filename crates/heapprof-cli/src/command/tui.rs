@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::Shared;
+use super::{Shared, report};
 use crate::args::TuiArgs;
 use crate::terminal::files::Files;
 use crate::terminal::run::{Signals, look, run as show};
@@ -19,13 +19,21 @@ pub(super) fn run(shared: &Shared, args: &TuiArgs) -> Result<()> {
     let mut files = Files::new(sources)?;
     let Some(tty) = tty() else {
         bail!(
-            "tui needs a terminal that it may draw on (TERM is set, and the job is in front); top prints the same"
+            "tui needs a terminal that it may draw on (TERM is set, and the job is in front); top \
+             prints the same"
         );
     };
     let signals = Signals::listen(true).context("signals")?;
     let screen = Screen::take(tty).context("the terminal")?;
     let is_over = || signals.ends.load(Ordering::Relaxed);
-    let shown = show(&screen, &mut files, look(shared.color), &signals, &is_over);
+    let shown = show(
+        &screen,
+        &mut files,
+        look(shared.color),
+        &signals,
+        &is_over,
+        report::of_file,
+    );
     drop(screen);
     if is_over() {
         drop(signals);

@@ -6,14 +6,26 @@ use heapprof_analysis::{
     info, peek, report, top, tree,
 };
 
-use super::feed::Facts;
-
 /// The most rows of a table. The rest is in one row.
 const MOST_ROWS: usize = 2000;
 /// The most nodes of a tree.
 const MOST_NODES: usize = 20_000;
 /// The least share of the total that a node has.
 const LEAST: f64 = 0.001;
+
+/// What a snapshot says as a whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Bytes in use, and how sure that is; `None` if the profile does not say.
+    pub(crate) in_use: Option<i64>,
+    pub(crate) estimate: Option<Estimate>,
+    pub(crate) peak: Option<i64>,
+    /// Whether every allocation was counted.
+    pub(crate) is_exact: bool,
+    pub(crate) rss: Option<i64>,
+    pub(crate) program: String,
+    pub(crate) process: Option<u32>,
+}
 
 /// A question, as far as the view changes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

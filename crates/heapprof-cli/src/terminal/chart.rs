@@ -4,8 +4,8 @@ use super::feed::Point;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A sparkline of the values, a character each. It begins at zero, so that a small change of a large
-/// value looks small.
+/// A sparkline of the values, a character each. It begins at zero, so that a small change of a
+/// large value looks small.
 pub(super) fn sparkline(values: &[i64]) -> String {
     let most = values.iter().copied().max().unwrap_or(0).max(1) as f64;
     let block = |&value: &i64| {

@@ -1,44 +1,19 @@
-//! What the view knows: the feed's news, and the answers to what is to be seen of them. An answer is
-//! asked for once.
+//! How the view gets to know: it takes the feed's news, and asks what is to be seen of them. An
+//! answer is asked for once.
 
 use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::answer::{self, Answer, Ask, Detail, Grown, Node};
+use super::answer::{self, Answer, Ask};
 use super::feed::{News, Snapshot};
-use super::state::{Base, State, View};
+use super::known::{Base, Data};
+use super::state::{State, View};
 
 /// How many moments a trend has.
 const TREND: usize = 7;
 /// The most moments that Growth asks about.
 const MOST_GROWN: usize = 40;
-
-/// What is known.
-#[derive(Debug, Default)]
-pub(crate) struct Data {
-    pub(crate) news: News,
-    pub(crate) answer: Option<Answer>,
-    /// What rows are compared with.
-    pub(crate) base: Base,
-    /// When that was: seconds since the program began.
-    pub(crate) base_seconds: Option<f64>,
-    /// The moment that somebody marked.
-    pub(crate) mark: Option<Arc<Snapshot>>,
-    /// Flat by name at the last moments, the oldest first.
-    pub(crate) trend: Vec<Base>,
-    pub(crate) detail: Option<Detail>,
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) grown: Vec<Grown>,
-    /// Why there is no answer.
-    pub(crate) trouble: Option<String>,
-    answered: Option<(u64, Ask)>,
-    based: Option<(u64, Ask)>,
-    trended: Vec<(u64, Ask)>,
-    detailed: Option<(u64, Ask, String)>,
-    treed: Option<(u64, Ask)>,
-    grew: Option<(u64, Ask)>,
-}
 
 impl Data {
     /// Takes the feed's news, and asks what is to be seen of them.
@@ -68,7 +43,7 @@ impl Data {
                 let is_first = self.treed.replace(key).is_none();
                 self.nodes = answer::nodes(&snapshot.source, &state.ask)?;
                 if is_first {
-                    super::tree::unfold_largest(&self.nodes, &mut state.unfolded);
+                    super::outline::unfold_largest(&self.nodes, &mut state.unfolded);
                 }
             }
             View::Growth if self.grew.as_ref() != Some(&key) => {
@@ -99,8 +74,8 @@ impl Data {
         Ok(())
     }
 
-    /// Adds the newest moment to the trend. If something else is asked, the moments before are asked
-    /// for again.
+    /// Adds the newest moment to the trend. If something else is asked, the moments before are
+    /// asked for again.
     fn trend(&mut self, key: &(u64, Ask), answer: &Answer, state: &State) -> Result<()> {
         let now = self.news.series.iter().rposition(|one| one.id == key.0);
         let first = now.map_or(0, |now| (now + 1).saturating_sub(TREND));
@@ -140,12 +115,6 @@ impl Data {
             self.detailed = Some(key);
         }
         Ok(())
-    }
-
-    /// What a function held at the last moments.
-    pub(super) fn trend_of(&self, name: &str) -> Vec<i64> {
-        let flat = |moment: &Base| moment.get(name).copied().unwrap_or(0);
-        self.trend.iter().map(flat).collect()
     }
 }
 

@@ -3,8 +3,8 @@
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::data::Data;
-use super::draw::Canvas;
+use super::canvas::Canvas;
+use super::known::Data;
 use super::state::State;
 use heapprof_report::{Measure, percent};
 

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use heapprof_analysis::{Estimate, Source};
+use heapprof_analysis::Source;
 
-use super::answer;
+use super::answer::{self, Facts};
 
 /// Whoever brings snapshots.
 pub(crate) trait Feed {
@@ -50,20 +50,6 @@ pub(crate) struct Snapshot {
     pub(crate) rss: Option<i64>,
     pub(crate) source: Source,
     pub(crate) facts: Facts,
-}
-
-/// What a snapshot says as a whole.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    /// Bytes in use, and how sure that is; `None` if the profile does not say.
-    pub(crate) in_use: Option<i64>,
-    pub(crate) estimate: Option<Estimate>,
-    pub(crate) peak: Option<i64>,
-    /// Whether every allocation was counted.
-    pub(crate) is_exact: bool,
-    pub(crate) rss: Option<i64>,
-    pub(crate) program: String,
-    pub(crate) process: Option<u32>,
 }
 
 impl Snapshot {

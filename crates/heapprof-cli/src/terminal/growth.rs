@@ -3,9 +3,9 @@
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::canvas::{Canvas, signed};
 use super::chart::sparkline;
-use super::data::Data;
-use super::draw::{Canvas, signed};
+use super::known::Data;
 use super::state::State;
 
 /// A screen with so many columns has room for in how many steps a function grew.

@@ -3,9 +3,9 @@
 use heapprof_report::{Measure, give_or_take};
 use ratatui::layout::Rect;
 
-use super::data::Data;
-use super::draw::Canvas;
+use super::canvas::Canvas;
 use super::feed::Which;
+use super::known::Data;
 use super::state::State;
 
 /// A screen with so many columns has room for both lines in one.

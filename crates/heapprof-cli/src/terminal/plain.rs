@@ -3,10 +3,10 @@
 use heapprof_report::Measure;
 use heapprof_text::{printable, shortened};
 
-use super::data::Data;
-use super::draw::signed;
+use super::canvas::signed;
 use super::feed::News;
 use super::head;
+use super::known::Data;
 use super::state::State;
 
 /// So many functions a block has.

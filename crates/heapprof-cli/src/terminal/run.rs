@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
 use crossterm::event::{Event, poll, read};
 use heapprof_profile::encode;
 use ratatui::Terminal;
@@ -17,14 +16,15 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::data::Data;
-use super::draw::{Look, draw};
+use super::canvas::Look;
+use super::draw::draw;
 use super::feed::{Feed, News, Wanted, Which};
 use super::keys::of_event;
+use super::known::Data;
 use super::screen::{self, Screen};
 use super::state::{Effect, State};
-use crate::args::{Cli, Color, FileMode};
-use crate::{command, output};
+use crate::args::{Color, FileMode};
+use crate::output;
 
 /// How long the loop waits for a key before it looks for news.
 const TICK: Duration = Duration::from_millis(100);
@@ -39,8 +39,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Listens from now on, to an interrupt only if that is to end the view. A signal that is ignored
-    /// stays ignored.
+    /// Listens from now on, to an interrupt only if that is to end the view. A signal that is
+    /// ignored stays ignored.
     pub(crate) fn listen(for_interrupt: bool) -> io::Result<Self> {
         let mut signals = Self {
             ends: Arc::default(),
@@ -85,6 +85,9 @@ pub(crate) fn look(color: Color) -> Look {
     }
 }
 
+/// Writes the report of a profile (the first path) into a page (the second).
+pub(crate) type WriteReport = fn(&str, &str) -> Result<()>;
+
 /// Shows the view on a terminal until somebody leaves it. `is_over` says that it is to end.
 pub(crate) fn run(
     screen: &Screen,
@@ -92,6 +95,7 @@ pub(crate) fn run(
     look: Look,
     signals: &Signals,
     is_over: &dyn Fn() -> bool,
+    report: WriteReport,
 ) -> Result<()> {
     let writer = screen.writer().context("the terminal")?;
     let mut terminal =
@@ -170,7 +174,8 @@ pub(crate) fn run(
                 Effect::Step(step) => wanted.step += step,
                 effect @ (Effect::Save | Effect::Report) => {
                     files += 1;
-                    let done = save(&data.news, files, effect == Effect::Report);
+                    let with = (effect == Effect::Report).then_some(report);
+                    let done = save(&data.news, files, with);
                     state.said = Some(done.unwrap_or_else(|error| format!("{error:#}")));
                 }
             }
@@ -195,8 +200,8 @@ pub(super) fn next(news: &News) -> Which {
     }
 }
 
-/// Writes the profile that is shown, and its report. Returns what to say of it.
-fn save(news: &News, number: usize, with_report: bool) -> Result<String> {
+/// Writes the profile that is shown, and its report if `report` does. Returns what to say of it.
+fn save(news: &News, number: usize, report: Option<WriteReport>) -> Result<String> {
     let Some(snapshot) = &news.snapshot else {
         bail!("there is no profile yet");
     };
@@ -205,12 +210,11 @@ fn save(news: &News, number: usize, with_report: bool) -> Result<String> {
         Ok(encode(&snapshot.source.profile, writer)?)
     })?;
     let shown = path.display().to_string();
-    if !with_report {
+    let Some(report) = report else {
         return Ok(format!("{shown} was written"));
-    }
+    };
     let page = format!("{}.html", shown.trim_end_matches(".pb.gz"));
-    let words = ["heapprof", "report", "-o", &page, "--", &shown];
-    command::run(Cli::try_parse_from(words).context("the report")?)?;
+    report(&shown, &page)?;
     Ok(format!(
         "{shown} and {page} were written; open the page in a browser"
     ))

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::answer::{Answer, Ask, Node, Row};
-use super::data::Data;
 use super::keys::Key;
-use super::tree;
+use super::known::{Base, Data};
+use super::outline;
 
 /// What the largest part of the screen shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -285,7 +285,7 @@ impl State {
     }
 
     fn in_tree(&mut self, key: Key, nodes: &[Node]) {
-        let shown = tree::shown(nodes, &self.unfolded);
+        let shown = outline::shown(nodes, &self.unfolded);
         let at = shown.iter().position(|line| Some(line.path) == self.node);
         let at = at.unwrap_or(0);
         let Some(line) = shown.get(at) else { return };
@@ -300,7 +300,7 @@ impl State {
             Key::Right => to = (at + 1).min(shown.len() - 1),
             Key::Left => {
                 let depth = nodes[line.node].depth;
-                let above = |other: &tree::Line| nodes[other.node].depth < depth;
+                let above = |other: &outline::Line| nodes[other.node].depth < depth;
                 to = shown[..at].iter().rposition(above).unwrap_or(at);
             }
             key => to = self.moved(key, at, shown.len()),
@@ -308,9 +308,6 @@ impl State {
         self.node = Some(shown[to].path);
     }
 }
-
-/// What rows are compared with: flat by name.
-pub(crate) type Base = HashMap<String, i64>;
 
 /// By how much a row has changed; `None` if there is nothing to compare with.
 pub(super) fn change(row: &Row, base: &Base) -> i64 {

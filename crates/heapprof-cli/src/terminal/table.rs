@@ -5,9 +5,9 @@ use heapprof_text::push_whole;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
+use super::canvas::{Canvas, bar, signed};
 use super::chart::sparkline;
-use super::data::Data;
-use super::draw::{Canvas, bar, signed};
+use super::known::Data;
 use super::state::{Column, State, change, mean};
 
 /// The columns a function's name needs. Others are left out for it.

@@ -10,11 +10,12 @@ use heapprof_profile::{Profile, ProfileBuilder};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::data::Data;
-use super::draw::{Look, draw, text_of};
+use super::canvas::{Look, text_of};
+use super::draw::draw;
 use super::feed::{Feed, News, Point, Process, Snapshot, Wanted, Which};
 use super::files::Files;
 use super::keys::Key;
+use super::known::Data;
 use super::plain::Plain;
 use super::run;
 use super::state::{Column, Effect, State, View};

@@ -3,10 +3,10 @@
 use heapprof_report::Measure;
 use ratatui::layout::Rect;
 
+use super::canvas::Canvas;
 use super::chart::chart as drawn;
-use super::data::Data;
-use super::draw::Canvas;
 use super::head::clock;
+use super::known::Data;
 
 /// The columns of the scale.
 const SCALE: u16 = 11;

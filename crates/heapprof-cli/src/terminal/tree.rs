@@ -1,77 +1,11 @@
-//! The tree: which of its nodes are shown, and how.
-
-use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hash, Hasher};
+//! How the tree is drawn.
 
 use ratatui::layout::Rect;
 
-use super::answer::Node;
-use super::data::Data;
-use super::draw::Canvas;
+use super::canvas::Canvas;
+use super::known::Data;
+use super::outline::shown;
 use super::state::State;
-
-/// A node that is shown.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    /// Its position.
-    pub(super) node: usize,
-    /// What stands for the names from the root to it.
-    pub(super) path: u64,
-    pub(super) has_more: bool,
-    pub(super) is_unfolded: bool,
-}
-
-/// The nodes whose parents are unfolded, in order.
-pub(super) fn shown(nodes: &[Node], unfolded: &HashSet<u64>) -> Vec<Line> {
-    let mut lines = Vec::new();
-    // The paths of the nodes from the root to the last one, and whether their children are shown.
-    let mut paths: Vec<(u64, bool)> = Vec::new();
-    for (at, node) in nodes.iter().enumerate() {
-        paths.truncate(node.depth);
-        let (above, is_shown) = paths.last().copied().unwrap_or((0, true));
-        let mut hasher = DefaultHasher::new();
-        (above, &node.name).hash(&mut hasher);
-        let path = hasher.finish();
-        let is_unfolded = unfolded.contains(&path);
-        paths.push((path, is_shown && is_unfolded));
-        if is_shown {
-            let has_more = nodes
-                .get(at + 1)
-                .is_some_and(|next| next.depth > node.depth);
-            lines.push(Line {
-                node: at,
-                path,
-                has_more,
-                is_unfolded: is_unfolded && has_more,
-            });
-        }
-    }
-    lines
-}
-
-/// Unfolds the way to the largest node, as far as each step keeps most of the one before.
-pub(super) fn unfold_largest(nodes: &[Node], unfolded: &mut HashSet<u64>) {
-    let mut most = i64::MAX;
-    loop {
-        let lines = shown(nodes, unfolded);
-        let open = |line: &&Line| line.has_more && !line.is_unfolded;
-        let largest = lines
-            .iter()
-            .filter(open)
-            .max_by_key(|line| nodes[line.node].total);
-        let Some(line) = largest.filter(|line| {
-            let total = nodes[line.node].total;
-            most == i64::MAX || total.saturating_mul(2) > most
-        }) else {
-            return;
-        };
-        most = nodes[line.node].total;
-        unfolded.insert(line.path);
-        if lines.len() > 30 {
-            return;
-        }
-    }
-}
 
 /// Draws the tree.
 pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut State) {

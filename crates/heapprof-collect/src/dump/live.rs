@@ -1,5 +1,5 @@
-//! What `record --live` asks for: a word that `record` writes and every process reads, and what this
-//! process has answered.
+//! What `record --live` asks for: a word that `record` writes and every process reads, and what
+//! this process has answered.
 //!
 //! The word is in a file that is mapped when the recording begins. So whoever looks at it opens no
 //! file, and forked children see it, too.
@@ -12,8 +12,8 @@ use crate::platform::sys::{self, File};
 
 /// What was asked and answered.
 pub(crate) struct Live {
-    /// In its upper half which process is asked (0 is all), in its lower half how often somebody has
-    /// asked.
+    /// In its upper half which process is asked (0 is all), in its lower half how often somebody
+    /// has asked.
     word: OnceLock<&'static AtomicU64>,
     /// The word that was answered last.
     answered: AtomicU64,

@@ -227,8 +227,8 @@ extern "C" fn run(block: *mut libc::c_void) -> *mut libc::c_void {
     std::ptr::null_mut()
 }
 
-/// Does the work of `main` in a thread of its own, or `here` if there can be none. Returns whether it
-/// could not be done yet.
+/// Does the work of `main` in a thread of its own, or `here` if there can be none. Returns whether
+/// it could not be done yet.
 fn with_own_files(engine: &'static Engine, main: Main, here: fn(&Engine) -> bool) -> bool {
     let argument = std::ptr::from_ref(engine).cast_mut().cast();
     let Some(thread) = spawn(engine, main, argument) else {
@@ -267,8 +267,8 @@ fn make(engine: &Engine) -> bool {
     )
 }
 
-/// Answers `record --live`, and looks at lines. If it is not this thread's turn, somebody else's dump
-/// is under way, and the clock comes again soon.
+/// Answers `record --live`, and looks at lines. If it is not this thread's turn, somebody else's
+/// dump is under way, and the clock comes again soon.
 fn look_now(engine: &Engine) -> bool {
     look(engine);
     false

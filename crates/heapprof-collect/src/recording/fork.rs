@@ -3,7 +3,7 @@
 use crate::dropped;
 use crate::engine::Engine;
 use crate::event::apart::is_apart;
-use crate::event::entry;
+use crate::event::{entry, moment};
 use crate::platform::process::Kept;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
@@ -130,6 +130,7 @@ impl Forks {
         engine.rebase(whole);
         if whole {
             entry::draw_anew(engine);
+            moment::begin(engine);
         }
         match dumping.begin_child(process) {
             true if whole => lines::inherit(engine),

@@ -91,8 +91,7 @@ pub(super) fn run(
             let is_of_view =
                 info.si_signo == SIGINT && live.as_ref().is_some_and(|live| live.has_interrupted());
             interrupted |= is_ctrl_c(&info) || is_of_view;
-            if !is_of_view
-                && !(is_for_all && is_in_our_group(pid))
+            if !(is_of_view || is_for_all && is_in_our_group(pid))
                 && let Some(signal) = Signal::from_named_raw(info.si_signo)
             {
                 let _ = kill_process(pid, signal);
@@ -109,7 +108,7 @@ pub(super) fn run(
         residents: reader.end(),
     };
     if let Some(live) = live {
-        live.ended(&ended);
+        live.ended(ended.code, signal);
     }
     // These signals came together with the end.
     interrupted |= signals.pending().any(|info| is_ctrl_c(&info));

@@ -21,9 +21,9 @@ use rustix::process::{Signal, getpgrp, kill_process_group};
 use self::asker::Asker;
 use self::moments::Moments;
 use self::printed::Printed;
-use super::child::Ended;
 use super::list::List;
 use crate::args::{Color, RecordArgs};
+use crate::command::report::of_file;
 use crate::messages;
 use crate::terminal::feed::{Feed, News, Wanted};
 use crate::terminal::plain::Plain;
@@ -165,7 +165,7 @@ impl Live {
                     let _left = left;
                     let is_over =
                         || signals.ends.load(Ordering::Relaxed) && locked(&shared).ended.is_some();
-                    let shown = show(&screen, &mut feed, look, &signals, &is_over);
+                    let shown = show(&screen, &mut feed, look, &signals, &is_over, of_file);
                     drop(screen);
                     if let Err(error) = shown {
                         messages::note(&format!(
@@ -197,10 +197,10 @@ impl Live {
     }
 
     /// Says how the program ended, and waits until nobody looks any more.
-    pub(super) fn ended(&mut self, ended: &Ended) {
-        let how = match ended.signal {
+    pub(super) fn ended(&mut self, code: u8, signal: Option<i32>) {
+        let how = match signal {
             Some(signal) => format!("ended by signal {signal}"),
-            None => format!("ended with exit code {}", ended.code),
+            None => format!("ended with exit code {code}"),
         };
         locked(&self.shared).ended = Some(how);
         self.end();

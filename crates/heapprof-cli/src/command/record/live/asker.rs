@@ -27,8 +27,8 @@ use crate::terminal::feed::Which;
 
 /// How long the thread sleeps between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
-/// Until a process has answered, it is asked so often: the first questions may come before the library
-/// listens.
+/// Until a process has answered, it is asked so often: the first questions may come before the
+/// library listens.
 const FIRST: Duration = Duration::from_millis(200);
 /// Each so manyth question is for all processes, so that new ones are heard of.
 const FOR_ALL: u32 = 5;

@@ -1,0 +1,136 @@
+//! How text gets onto the screen, and how it looks. All text goes through [`Canvas::put`], which
+//! lets no control character through.
+
+use heapprof_report::Measure;
+use heapprof_text::{printable, shortened};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+
+use super::chart;
+use super::known::Data;
+
+/// How things look. There are 16 colours at most, and none of them says what no character says.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Look {
+    pub(crate) is_coloured: bool,
+}
+
+impl Look {
+    fn colour(self, colour: Color) -> Style {
+        match self.is_coloured {
+            true => Style::new().fg(colour),
+            false => Style::new(),
+        }
+    }
+
+    pub(super) fn muted(self) -> Style {
+        match self.is_coloured {
+            true => Style::new().fg(Color::DarkGray),
+            false => Style::new().add_modifier(Modifier::DIM),
+        }
+    }
+
+    pub(super) fn strong(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// Of a value that became more, or less.
+    pub(super) fn change(self, change: i64) -> Style {
+        match change {
+            0 => self.muted(),
+            more if more > 0 => self.colour(Color::Yellow),
+            _ => self.colour(Color::LightBlue),
+        }
+    }
+
+    pub(super) fn chart(self) -> Style {
+        self.colour(Color::Cyan)
+    }
+
+    pub(super) fn trouble(self) -> Style {
+        self.colour(Color::Yellow).add_modifier(Modifier::BOLD)
+    }
+}
+
+/// A buffer, and how things look on it.
+pub(super) struct Canvas<'b> {
+    pub(super) buffer: &'b mut Buffer,
+    pub(super) look: Look,
+}
+
+impl Canvas<'_> {
+    /// Puts text into so many columns. What does not fit is cut.
+    pub(super) fn put(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
+        let area = self.buffer.area;
+        if y >= area.bottom() || x >= area.right() {
+            return 0;
+        }
+        let width = width.min(area.right() - x);
+        let text = heapprof_text::cut(&printable(text), usize::from(width));
+        let (end, _) = self
+            .buffer
+            .set_stringn(x, y, text, usize::from(width), style);
+        end - x
+    }
+
+    /// Puts text at the beginning of a row, whose other columns get the same style.
+    pub(super) fn line(&mut self, area: Rect, y: u16, text: &str, style: Style) -> u16 {
+        let blank = " ".repeat(usize::from(area.width));
+        self.put(area.x, y, area.width, &blank, style);
+        1 + self.put(area.x + 1, y, area.width.saturating_sub(1), text, style)
+    }
+
+    /// The style of a row, which may be the selected one.
+    pub(super) fn row_style(&self, is_selected: bool) -> Style {
+        match is_selected {
+            true => Style::new().add_modifier(Modifier::REVERSED),
+            false => Style::new(),
+        }
+    }
+
+    /// A name as people say it, in so many columns.
+    pub(super) fn name(&self, name: &str, width: u16) -> String {
+        shortened(&printable(name), usize::from(width))
+    }
+
+    /// Shows values of the sample type that is shown.
+    pub(super) fn measure(&self, data: &Data) -> Measure {
+        let unit = data.answer.as_ref().map_or("", |answer| &answer.unit);
+        Measure::new(unit, None).unwrap_or_else(|_| Measure::raw())
+    }
+}
+
+/// The text of a buffer, with the blanks at the ends of lines left out.
+#[cfg(test)]
+pub(super) fn text_of(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area.width).max(1);
+    let rows = buffer.content.chunks(width);
+    let row = |cells: &[ratatui::buffer::Cell]| {
+        let mut text = String::new();
+        let mut skip = 0;
+        for cell in cells {
+            if skip == 0 {
+                text.push_str(cell.symbol());
+                skip = ratatui::text::Line::from(cell.symbol()).width();
+            }
+            skip = skip.saturating_sub(1);
+        }
+        text.trim_end().to_string()
+    };
+    rows.map(row).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+/// A value with a sign that is no colour: `▲ +1.5MiB`, `▼ -3KiB`, `0`.
+pub(super) fn signed(measure: &Measure, change: i64) -> String {
+    match change {
+        0 => "0".to_string(),
+        more if more > 0 => format!("▲ {}", measure.show_signed(more)),
+        less => format!("▼ {}", measure.show_signed(less)),
+    }
+}
+
+/// A bar beside a value.
+pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
+    format!("{:<width$}", chart::bar(value, most, width))
+}
