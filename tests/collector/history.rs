@@ -74,7 +74,7 @@ fn compare(kind: &str) {
     let next = own.get(first + 2).map_or(i64::MAX, |(time, _)| *time);
     assert!(own[first - 1].0 <= at && at <= next, "{kind}: {peak:?}");
     // What was resident was read from outside, and by the library at the end.
-    assert!(history.resident.len() > 5, "{:?}", history.resident);
+    assert!(history.resident.len() > 2, "{:?}", history.resident);
     let most_resident = history.resident.iter().map(|one| one.bytes).max();
     assert!(most_resident.unwrap() > 1 << 20);
 }

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_profile::{History, Profile, Resident};
+use rustix::time::{ClockId, clock_gettime};
 
 /// What was resident of each process: when (nanoseconds since 1970), and how many bytes.
 #[derive(Debug, Default)]
@@ -63,10 +64,10 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
     let (mut spacing, mut next_search) = (SPACING, Instant::now());
     let page = i64::try_from(rustix::param::page_size()).unwrap_or(4096);
     while !ends.load(Ordering::Acquire) {
-        let began = Instant::now();
+        let (began, worked) = (Instant::now(), work_so_far());
         if began >= next_search {
             processes = descendants(program);
-            next_search = began + SEARCH.max(began.elapsed() * SHARE);
+            next_search = began + SEARCH.max((work_so_far() - worked) * SHARE);
         }
         for &process in &processes {
             residents.read(process, page);
@@ -75,7 +76,7 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
             residents.thin();
             spacing *= 2;
         }
-        let until = began + spacing.max(began.elapsed() * SHARE);
+        let until = began + spacing.max((work_so_far() - worked) * SHARE);
         while !ends.load(Ordering::Acquire) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -85,6 +86,12 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
         }
     }
     residents
+}
+
+/// The time that this thread has worked so far, without what it waited for a processor.
+fn work_so_far() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 /// A process and those that descend from it.
