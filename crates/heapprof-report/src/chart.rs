@@ -159,11 +159,11 @@ mod tests {
     #[test]
     fn a_ramp_and_a_line() {
         let ramp: Vec<(i64, i64)> = (0..16).map(|x| (5 * x, x + 1)).collect();
-        expect_test::expect![[r"
-            16 ┤⠉⠉⠉⠉⢉⣩⣵⣿
-               │⢀⣠⣴⣾⣿⣿⣿⣿
+        expect_test::expect![[r#"
+            16 ┤⠁⠁⠁⠁⣁⣥⣷⣿
+               │⣀⣤⣶⣿⣿⣿⣿⣿
              0 ┼────▲───
-                0s   80s"]]
+                0s   80s"#]]
         .assert_eq(&drawn(&ramp, &[(0, 16)]));
     }
 
