@@ -11,6 +11,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::model::Profile;
 use crate::varint::varint;
+use crate::wire;
 
 pub use self::sizes::{CLASSES, SizeClass, Sizes, class_of};
 
@@ -48,7 +49,7 @@ pub struct Resident {
 /// When the heap was largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// Microseconds since the recording began, at most so much as lies between two looks too late.
+    /// Microseconds since the recording began: the time of the first look after the peak.
     pub micros: i64,
     /// Bytes in use at the peak.
     pub bytes: i64,
@@ -89,19 +90,19 @@ impl History {
     #[must_use]
     pub fn of_comment(comment: &str) -> Option<Self> {
         let bytes = STANDARD.decode(comment.strip_prefix(HISTORY)?).ok()?;
-        let mut left = bytes.as_slice();
-        let mut next = || read_column(&mut left);
-        let (times, bytes, objects) = (next()?, next()?, next()?);
+        let mut at = 0;
+        let mut next = || read_column(&bytes, &mut at);
+        let (times, sizes, objects) = (next()?, next()?, next()?);
         let (resident_times, resident, peak) = (next()?, next()?, next()?);
-        let same = times.len() == bytes.len() && times.len() == objects.len();
-        if !same || resident_times.len() != resident.len() || !left.is_empty() {
+        let same = times.len() == sizes.len() && times.len() == objects.len();
+        if !same || resident_times.len() != resident.len() || at != bytes.len() {
             return None;
         }
         let ordered = |times: &[i64]| times.is_sorted() && times.first().is_none_or(|t| *t >= 0);
         if !ordered(&times) || !ordered(&resident_times) {
             return None;
         }
-        let moments = times.iter().zip(bytes).zip(objects);
+        let moments = times.iter().zip(sizes).zip(objects);
         let moments = moments.map(|((&micros, bytes), objects)| Moment {
             micros,
             bytes,
@@ -132,15 +133,6 @@ impl History {
     /// Puts this history into a profile in the place of the one that it has.
     pub fn put(&self, profile: &mut Profile) {
         replace(profile, HISTORY, &self.comment());
-    }
-}
-
-impl Profile {
-    /// Removes what only holds for one process and one moment: histories and sizes. A sum of
-    /// profiles has none.
-    pub fn forget_histories(&mut self) {
-        let strings = &self.strings;
-        self.comment.retain(|&id| !is_for_machines(strings.get(id)));
     }
 }
 
@@ -175,34 +167,21 @@ fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
 }
 
 /// Reads what [`column`] wrote.
-fn read_column(left: &mut &[u8]) -> Option<Vec<i64>> {
-    let count = read_varint(left)?;
+fn read_column(bytes: &[u8], at: &mut usize) -> Option<Vec<i64>> {
+    let count = wire::varint(bytes, at).ok()?;
     // Each number takes a byte at least.
-    if count > MOST || count > left.len() as u64 {
+    if count > MOST || count > (bytes.len() - *at) as u64 {
         return None;
     }
     let mut before = 0i64;
     let mut numbers = Vec::with_capacity(count as usize);
     for _ in 0..count {
-        let step = read_varint(left)?;
+        let step = wire::varint(bytes, at).ok()?;
         let step = (step >> 1) as i64 ^ -((step & 1) as i64);
         before = before.wrapping_add(step);
         numbers.push(before);
     }
     Some(numbers)
-}
-
-fn read_varint(left: &mut &[u8]) -> Option<u64> {
-    let mut number = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = left.split_first()?;
-        *left = rest;
-        number |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(number);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -274,8 +253,6 @@ mod tests {
         let other = profile.strings.intern(&History::default().comment());
         profile.comment.push(other);
         assert_eq!(History::of(&profile), None);
-        profile.forget_histories();
-        assert!(profile.comment.is_empty());
     }
 
     proptest! {

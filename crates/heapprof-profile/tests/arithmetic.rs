@@ -1,6 +1,8 @@
 //! Adding up, negating, scaling and converting, without the losses that pprof has (D6 to D10).
 
-use heapprof_profile::{Profile, ProfileBuilder, Warning, merge, merge_all};
+use heapprof_profile::{
+    History, Profile, ProfileBuilder, Sizes, Warning, is_for_machines, merge, merge_all,
+};
 use proptest::prelude::*;
 
 /// A profile of these sample types; each stack is folded, root first.
@@ -30,6 +32,25 @@ fn equal_stacks_become_one_sample() {
     let b = profile(&HEAP, &[("main;b", &[3, 30]), ("main;c", &[4, 40])]);
     let sum = merge(a, b).unwrap();
     assert_eq!(shape(&sum).1, [[1, 10], [5, 50], [4, 40]]);
+}
+
+/// The curve and the sizes of one process say nothing of a sum. What users wrote stays.
+#[test]
+fn a_sum_has_no_history() {
+    let mut a = profile(&HEAP, &[("main;a", &[1, 10])]);
+    let users = a.strings.intern("# a user's own");
+    a.comment.push(users);
+    let mut b = profile(&HEAP, &[("main;b", &[2, 20])]);
+    for one in [&mut a, &mut b] {
+        History::default().put(one);
+        Sizes::default().put(one);
+        assert!(one.comment.len() >= 2);
+    }
+    let sum = merge(a, b).unwrap();
+    let comments = sum.comment.iter().map(|&id| sum.text(id));
+    let comments: Vec<&str> = comments.collect();
+    assert!(!comments.iter().any(|text| is_for_machines(text)));
+    assert_eq!(comments, ["# a user's own"]);
 }
 
 /// D6: a sample of objects without bytes stays when the bytes' unit is converted.
