@@ -64,6 +64,11 @@
 //! allocated (`following.rs`). It compares the sums of stacks in use with what was told of them
 //! last, and adds a small profile of those that have changed to a file.
 //!
+//! Whenever threads report what they have allocated or freed, one of them looks at the heap
+//! (`moment.rs`). If a moment is due, it goes into the recording's history (`history.rs`,
+//! `moments.rs`), which a dump writes into a comment beside the sizes of allocations (`sizes.rs`,
+//! `notes.rs`). No clock runs for that, and no file is opened.
+//!
 //! # The engine
 //!
 //! An [`Engine`] is a value of parts, and a part owns its state (`engine.rs`). Beside it there is a

@@ -4,15 +4,14 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
-use crate::tables::moments::{Moments, SPACING};
+use crate::tables::moments::{MOST, Moments};
 use heapprof_profile::Moment;
 
 /// Moments of a recording. Times are microseconds since it began.
 pub(crate) struct History {
     moments: Locked<{ rank::MOMENTS }, Moments>,
-    /// The time before which no other moment is wanted, and the time between two.
+    /// The time before which no other moment is wanted.
     next: AtomicI64,
-    spacing: AtomicI64,
     /// When a thread last looked, and how many looks in a row came early.
     looked: AtomicI64,
     early: AtomicU32,
@@ -46,7 +45,6 @@ impl History {
         Self {
             moments: Locked::new(Moments::new()),
             next: AtomicI64::new(0),
-            spacing: AtomicI64::new(SPACING),
             looked: AtomicI64::new(0),
             early: AtomicU32::new(0),
             peak: AtomicI64::new(0),
@@ -62,7 +60,6 @@ impl History {
         };
         let next = self.moments.with(process, add);
         self.next.store(next, Ordering::Relaxed);
-        self.spacing.store(SPACING, Ordering::Relaxed);
         self.looked.store(first.micros, Ordering::Relaxed);
         self.peak.store(peak, Ordering::Relaxed);
         self.peak_at.store(first.micros, Ordering::Relaxed);
@@ -102,15 +99,13 @@ impl History {
 
     /// Adds a moment.
     pub(crate) fn add(&self, process: &Process, moment: Moment) {
-        let add = |moments: &mut Moments| (moments.add(moment), moments.spacing());
-        let (next, spacing) = self.moments.with(process, add);
+        let next = self.moments.with(process, |moments| moments.add(moment));
         self.next.store(next, Ordering::Relaxed);
-        self.spacing.store(spacing, Ordering::Relaxed);
     }
 
     /// The moments before this time.
     pub(crate) fn before(&self, process: &Process, micros: i64) -> Vec<Moment> {
-        let mut all = Vec::with_capacity(crate::tables::moments::MOST + 1);
+        let mut all = Vec::with_capacity(MOST + 1);
         self.moments.with(process, |moments| {
             let before = |moment: &&Moment| moment.micros < micros;
             all.extend(moments.all().iter().take_while(before));

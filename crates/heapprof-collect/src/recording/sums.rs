@@ -4,7 +4,7 @@ use heapprof_profile::Sizes;
 
 use crate::engine::Engine;
 use crate::platform::floating_point::undisturbed;
-use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS};
+use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS, rounded};
 use crate::tables::spread::{self, Known};
 
 /// One stack's sums over all threads.
@@ -60,8 +60,7 @@ pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<Sums>, Sizes) {
         }
     });
     if !is_exact {
-        let round = |v: i64, bits: u32| (v + (1 << (bits - 1))) >> bits;
-        let scale = |v: &mut [i64; 2]| *v = [round(v[0], OBJECT_BITS), round(v[1], BYTE_BITS)];
+        let scale = |v: &mut [i64; 2]| *v = [rounded(v[0], OBJECT_BITS), rounded(v[1], BYTE_BITS)];
         for sum in &mut sums {
             // In use is rounded as allocated minus freed, so that nothing in use is exactly zero.
             let in_use = [

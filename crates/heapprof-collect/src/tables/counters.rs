@@ -71,16 +71,16 @@ pub(crate) struct Weight {
     pub(crate) bytes: u64,
 }
 
+/// Adds without a locked instruction: only the owner writes.
+#[inline(always)]
+pub(crate) fn add(to: &atomic::AtomicU64, n: u64) {
+    let sum = to.load(Ordering::Relaxed).wrapping_add(n);
+    to.store(sum, Ordering::Relaxed);
+}
+
 impl Sum {
-    /// Adds without a locked instruction: only the owner writes.
     #[inline]
     pub(crate) fn add(&self, weight: Weight) {
-        let add = |to: &atomic::AtomicU64, n: u64| {
-            to.store(
-                to.load(Ordering::Relaxed).wrapping_add(n),
-                Ordering::Relaxed,
-            )
-        };
         add(&self.objects, weight.objects);
         add(&self.bytes, weight.bytes);
     }

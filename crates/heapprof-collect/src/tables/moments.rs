@@ -10,7 +10,7 @@ use heapprof_profile::Moment;
 pub(crate) const MOST: usize = 1000;
 
 /// The time between two moments at first, in microseconds.
-pub(crate) const SPACING: i64 = 1000;
+const SPACING: i64 = 1000;
 
 /// Moments in order of time.
 pub(crate) struct Moments {
@@ -57,11 +57,6 @@ impl Moments {
             self.len += 1;
         }
         moment.micros.saturating_add(self.spacing)
-    }
-
-    /// The time between two moments, in microseconds.
-    pub(crate) fn spacing(&self) -> i64 {
-        self.spacing
     }
 
     fn thin(&mut self) {
@@ -119,7 +114,7 @@ mod tests {
         assert!(all.iter().all(|moment| moment.bytes == saw(moment.micros)));
         let falls = all.windows(2).filter(|two| two[1].bytes < two[0].bytes);
         assert_eq!(falls.count(), 99);
-        assert_eq!(moments.spacing(), 128_000);
+        assert_eq!(moments.spacing, 128_000);
     }
 
     #[test]

@@ -14,6 +14,11 @@ use crate::tables::counters::Weight;
 pub(crate) const OBJECT_BITS: u32 = 16;
 pub(crate) const BYTE_BITS: u32 = 8;
 
+/// A number in units of 2^-`bits`, rounded to a whole one.
+pub(crate) fn rounded(number: i64, bits: u32) -> i64 {
+    number.wrapping_add(1 << (bits - 1)) >> bits
+}
+
 /// xoshiro256** (Blackman and Vigna), zero until seeded.
 #[derive(Default)]
 pub(crate) struct Random([u64; 4]);

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_profile::{CLASSES, Sizes};
 
-use crate::tables::counters::Weight;
-use crate::tables::sampler::OBJECT_BITS;
+use crate::tables::counters::{Weight, add};
+use crate::tables::sampler::{OBJECT_BITS, rounded};
 
 /// One thread's objects by size, in the recording's unit. That thread writes them, and others read
 /// them.
@@ -27,13 +27,6 @@ const MAPPINGS: usize = COUNTS - 1;
 fn count_of(size: u64) -> usize {
     // No block has half of the address space, so nothing is lost.
     (63 - (size << 1 | 1).leading_zeros()) as usize
-}
-
-/// Adds without a locked instruction: only the owner writes.
-#[inline(always)]
-fn add(to: &AtomicU64, n: u64) {
-    let sum = to.load(Ordering::Relaxed).wrapping_add(n);
-    to.store(sum, Ordering::Relaxed);
 }
 
 impl SizeCounts {
@@ -97,7 +90,7 @@ fn in_use((allocated, freed): (&AtomicU64, &AtomicU64)) -> i64 {
 
 /// Counts of objects as they are shown, of counts in a sampled recording's unit.
 pub(crate) fn shown(objects: i64) -> i64 {
-    objects.wrapping_add(1 << (OBJECT_BITS - 1)) >> OBJECT_BITS
+    rounded(objects, OBJECT_BITS)
 }
 
 #[cfg(test)]
