@@ -1,8 +1,8 @@
-//! A chart in braille: an area and a line over time. Each character has two dots by four.
-//!
-//! Format: Unicode 15, "Braille Patterns": U+2800 and one bit for each dot.
+//! A chart in braille: an area and a line over time.
 
 use heapprof_text::printable;
+
+use crate::glyphs::Dots;
 
 /// A step function: values, each from its time on, in order of time.
 pub(crate) type Steps = Vec<(i64, i64)>;
@@ -23,9 +23,6 @@ pub(crate) struct Chart<'a> {
     pub(crate) rows: usize,
 }
 
-/// The bits of a character's dots, by row and column.
-const DOTS: [[u8; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
-
 impl Chart<'_> {
     /// The largest value.
     pub(crate) fn most(&self) -> i64 {
@@ -40,21 +37,16 @@ impl Chart<'_> {
         time: impl Fn(i64) -> String,
     ) -> Vec<String> {
         let most = self.most();
-        let mut cells = vec![vec![0u8; self.columns]; self.rows];
+        let mut dots = Dots::new(self.columns, self.rows);
         let (wide, high) = (2 * self.columns, 4 * self.rows);
         let area = self.binned(self.area, wide);
         let line = self.binned(self.line, wide);
         for x in 0..wide {
-            let mut dot = |y: usize| {
-                let y = y.min(high) - 1;
-                let (row, of_row) = (self.rows - 1 - y / 4, 3 - y % 4);
-                cells[row][x / 2] |= DOTS[of_row][x % 2];
-            };
             if let Some(value) = area[x] {
-                (1..=height(value, most, high)).for_each(&mut dot);
+                (0..height(value, most, high)).for_each(|y| dots.set(x, y));
             }
             if let Some(value) = line[x].filter(|_| x % 2 == 0) {
-                dot(height(value, most, high).max(1));
+                dots.set(x, height(value, most, high).max(1) - 1);
             }
         }
         let labels: Vec<String> = (0..self.rows)
@@ -74,9 +66,8 @@ impl Chart<'_> {
             .map(|text| text.chars().count());
         let margin = margin.max().unwrap_or(0);
         let mut lines = Vec::with_capacity(self.rows + 2);
-        for (label, row) in labels.iter().zip(&cells) {
+        for (label, drawn) in labels.iter().zip(dots.lines()) {
             let bar = if label.is_empty() { '│' } else { '┤' };
-            let drawn: String = row.iter().map(|&dots| braille(dots)).collect();
             lines.push(format!("{label:>margin$} {bar}{drawn}"));
         }
         lines.push(format!("{zero:>margin$} ┼{}", self.axis()));
@@ -124,7 +115,7 @@ impl Chart<'_> {
     }
 }
 
-/// How many dots high a value is. What is not 0 has a dot.
+/// The height of a value in dots. A value above 0 has one at least.
 fn height(value: i64, most: i64, dots: usize) -> usize {
     if value <= 0 {
         return 0;
@@ -132,10 +123,6 @@ fn height(value: i64, most: i64, dots: usize) -> usize {
     let dots = dots as i128;
     let high = (i128::from(value) * dots + i128::from(most) / 2) / i128::from(most);
     high.clamp(1, dots) as usize
-}
-
-fn braille(dots: u8) -> char {
-    char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ')
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod difference;
 mod error;
 mod flame;
 mod fold;
+mod glyphs;
 mod head;
 mod info;
 mod json;
@@ -43,6 +44,7 @@ pub use crate::{
     diff::{broken_line, diff},
     error::Error,
     flame::{FlameOptions, Root, flame_folded, flame_svg},
+    glyphs::{Dots, bar},
     info::info,
     leaks::{leaks, value_line},
     line_growth::LineGrowth,

@@ -4,6 +4,7 @@ use heapprof_analysis::{Resident, Stats, StatsSize, StatsType};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::glyphs::bar;
 use crate::head::with_head;
 use crate::json;
 use crate::measure::{Measure, percent};
@@ -157,14 +158,14 @@ fn histogram(stats: &Stats, bytes: &Measure) -> Table {
     let most = stats.sizes.iter().map(|of| of.alloc_objects).max();
     let most = i128::from(most.unwrap_or(0).max(1));
     for of in &stats.sizes {
-        let bar = i128::from(of.alloc_objects.max(0)) * 8 * BAR / most;
+        let eighths = i128::from(of.alloc_objects.max(0)) * 8 * BAR / most;
         table.row(vec![
             size_text(of.sizes, bytes),
             of.alloc_objects.to_string(),
             percent(of.alloc_objects, allocated),
             of.inuse_objects.to_string(),
             percent(of.inuse_objects, in_use),
-            bar_text(bar as usize),
+            bar(eighths as usize),
         ]);
     }
     table
@@ -178,12 +179,6 @@ fn size_text(sizes: Option<[i64; 2]>, bytes: &Measure) -> String {
         }
         None => "mappings".to_string(),
     }
-}
-
-/// A bar of so many eighths of a character.
-fn bar_text(eighths: usize) -> String {
-    let rest = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
-    "█".repeat(eighths / 8) + rest
 }
 
 /// All of it as facts, for CSV.

@@ -1,5 +1,7 @@
 //! Curves of characters: a chart of the heap and RSS in braille, and a sparkline in blocks.
 
+use heapprof_report::Dots;
+
 use super::feed::Point;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -17,21 +19,12 @@ pub(super) fn sparkline(values: &[i64]) -> String {
 
 /// A bar of so many columns at most, in eighths of a column.
 pub(super) fn bar(value: i64, most: i64, width: usize) -> String {
-    const PARTS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
     if most <= 0 || value <= 0 {
         return String::new();
     }
     let eighths = (value as f64 / most as f64 * width as f64 * 8.0).round() as usize;
-    let eighths = eighths.clamp(1, width * 8);
-    let mut text = "█".repeat(eighths / 8);
-    if !eighths.is_multiple_of(8) {
-        text.push(PARTS[eighths % 8 - 1]);
-    }
-    text
+    heapprof_report::bar(eighths.clamp(1, width * 8))
 }
-
-/// The dots of a character of braille, by column and by row from above.
-const DOTS: [[u8; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
 
 /// A chart: its lines, and what its uppermost row stands for.
 pub(super) struct Chart {
@@ -46,11 +39,7 @@ pub(super) fn chart(points: &[Point], width: usize, height: usize, with_rss: boo
     let rss = |point: &Point| point.rss.filter(|_| with_rss);
     let largest = |point: &Point| point.heap.max(rss(point).unwrap_or(0));
     let most = points.iter().map(largest).max().unwrap_or(0).max(1);
-    let mut cells = vec![vec![0u8; width]; height];
-    let mut set = |x: usize, y: usize| {
-        let (cell, row) = (&mut cells[height - 1 - y / 4], 3 - y % 4);
-        cell[x / 2] |= DOTS[x % 2][row];
-    };
+    let mut dots = Dots::new(width, height);
     if let (Some(first), Some(last)) = (points.first(), points.last())
         && columns > 0
         && rows > 0
@@ -63,18 +52,14 @@ pub(super) fn chart(points: &[Point], width: usize, height: usize, with_rss: boo
             let after = points.partition_point(|point| point.seconds <= time);
             let point = &points[after.max(1) - 1];
             let top = level(point.heap).max(usize::from(point.heap > 0));
-            (0..top.min(rows)).for_each(|y| set(x, y));
+            (0..top.min(rows)).for_each(|y| dots.set(x, y));
             if let Some(rss) = rss(point).filter(|_| x % 2 == 0) {
-                set(x, level(rss).clamp(1, rows) - 1);
+                dots.set(x, level(rss).clamp(1, rows) - 1);
             }
         }
     }
-    let line = |cells: Vec<u8>| -> String {
-        let braille = |dots: u8| char::from_u32(0x2800 + u32::from(dots)).unwrap_or(' ');
-        cells.into_iter().map(braille).collect()
-    };
     Chart {
-        lines: cells.into_iter().map(line).collect(),
+        lines: dots.lines(),
         most,
     }
 }
