@@ -37,6 +37,13 @@ pub(crate) fn program(comments: &[String]) -> Option<String> {
     Some(program.to_string())
 }
 
+/// What comments say once, such as `pid: 7`; `None` if they do not, or if several processes do.
+pub fn said_once(comments: &[String], key: &str) -> Option<String> {
+    let mut found = values(comments, key);
+    let value = found.next().map(str::to_string);
+    value.filter(|_| found.next().is_none())
+}
+
 /// When a profile was dumped. If several were added up, one that was not dumped at exit decides.
 pub(crate) fn dumped(comments: &[String]) -> Dumped {
     let mut dumped = Dumped::Unknown;
@@ -119,11 +126,7 @@ impl Process {
 
     /// Does what [`of`](Self::of) does, for a profile with these comments and times.
     pub(crate) fn new(comments: &[String], time: i64, duration: i64) -> Option<Self> {
-        let one = |key| {
-            let mut found = values(comments, key);
-            let value = found.next().map(str::to_string);
-            value.filter(|_| found.next().is_none())
-        };
+        let one = |key| said_once(comments, key);
         if !one("collector")?.starts_with("heapprof") || time == 0 {
             return None;
         }

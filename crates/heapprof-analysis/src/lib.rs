@@ -74,7 +74,7 @@ mod wrapper;
 
 pub use crate::{
     builds::{Incomparable, incomparable},
-    comment::{Account, Dumped, Process},
+    comment::{Account, Dumped, Process, said_once},
     coverage::{Resident, Runtime, resident, runtime},
     diff::{Change, Diff, DiffRow, Status, diff},
     error::Error,

@@ -87,6 +87,12 @@ impl Sources {
         Ok(source)
     }
 
+    /// Reads a profile from each of these arguments.
+    pub(crate) fn each(&self, names: &[String]) -> Result<Vec<Source>> {
+        let one = |name: &String| self.read(std::slice::from_ref(name));
+        names.iter().map(one).collect()
+    }
+
     /// The profile behind one argument, and the format of its file. A profile from the database has
     /// none.
     pub(crate) fn read_with_format(&self, name: &str) -> Result<(Source, Option<Format>)> {
@@ -272,6 +278,13 @@ pub(crate) fn parted(name: &str) -> (&str, Option<Part>) {
         (!whole.is_empty() && !name::path(name).exists()).then_some((whole, Some(part)))
     };
     split().unwrap_or((name, None))
+}
+
+/// Puts the moments of a series in order of time, if all of them say it.
+pub(crate) fn in_order_of_time(sources: &mut [Source]) {
+    if sources.iter().all(|source| source.profile.time_nanos != 0) {
+        sources.sort_by_key(|source| source.profile.time_nanos);
+    }
 }
 
 /// Says what was odd about a file.

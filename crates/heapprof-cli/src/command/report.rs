@@ -17,6 +17,7 @@ use self::paths::Paths;
 use super::Shared;
 use crate::args::report::PathNames;
 use crate::args::{Cli, PageArgs};
+use crate::source::in_order_of_time;
 use crate::source_file::SourceFiles;
 use crate::{messages, output};
 
@@ -113,11 +114,8 @@ fn read(
         agree(&mut base, &mut after)?;
         return Ok((vec![base, after], Some(0)));
     }
-    let one = |name: &String| shared.sources.read(std::slice::from_ref(name));
-    let mut sources: Vec<Source> = names.iter().map(one).collect::<Result<_>>()?;
-    if sources.iter().all(|source| source.profile.time_nanos != 0) {
-        sources.sort_by_key(|source| source.profile.time_nanos);
-    }
+    let mut sources = shared.sources.each(names)?;
+    in_order_of_time(&mut sources);
     Ok((sources, None))
 }
 

@@ -1,7 +1,7 @@
 //! `heapprof timeline`: the heap over time, of one profile or of a series.
 
 use anyhow::Result;
-use heapprof_analysis::{Granularity, Query, Source, Types, timeline};
+use heapprof_analysis::{Granularity, Query, Types, timeline};
 
 use super::Shared;
 use super::report::expanded;
@@ -9,8 +9,7 @@ use crate::args::TimelineArgs;
 
 pub(super) fn run(shared: &Shared, args: &TimelineArgs) -> Result<()> {
     let names = expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
-    let one = |name: &String| shared.sources.read(std::slice::from_ref(name));
-    let sources: Vec<Source> = names.iter().map(one).collect::<Result<_>>()?;
+    let sources = shared.sources.each(&names)?;
     // Whole profiles are asked about, so nothing is left out.
     let query = Query {
         granularity: Granularity::Functions,

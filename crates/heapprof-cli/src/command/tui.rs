@@ -13,10 +13,8 @@ use crate::terminal::run::{Signals, look, run as show};
 use crate::terminal::screen::{Screen, tty};
 
 pub(super) fn run(shared: &Shared, args: &TuiArgs) -> Result<()> {
-    let names = super::report::expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
-    let one = |name: &String| shared.sources.read(std::slice::from_ref(name));
-    let sources = names.iter().map(one).collect::<Result<Vec<_>>>()?;
-    let mut files = Files::new(sources)?;
+    let names = report::expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
+    let mut files = Files::new(shared.sources.each(&names)?)?;
     let Some(tty) = tty() else {
         bail!(
             "tui needs a terminal that it may draw on (TERM is set, and the job is in front); top \

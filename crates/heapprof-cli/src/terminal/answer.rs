@@ -3,7 +3,7 @@
 use anyhow::Result;
 use heapprof_analysis::{
     Estimate, Filters, Granularity, Query, Question, Session, Sort, Source, TreeOptions, Types,
-    info, peek, report, top, tree,
+    info, peek, report, said_once, top, tree,
 };
 
 /// The most rows of a table. The rest is in one row.
@@ -135,13 +135,7 @@ pub(crate) fn facts(source: &Source) -> Result<Facts> {
     let info = info(&session)?;
     let of = |name: &str| info.types.iter().find(|t| t.sample_type.r#type == name);
     let in_use = of("inuse_space");
-    let said = |key: &str| {
-        let mut values = info.comments.iter().filter_map(|comment| {
-            let value = comment.trim().strip_prefix(key)?.strip_prefix(':')?;
-            Some(value.trim().to_string())
-        });
-        values.next().filter(|_| values.next().is_none())
-    };
+    let said = |key| said_once(&info.comments, key);
     Ok(Facts {
         in_use: in_use.map(|t| t.net),
         estimate: in_use.and_then(|t| t.estimate),

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use heapprof_analysis::Source;
 
+use crate::source::in_order_of_time;
+
 use super::feed::{Feed, News, Point, Process, Snapshot, Wanted};
 
 /// Profiles, the oldest first, and which of them is shown.
@@ -17,9 +19,7 @@ pub(crate) struct Files {
 impl Files {
     /// Shows the last one first.
     pub(crate) fn new(mut sources: Vec<Source>) -> Result<Self> {
-        if sources.iter().all(|source| source.profile.time_nanos != 0) {
-            sources.sort_by_key(|source| source.profile.time_nanos);
-        }
+        in_order_of_time(&mut sources);
         let snapshots: Vec<_> = sources
             .into_iter()
             .zip(1..)

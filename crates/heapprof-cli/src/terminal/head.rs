@@ -44,7 +44,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &Sta
     area.y + 2
 }
 
-/// Who is shown, since when, and what became of it.
+/// The process that is shown, its time, and how it ended.
 pub(super) fn who(data: &Data, state: &State) -> String {
     let news = &data.news;
     let facts = news.snapshot.as_ref().map(|snapshot| &snapshot.facts);

@@ -62,7 +62,6 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
     let mut residents = Residents::default();
     let mut processes = BTreeSet::from([program]);
     let (mut spacing, mut next_search) = (SPACING, Instant::now());
-    let page = i64::try_from(rustix::param::page_size()).unwrap_or(4096);
     while !ends.load(Ordering::Acquire) {
         let (began, worked) = (Instant::now(), work_so_far());
         if began >= next_search {
@@ -70,7 +69,7 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
             next_search = began + SEARCH.max((work_so_far() - worked) * SHARE);
         }
         for &process in &processes {
-            residents.read(process, page);
+            residents.read(process);
         }
         if residents.0.values().any(|curve| curve.len() >= MOST) {
             residents.thin();
@@ -86,6 +85,15 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
         }
     }
     residents
+}
+
+/// Bytes of a process that are in memory; `None` if it has ended.
+pub(super) fn resident(process: u32) -> Option<i64> {
+    let text = fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
+    let pages: i64 = text.split_whitespace().nth(1)?.parse().ok()?;
+    let page = i64::try_from(rustix::param::page_size()).ok()?;
+    // A process that has ended has no pages.
+    (pages > 0).then(|| pages.saturating_mul(page))
 }
 
 /// The time that this thread has worked so far, without what it waited for a processor.
@@ -117,20 +125,15 @@ fn descendants(program: u32) -> BTreeSet<u32> {
 }
 
 impl Residents {
-    fn read(&mut self, process: u32, page: i64) {
-        let Ok(text) = fs::read_to_string(format!("/proc/{process}/statm")) else {
-            return;
-        };
-        let pages = text.split_whitespace().nth(1);
-        let pages = pages.and_then(|pages| pages.parse::<i64>().ok());
+    fn read(&mut self, process: u32) {
+        let resident = resident(process);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.ok().and_then(|now| i64::try_from(now.as_nanos()).ok());
-        // A process that has ended has no pages.
-        if let (Some(pages @ 1..), Some(now)) = (pages, now)
+        if let (Some(resident), Some(now)) = (resident, now)
             && (self.0.len() < PROCESSES || self.0.contains_key(&process))
         {
             let curve = self.0.entry(process).or_default();
-            curve.push((now, pages.saturating_mul(page)));
+            curve.push((now, resident));
         }
     }
 

@@ -7,7 +7,7 @@ use heapprof_web as web;
 /// The classes of sizes that a page has: one for each power of two.
 const CLASSES: usize = 64;
 
-/// The curve of a history. What is not known at a moment is as at the one before.
+/// The curve of a history. If a value is not known at a moment, it is that of the moment before.
 pub(super) fn curve(history: &[TimelineRow]) -> Option<web::Curve> {
     let first = history.iter().position(|row| row.inuse_space.is_some())?;
     let mut curve = web::Curve::default();

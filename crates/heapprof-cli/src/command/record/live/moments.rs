@@ -9,6 +9,7 @@ use anyhow::Result;
 use heapprof_analysis::Source;
 use heapprof_profile::{Profile, merge_all};
 
+use super::super::residents::resident;
 use crate::place::Owner;
 use crate::terminal::feed::{News, Point, Process, Snapshot, Which};
 
@@ -56,7 +57,7 @@ impl Moments {
         self.ids += 1;
         let source = Source::new(format!("process {process}"), profile);
         let mut snapshot = Snapshot::new(self.ids, source)?;
-        snapshot.rss = rss(process);
+        snapshot.rss = resident(process);
         if !self.told.contains_key(&process) && self.told.len() >= MOST_PROCESSES {
             let newest = |told: &Told| told.series.last().map_or(0, |snapshot| snapshot.id);
             let others = self
@@ -89,7 +90,7 @@ impl Moments {
         let running = self
             .told
             .iter()
-            .map(|(&process, told)| (rss(process), told));
+            .map(|(&process, told)| (resident(process), told));
         let running: Vec<(i64, &Told)> = running
             .filter_map(|(rss, told)| Some((rss?, told)))
             .collect();
@@ -132,7 +133,7 @@ impl Moments {
         let is_shown = |process: u32| {
             self.program == Some(process)
                 || which == Which::Process(process)
-                || rss(process).is_some()
+                || resident(process).is_some()
         };
         let processes = self.told.iter().filter(|(process, _)| is_shown(**process));
         let processes = processes.map(|(&number, told)| Process {
@@ -155,7 +156,7 @@ impl Moments {
         news.history.clone_from(&told.history);
         news.process = process;
         news.rss = match process {
-            Some(process) => rss(process),
+            Some(process) => resident(process),
             None => news.snapshot.as_ref().and_then(|snapshot| snapshot.rss),
         };
         news
@@ -214,16 +215,6 @@ fn thin<T>(all: &mut Vec<T>, most: usize) {
         at += 1;
         at % 2 == 1 || at + LAST.min(most / 2) > len
     });
-}
-
-/// The RSS of a process, in bytes; `None` if it is gone.
-fn rss(process: u32) -> Option<i64> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: i64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl Printed {
         }))
     }
 
-    /// Has the program print there.
+    /// Makes the file the program's output, where that would be the terminal.
     pub(super) fn redirect(&self, command: &mut Command) -> io::Result<()> {
         if self.streams[0] {
             command.stdout(Stdio::from(self.file.try_clone()?));
