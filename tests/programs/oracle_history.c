@@ -13,13 +13,24 @@ static long held, times[MOST], sizes[MOST];
 static int moments;
 static void *volatile blocks[BLOCKS];
 
-static void note(void) {
+static long micros(void) {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+// A history has microseconds, and so have these. Notes that are some microseconds apart can't be
+// taken for each other.
+static void note(void) {
+    static long last;
+    long now;
+    while ((now = micros()) < last + 4) {}
+    last = now;
     if (moments < MOST) {
-        times[moments] = now.tv_sec * 1000000 + now.tv_nsec / 1000;
+        times[moments] = now;
         sizes[moments++] = held;
     }
+    while (micros() < now + 2) {}
 }
 
 static void take(int at, long size) {
