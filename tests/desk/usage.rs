@@ -54,8 +54,8 @@ fn habits_are_told_what_they_are_called_here() {
             "unrecognized subcommand 'tpo'; perhaps heapprof top; --help says more",
         ),
         (
-            &["stats", "a"],
-            "unrecognized subcommand 'stats'; here that is heapprof info; --help says more",
+            &["summary", "a"],
+            "unrecognized subcommand 'summary'; here that is heapprof stats; --help says more",
         ),
         (
             &["valid/made.plain.pb"],
