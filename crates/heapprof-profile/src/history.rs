@@ -166,7 +166,7 @@ fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
     }
 }
 
-/// Reads what [`column`] wrote.
+/// Reads what [`column()`] wrote.
 fn read_column(bytes: &[u8], at: &mut usize) -> Option<Vec<i64>> {
     let count = wire::varint(bytes, at).ok()?;
     // Each number takes a byte at least.
