@@ -92,7 +92,7 @@ pub use crate::{
     place::{OTHER, Place, PlaceId, Places},
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
-    report::{Moment, Report, ReportFunction, ReportNode, report, report_sql},
+    report::{Moment, Report, ReportFunction, ReportNode, report, report_below, report_sql},
     session::Session,
     statement::{Call, ResultTable, Statement, Value, run as run_statement},
     stats::{Stats, StatsSize, StatsType, stats},

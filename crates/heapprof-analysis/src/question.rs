@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 
 use heapprof_profile::Profile;
 
+pub(crate) use self::tree::Below;
 pub use self::tree::TreeOptions;
 use crate::error::Error;
 use crate::moments::{self, MomentRow, SizeRow};
@@ -130,6 +131,7 @@ pub struct Question {
     pub(crate) label_keys: LabelKeys,
     tree_options: TreeOptions,
     ranks: OnceLock<Vec<u32>>,
+    stacks: OnceLock<Stacks>,
     tree: OnceLock<Result<CallTree, heapprof_totals::Error>>,
     samples: OnceLock<SampleTable>,
     neighbours: OnceLock<Vec<Neighbours>>,
@@ -314,6 +316,7 @@ impl Question {
                 most: None,
             },
             ranks: OnceLock::new(),
+            stacks: OnceLock::new(),
             tree: OnceLock::new(),
             samples: OnceLock::new(),
             neighbours: OnceLock::new(),

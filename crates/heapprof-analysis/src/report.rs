@@ -3,12 +3,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use heapprof_profile::StringId;
+use heapprof_totals::call_tree::{CallTree, NO_PARENT};
+use rusqlite::Row;
+
 use crate::comment;
 use crate::coverage::{self, Resident};
 use crate::error::Error;
 use crate::growth::{self, Growth};
 use crate::header::SampleType;
-use crate::question::is_heap;
+use crate::question::{Below, Question, is_heap};
 use crate::session::{Session, read_estimate};
 use crate::stats::{StatsSize, sizes};
 use crate::timeline::{TimelineRow, history};
@@ -87,40 +91,75 @@ pub struct Report {
 
 /// Reports what a page shows of all profiles of the session's question, which must have all types
 /// and lines.
+///
+/// # Errors
+/// The question may have no values, or too many nodes.
 pub fn report(session: &Session) -> Result<Report, Error> {
-    let mut report = Report::default();
-    let mut types = Vec::new();
-    session.each(
-        "SELECT id, type, unit FROM sample_type ORDER BY id",
-        [],
-        |row| {
-            types.push(row.get::<_, i64>(0)?);
-            report.types.push(SampleType {
-                r#type: row.get(1)?,
-                unit: row.get(2)?,
-            });
-            Ok::<_, Error>(())
-        },
-    )?;
-    let type_at = |id: i64| types.binary_search(&id).unwrap_or_default();
-    read_moments(session, &mut report, &type_at)?;
-    let numbers = read_places(session, &mut report)?;
-    read_nodes(session, &mut report, &type_at)?;
+    let question = asked(session)?;
+    let tree = question.tree()?;
+    made(session, question, tree, &question.net())
+}
+
+/// Does the same for what begins with functions of these names, from the root on: a tree of the
+/// same size, that shows what [`report`] left out there.
+///
+/// # Errors
+/// They are those of [`report`].
+pub fn report_below(session: &Session, path: &[String]) -> Result<Report, Error> {
+    let question = asked(session)?;
+    let Below { tree, net } = question.tree_below(path)?;
+    made(session, question, &tree, &net)
+}
+
+fn asked(session: &Session) -> Result<&Question, Error> {
+    session.question.as_deref().ok_or(Error::NoTypes)
+}
+
+/// Makes the report of a tree of the question. `net` is what there is of each block.
+fn made(
+    session: &Session,
+    question: &Question,
+    tree: &CallTree,
+    net: &[i64],
+) -> Result<Report, Error> {
+    let mut report = Report {
+        types: question.types.iter().map(sample_type).collect(),
+        ..Report::default()
+    };
+    read_moments(session, &mut report)?;
+    let mut places = Numbers::new(question);
+    let nodes = tree.node.iter().map(|node| ReportNode {
+        parent: (node.parent != NO_PARENT).then_some(node.parent),
+        place: places.of_entity(node.entity),
+    });
+    let nodes: Vec<ReportNode> = nodes.collect();
+    let blocks = question.blocks().enumerate();
+    let blocks: Vec<Block> = blocks
+        .map(|(at, of)| Block::new(question, tree, at, of, net[at]))
+        .collect();
+    TreeWithRest::new(&mut report, &nodes, &blocks).write();
+    for moment in &mut report.moments {
+        moment.values.sort_unstable();
+    }
     if report.moments.len() == 1 {
         report.history = history(session)?;
     }
     report.sizes = sizes(session, report.moments.len())?;
     if report.moments.len() >= 3 {
-        read_growth(session, &mut report, &type_at, &numbers)?;
+        read_growth(session, &mut report, &mut places)?;
     }
+    (report.functions, report.places) = (places.functions, places.places);
     Ok(report)
 }
 
-fn read_moments(
-    session: &Session,
-    report: &mut Report,
-    type_at: &impl Fn(i64) -> usize,
-) -> Result<(), Error> {
+fn sample_type((r#type, unit): &(String, String)) -> SampleType {
+    SampleType {
+        r#type: r#type.clone(),
+        unit: unit.clone(),
+    }
+}
+
+fn read_moments(session: &Session, report: &mut Report) -> Result<(), Error> {
     let width = report.types.len();
     let mut default = String::new();
     session.each(
@@ -143,7 +182,7 @@ fn read_moments(
     let sql = format!("SELECT t.profile, t.type, t.net, {estimate} FROM profile_total t");
     let moments = &mut report.moments;
     session.each(&sql, [], |row| {
-        let (profile, at) = (row.get::<_, u32>(0)? as usize - 1, type_at(row.get(1)?));
+        let (profile, at) = (position(row, 0)?, position(row, 1)?);
         let net: i64 = row.get(2)?;
         moments[profile].totals[at] = net;
         let range = read_estimate(row, 3)?.map(|e| (e.high - e.low) as f64 / 2.0);
@@ -173,44 +212,74 @@ fn read_moments(
     Ok(())
 }
 
-/// Reads the functions and their lines. Returns the position of each function by its id.
-fn read_places(session: &Session, report: &mut Report) -> Result<Vec<u32>, Error> {
-    // What was cut off stands for no function.
-    report.functions.push(ReportFunction {
-        name: crate::OTHER.to_string(),
-        ..ReportFunction::default()
-    });
-    report.places.push((0, 0));
-    let (mut numbers, mut by_name) = (vec![0], HashMap::<String, u32>::new());
-    session.each(
-        "SELECT name, filename, start_line, module, is_library FROM function ORDER BY id",
-        [],
-        |row| {
-            let function = ReportFunction {
-                name: row.get(0)?,
-                file: row.get(1)?,
-                start_line: row.get(2)?,
-                module: row.get(3)?,
-                is_library: row.get(4)?,
-            };
-            let next = report.functions.len() as u32;
-            let number = *by_name.entry(function.name.clone()).or_insert(next);
-            numbers.push(number);
-            match report.functions.get_mut(number as usize) {
-                Some(same) => same.merge(&function),
-                None => report.functions.push(function),
-            }
-            Ok::<_, Error>(())
-        },
-    )?;
-    session.each("SELECT function, line FROM entity ORDER BY id", [], |row| {
-        let function: u32 = row.get(0)?;
-        let number = numbers.get(function as usize).copied().unwrap_or(0);
-        let line = row.get::<_, Option<i64>>(1)?.unwrap_or(0);
-        report.places.push((number, line));
-        Ok::<_, Error>(())
-    })?;
-    Ok(numbers)
+/// The position of what a column numbers from 1.
+fn position(row: &Row<'_>, column: usize) -> rusqlite::Result<usize> {
+    Ok(row.get::<_, u32>(column)? as usize - 1)
+}
+
+/// The functions and lines that a report speaks of, each with a number.
+struct Numbers<'q> {
+    question: &'q Question,
+    functions: Vec<ReportFunction>,
+    places: Vec<(u32, i64)>,
+    /// The number of each entity's place; 0 until it has one.
+    of_entity: Vec<u32>,
+    /// The number of each row of functions; 0 until it has one.
+    of_row: Vec<u32>,
+    /// The number of the function with a name.
+    by_name: HashMap<StringId, u32>,
+}
+
+impl<'q> Numbers<'q> {
+    fn new(question: &'q Question) -> Self {
+        Self {
+            question,
+            // What was cut off stands for no function.
+            functions: vec![ReportFunction {
+                name: crate::OTHER.to_string(),
+                ..ReportFunction::default()
+            }],
+            places: vec![(0, 0)],
+            of_entity: vec![0; question.table.entity.len()],
+            of_row: vec![0; question.table.function.len()],
+            by_name: HashMap::new(),
+        }
+    }
+
+    fn of_entity(&mut self, entity: u32) -> u32 {
+        if self.of_entity[entity as usize] == 0 {
+            let row = self.question.table.entity[entity as usize];
+            let function = self.of_row(row.function as usize);
+            self.of_entity[entity as usize] = self.places.len() as u32;
+            self.places.push((function, row.line));
+        }
+        self.of_entity[entity as usize]
+    }
+
+    /// The number of a function. Functions of one name have one number.
+    fn of_row(&mut self, row: usize) -> u32 {
+        if self.of_row[row] != 0 {
+            return self.of_row[row];
+        }
+        let table = &self.question.table;
+        let named = table.function[row];
+        let module = &self.question.modules()[row];
+        let function = ReportFunction {
+            name: table.text(named.name).to_string(),
+            file: table.text(named.filename).to_string(),
+            start_line: named.start_line,
+            module: module.name.clone(),
+            is_library: module.is_library,
+        };
+        let next = self.functions.len() as u32;
+        let number = *self.by_name.entry(named.name).or_insert(next);
+        match self.functions.get_mut(number as usize) {
+            Some(same) => same.merge(&function),
+            None => self.functions.push(function),
+        }
+        self.of_row[row] = number;
+        number
+    }
 }
 
 impl ReportFunction {
@@ -228,76 +297,42 @@ impl ReportFunction {
 /// its total without that and without its children.
 struct Block {
     profile: usize,
-    r#type: i64,
+    /// The position of the sample type.
+    r#type: usize,
     own: Vec<i64>,
     left: Vec<i64>,
     /// What is left of the whole without the roots.
     of_whole: i64,
 }
 
-fn read_nodes(
-    session: &Session,
-    report: &mut Report,
-    type_at: &impl Fn(i64) -> usize,
-) -> Result<(), Error> {
-    let mut blocks = session.rows(
-        "SELECT profile, type, kept_net FROM profile_total ORDER BY profile, type",
-        [],
-        |row| {
-            Ok(Block {
-                profile: row.get::<_, u32>(0)? as usize - 1,
-                r#type: row.get(1)?,
-                own: Vec::new(),
-                left: Vec::new(),
-                of_whole: row.get(2)?,
-            })
-        },
-    )?;
-    // The nodes are the same for all profiles and types.
-    let mut nodes = Vec::new();
-    if let Some(first) = blocks.first() {
-        session.each(
-            "SELECT n.parent, n.entity FROM node n WHERE n.profile = 1 AND n.type = ?1 \
-             ORDER BY n.id",
-            [first.r#type],
-            |row| {
-                nodes.push(ReportNode {
-                    parent: row.get::<_, Option<u32>>(0)?.map(|id| id - 1),
-                    place: row.get(1)?,
-                });
-                Ok::<_, Error>(())
-            },
-        )?;
+impl Block {
+    /// Takes the block at a position out of the tree.
+    fn new(q: &Question, tree: &CallTree, at: usize, of: (usize, usize), net: i64) -> Self {
+        let (profile, column) = of;
+        let part = &q.parts[profile];
+        let of_block = |sums: &[i64]| -> Vec<i64> {
+            sums.iter().skip(at).step_by(tree.width).copied().collect()
+        };
+        let (own, total) = (of_block(&tree.own), of_block(&tree.total));
+        let mut block = Self {
+            profile,
+            r#type: part.types[part.columns[column]],
+            left: total
+                .iter()
+                .zip(&own)
+                .map(|(total, own)| total - own)
+                .collect(),
+            own,
+            of_whole: net,
+        };
+        for (node, total) in tree.node.iter().zip(&total) {
+            match node.parent {
+                NO_PARENT => block.of_whole -= total,
+                parent => block.left[parent as usize] -= total,
+            }
+        }
+        block
     }
-    for block in &mut blocks {
-        session.each(
-            "SELECT n.self, n.total FROM node n WHERE n.profile = ?1 AND n.type = ?2 ORDER BY n.id",
-            (block.profile as i64 + 1, block.r#type),
-            |row| {
-                let (own, total): (i64, i64) = (row.get(0)?, row.get(1)?);
-                block.own.push(own);
-                block.left.push(total - own);
-                match nodes[block.own.len() - 1].parent {
-                    Some(parent) => block.left[parent as usize] -= total,
-                    None => block.of_whole -= total,
-                }
-                Ok::<_, Error>(())
-            },
-        )?;
-    }
-    let mut tree = TreeWithRest {
-        report,
-        nodes: &nodes,
-        blocks: &blocks,
-        types: blocks.iter().map(|block| type_at(block.r#type)).collect(),
-        path: Vec::new(),
-    };
-    tree.report.left_out.1 = vec![0; tree.report.types.len()];
-    tree.write();
-    for moment in &mut report.moments {
-        moment.values.sort_unstable();
-    }
-    Ok(())
 }
 
 /// Writes the tree with a node for what the cut left out below each node.
@@ -305,13 +340,21 @@ struct TreeWithRest<'a> {
     report: &'a mut Report,
     nodes: &'a [ReportNode],
     blocks: &'a [Block],
-    /// The position of each block's sample type.
-    types: Vec<usize>,
     /// The nodes on the path, each with its position in the report.
     path: Vec<(u32, u32)>,
 }
 
-impl TreeWithRest<'_> {
+impl<'a> TreeWithRest<'a> {
+    fn new(report: &'a mut Report, nodes: &'a [ReportNode], blocks: &'a [Block]) -> Self {
+        report.left_out.1 = vec![0; report.types.len()];
+        Self {
+            report,
+            nodes,
+            blocks,
+            path: Vec::new(),
+        }
+    }
+
     fn write(&mut self) {
         for (i, node) in (0..).zip(self.nodes) {
             while self.path.last().map(|&(old, _)| old) != node.parent && !self.path.is_empty() {
@@ -342,9 +385,9 @@ impl TreeWithRest<'_> {
         }
         self.report.left_out.0 += 1;
         let last = self.report.moments.len() - 1;
-        for (block, &at) in self.blocks.iter().zip(&self.types) {
+        for block in self.blocks {
             if block.profile == last {
-                self.report.left_out.1[at] += left(block);
+                self.report.left_out.1[block.r#type] += left(block);
             }
         }
         self.put(0, left);
@@ -355,11 +398,11 @@ impl TreeWithRest<'_> {
         let at = self.report.nodes.len() as u32;
         let parent = self.path.last().map(|&(_, at)| at);
         self.report.nodes.push(ReportNode { parent, place });
-        for (block, &of) in self.blocks.iter().zip(&self.types) {
+        for block in self.blocks {
             let value = value(block);
             if value != 0 {
                 let values = &mut self.report.moments[block.profile].values;
-                values.push((at, of as u32, value));
+                values.push((at, block.r#type as u32, value));
             }
         }
         at
@@ -370,8 +413,7 @@ impl TreeWithRest<'_> {
 fn read_growth(
     session: &Session,
     report: &mut Report,
-    type_at: &impl Fn(i64) -> usize,
-    numbers: &[u32],
+    numbers: &mut Numbers<'_>,
 ) -> Result<(), Error> {
     let moments = report.moments.len();
     let mut series = BTreeMap::<(usize, u32), Vec<i64>>::new();
@@ -379,9 +421,7 @@ fn read_growth(
         "SELECT t.type, t.function, t.profile, t.flat FROM function_total t WHERE t.flat != 0",
         [],
         |row| {
-            let function: u32 = row.get(1)?;
-            let number = numbers.get(function as usize).copied().unwrap_or(0);
-            let key = (type_at(row.get(0)?), number);
+            let key = (position(row, 0)?, numbers.of_row(position(row, 1)?));
             if !is_heap(&report.types[key.0].r#type) {
                 return Ok(());
             }

@@ -47,15 +47,65 @@ fn is_heavy(weight: &[i64], least: &[i64]) -> bool {
 }
 
 impl CallTree {
+    /// Takes out the nodes that a tree which asks for at least so much would not have. That must
+    /// not be less than this tree was built to ask for.
+    pub fn cut(&mut self, least: &[i64]) {
+        let width = self.width;
+        // Where each node is now. A node that stays has a parent that stays, which comes before.
+        let mut now = vec![NO_PARENT; self.node.len()];
+        let mut kept = 0;
+        for at in 0..self.node.len() {
+            let sums = at * width..(at + 1) * width;
+            if !is_heavy(&self.weights()[sums.clone()], least) {
+                continue;
+            }
+            let mut node = self.node[at];
+            if node.parent != NO_PARENT {
+                node.parent = now[node.parent as usize];
+            }
+            node.last_descendant = kept;
+            now[at] = kept;
+            let to = kept as usize;
+            self.node[to] = node;
+            for sums_of in [&mut self.own, &mut self.total, &mut self.weight] {
+                if !sums_of.is_empty() {
+                    sums_of.copy_within(sums.clone(), to * width);
+                }
+            }
+            kept += 1;
+        }
+        let kept = kept as usize;
+        self.node.truncate(kept);
+        for sums_of in [&mut self.own, &mut self.total, &mut self.weight] {
+            sums_of.truncate(kept * width);
+        }
+        self.find_descendants();
+    }
+
+    /// The weights of all nodes.
+    fn weights(&self) -> &[i64] {
+        match self.weight.is_empty() {
+            true => &self.total,
+            false => &self.weight,
+        }
+    }
+
+    /// Tells each node what its last descendant is. Each is its own until then.
+    fn find_descendants(&mut self) {
+        for at in (1..self.node.len()).rev() {
+            let node = self.node[at];
+            if node.parent != NO_PARENT {
+                let parent = &mut self.node[node.parent as usize];
+                parent.last_descendant = parent.last_descendant.max(node.last_descendant);
+            }
+        }
+    }
+
     /// How many nodes the tree would have if it were built to ask for at least so much, and not for
     /// less than it was.
     pub fn heavier(&self, least: &[i64]) -> usize {
-        let weight = match self.weight.is_empty() {
-            true => &self.total,
-            false => &self.weight,
-        };
         // What a node weighs is a part of what its parent does.
-        let nodes = weight.chunks_exact(self.width.max(1));
+        let nodes = self.weights().chunks_exact(self.width.max(1));
         nodes.filter(|weight| is_heavy(weight, least)).count()
     }
 }
@@ -128,13 +178,14 @@ pub struct Shape<'a> {
     pub least: &'a [i64],
 }
 
-/// Builds the tree of all nodes that are heavy enough.
-pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
+/// Builds the tree of all nodes that are heavy enough, of these of the stacks.
+pub fn build(stacks: &Stacks, which: Vec<u32>, shape: &Shape<'_>) -> Result<CallTree, Error> {
     let width = stacks.width;
+    let count = which.len();
     let mut builder = Builder {
         stacks,
         shape,
-        order: (0..stacks.len() as u32).collect(),
+        order: which,
         keyed: Vec::new(),
         runs: Vec::new(),
         run_sums: Vec::new(),
@@ -148,8 +199,8 @@ pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
     let is_signed = stacks.value.iter().any(|&value| value < 0);
     let mut on_path = vec![0u32; shape.rank.len()];
     let mut path: Vec<u32> = Vec::new();
-    let ended = builder.part_ended(0, stacks.len(), 0);
-    builder.push_children(ended, stacks.len(), 0, NO_PARENT);
+    let ended = builder.part_ended(0, count, 0);
+    builder.push_children(ended, count, 0, NO_PARENT);
     while let Some(task) = builder.tasks.pop() {
         for left in path.drain(task.depth as usize..) {
             on_path[left as usize] -= 1;
@@ -186,13 +237,7 @@ pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
         }
         builder.push_children(ended, task.end, below, id);
     }
-    for at in (1..tree.node.len()).rev() {
-        let node = tree.node[at];
-        if node.parent != NO_PARENT {
-            let parent = &mut tree.node[node.parent as usize];
-            parent.last_descendant = parent.last_descendant.max(node.last_descendant);
-        }
-    }
+    tree.find_descendants();
     Ok(tree)
 }
 
@@ -286,6 +331,92 @@ impl Builder<'_> {
             self.task_sums
                 .extend_from_slice(&self.run_sums[sums..sums + 2 * width]);
             self.tasks.push(task);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Stacks of a few entities with values of two columns, the same at each run.
+    fn stacks(signed: bool) -> Stacks {
+        let mut stacks = Stacks {
+            width: 2,
+            ..Stacks::default()
+        };
+        let mut state = 7u64;
+        let mut next = |below: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % below
+        };
+        for _ in 0..400 {
+            for _ in 0..1 + next(6) {
+                stacks.entity.push(next(5) as u32);
+            }
+            stacks.end.push(stacks.entity.len());
+            for _ in 0..2 {
+                let value = next(1000) as i64;
+                stacks.value.push(if signed && next(3) == 0 {
+                    -value
+                } else {
+                    value
+                });
+            }
+        }
+        stacks
+    }
+
+    fn built(stacks: &Stacks, least: &[i64]) -> CallTree {
+        let shape = Shape {
+            rank: &[0, 1, 2, 3, 4],
+            reverse: false,
+            least,
+        };
+        let all = (0..stacks.len() as u32).collect();
+        build(stacks, all, &shape).unwrap()
+    }
+
+    #[test]
+    fn a_tree_that_is_cut_is_that_which_asks_for_as_much() {
+        for signed in [false, true] {
+            let stacks = stacks(signed);
+            for least in [[1, 1], [500, 900], [5_000, 2_000], [i64::MAX, i64::MAX]] {
+                let wanted = built(&stacks, &least);
+                let mut tree = built(&stacks, &[0, 0]);
+                assert_eq!(tree.heavier(&least), wanted.node.len());
+                tree.cut(&least);
+                assert_eq!(format!("{:?}", tree.node), format!("{:?}", wanted.node));
+                assert_eq!(tree.own, wanted.own);
+                assert_eq!(tree.total, wanted.total);
+                assert_eq!(tree.weight, wanted.weight);
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_of_some_stacks_has_their_values() {
+        let stacks = stacks(false);
+        let which: Vec<u32> = (0..stacks.len() as u32).step_by(3).collect();
+        let sum = |column: usize| -> i64 {
+            which
+                .iter()
+                .map(|&stack| stacks.values(stack as usize)[column])
+                .sum()
+        };
+        let sums = [sum(0), sum(1)];
+        let shape = Shape {
+            rank: &[0, 1, 2, 3, 4],
+            reverse: true,
+            least: &[0, 0],
+        };
+        let tree = build(&stacks, which, &shape).unwrap();
+        for (column, wanted) in sums.into_iter().enumerate() {
+            let roots = tree.node.iter().zip(tree.total.chunks_exact(2));
+            let roots = roots.filter(|(node, _)| node.parent == NO_PARENT);
+            assert_eq!(roots.map(|(_, total)| total[column]).sum::<i64>(), wanted);
         }
     }
 }

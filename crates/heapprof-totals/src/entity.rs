@@ -210,17 +210,45 @@ impl EntityTable {
     /// The rank of each entity in the order of its texts and numbers. Loading a profile does not
     /// change this order.
     pub fn ranks(&self) -> Vec<u32> {
+        // Texts are compared once each, because many rows have the same.
+        let by_file = self.granularity == Granularity::Files;
+        let named = |f: &FunctionRow| if by_file { f.filename } else { f.name };
+        let texts = self.text_ranks();
         let mut order: Vec<u32> = (0..self.entity.len() as u32).collect();
         let key = |e: u32| {
             let entity = &self.entity[e as usize];
             let function = &self.function[entity.function as usize];
-            let file = self.text(function.filename);
-            (self.name(e), file, entity.line, entity.address)
+            let text = |id: StringId| texts[id.index()];
+            (
+                text(named(function)),
+                text(function.filename),
+                entity.line,
+                entity.address,
+            )
         };
-        order.sort_by(|&a, &b| key(a).cmp(&key(b)));
+        order.sort_by_cached_key(|&e| key(e));
         let mut rank = vec![0; order.len()];
         for (r, &e) in order.iter().enumerate() {
             rank[e as usize] = r as u32;
+        }
+        rank
+    }
+
+    /// The rank of each text that is a function's name or file, by the number of the text.
+    fn text_ranks(&self) -> Vec<u32> {
+        let mut used = vec![false; self.strings.len()];
+        for function in &self.function {
+            used[function.name.index()] = true;
+            used[function.filename.index()] = true;
+        }
+        let texts = self.strings.iter().zip(0u32..).zip(used);
+        let mut texts: Vec<(&str, u32)> = texts
+            .filter_map(|(text, used)| used.then_some(text))
+            .collect();
+        texts.sort_unstable();
+        let mut rank = vec![0; self.strings.len()];
+        for (r, &(_, id)) in (0..).zip(&texts) {
+            rank[id as usize] = r;
         }
         rank
     }

@@ -1,6 +1,7 @@
 //! The call tree of a question: how it is cut, and how it is made once.
 
-use heapprof_totals::call_tree::{self, CallTree, Shape};
+use heapprof_profile::StringId;
+use heapprof_totals::call_tree::{self, CallTree, Shape, Stacks};
 
 use super::Question;
 use crate::error::Error;
@@ -16,53 +17,157 @@ pub struct TreeOptions {
     pub most: Option<usize>,
 }
 
-/// How much larger the least share is at each attempt.
+/// How much larger the least share is at each step.
 const STEP: f64 = 2.0;
 /// The first share that is tried where all nodes are too many.
 const FIRST: f64 = 1e-6;
+/// So many steps are gone back at once if a tree has room for more nodes.
+const BACK: i32 = 3;
+
+/// Some of the stacks of a question, with the sum of each block over them.
+pub(crate) struct Below {
+    pub(crate) tree: CallTree,
+    /// The signed sum of each block.
+    pub(crate) net: Vec<i64>,
+}
 
 impl Question {
-    /// What a node needs of each total, if it needs this share of one.
-    fn least(&self, share: f64) -> Vec<i64> {
-        let least = |(p, c): (usize, usize)| {
-            // The share is of what the filters keep. Otherwise a narrow filter would leave nothing
-            // to see.
-            let kept = match self.parts[p].view.keeps_all() {
-                true => self.parts[p].whole[c].total,
-                false => self.totals(p).kept[c].total,
-            };
-            match share {
-                0.0 => 0,
-                share => ((kept as f64 * share).ceil() as i64).max(1),
-            }
+    /// What the filters keep of each block, regardless of sign.
+    fn whole(&self) -> Vec<i64> {
+        // A share is of what the filters keep. Otherwise a narrow filter would leave nothing to
+        // see.
+        let whole = |(p, c): (usize, usize)| match self.parts[p].view.keeps_all() {
+            true => self.parts[p].whole[c].total,
+            false => self.totals(p).kept[c].total,
         };
-        self.blocks().map(least).collect()
+        self.blocks().map(whole).collect()
+    }
+
+    /// The stacks of all parts, as the tree is made of them.
+    fn stacks(&self) -> &Stacks {
+        self.stacks.get_or_init(|| self.entity_stacks().settled())
     }
 
     pub(crate) fn tree(&self) -> Result<&CallTree, Error> {
         let made = self.tree.get_or_init(|| {
-            let stacks = self.entity_stacks().settled();
-            let of = |least: &[i64]| {
-                let shape = Shape {
-                    rank: self.ranks(),
-                    reverse: self.tree_options.reverse,
-                    least,
-                };
-                call_tree::build(&stacks, &shape)
-            };
-            let mut share = self.tree_options.least;
-            let mut least = self.least(share);
-            let all = of(&least)?;
-            let most = self.tree_options.most.unwrap_or(usize::MAX);
-            if all.node.len() <= most {
-                return Ok(all);
-            }
-            while all.heavier(&least) > most && share < 1.0 {
-                share = (share * STEP).max(FIRST);
-                least = self.least(share);
-            }
-            of(&least)
+            let all = (0..self.stacks().len() as u32).collect();
+            self.grown(all, &self.whole())
         });
         made.as_ref().map_err(|e| e.clone().into())
+    }
+
+    /// The signed sum of each block over the stacks that the filters keep.
+    pub(crate) fn net(&self) -> Vec<i64> {
+        let stacks = self.stacks();
+        let mut net = vec![0; stacks.width];
+        for values in stacks.value.chunks_exact(stacks.width.max(1)) {
+            // The totals of the parts bound these sums.
+            for (sum, value) in net.iter_mut().zip(values) {
+                *sum += value;
+            }
+        }
+        net
+    }
+
+    /// The tree of the stacks that begin with functions of these names, from the root on. It has
+    /// the same size as that of all stacks, and so shows more of each.
+    pub(crate) fn tree_below(&self, path: &[String]) -> Result<Below, Error> {
+        let stacks = self.stacks();
+        let which = self.beginning_with(path);
+        let mut net = vec![0i64; stacks.width];
+        let mut whole = vec![0i64; stacks.width];
+        // The totals of all stacks bound these sums.
+        for &stack in &which {
+            for (at, &value) in stacks.values(stack as usize).iter().enumerate() {
+                net[at] += value;
+                whole[at] += value.abs();
+            }
+        }
+        let tree = self.grown(which, &whole)?;
+        Ok(Below { tree, net })
+    }
+
+    fn beginning_with(&self, path: &[String]) -> Vec<u32> {
+        let stacks = self.stacks();
+        let all = 0..stacks.len() as u32;
+        // Equal texts have equal numbers.
+        let asked: Option<Vec<StringId>> = path
+            .iter()
+            .map(|name| self.table.strings.find(name))
+            .collect();
+        let Some(asked) = asked else {
+            return Vec::new();
+        };
+        let entities = self.table.entity.iter();
+        let names: Vec<StringId> = entities
+            .map(|entity| self.table.function[entity.function as usize].name)
+            .collect();
+        let begins = |stack: &u32| {
+            let stack = stacks.get(*stack as usize);
+            let from_root = stack.iter().rev().map(|&entity| names[entity as usize]);
+            stack.len() >= asked.len() && from_root.zip(&asked).all(|(name, asked)| name == *asked)
+        };
+        all.filter(begins).collect()
+    }
+
+    /// Makes a tree of these stacks. `whole` is the sum of each block that shares are of.
+    fn grown(&self, which: Vec<u32>, whole: &[i64]) -> Result<CallTree, heapprof_totals::Error> {
+        let stacks = self.stacks();
+        let TreeOptions {
+            reverse,
+            least,
+            most,
+        } = self.tree_options;
+        // The steps are the least share that was asked for, and then from `FIRST` on.
+        let share = |step: i32| match step {
+            0 => least,
+            step => (least * STEP).max(FIRST) * STEP.powi(step - 1),
+        };
+        let needed = |step: i32| -> Vec<i64> {
+            let part = |&whole: &i64| match share(step) {
+                0.0 => 0,
+                share => ((whole as f64 * share).ceil() as i64).max(1),
+            };
+            whole.iter().map(part).collect()
+        };
+        let build = |which: Vec<u32>, step: i32| {
+            let least = &needed(step);
+            let rank = self.ranks();
+            call_tree::build(
+                stacks,
+                which,
+                &Shape {
+                    rank,
+                    reverse,
+                    least,
+                },
+            )
+        };
+        let most = most.unwrap_or(usize::MAX);
+        let frames: usize = which
+            .iter()
+            .map(|&stack| stacks.get(stack as usize).len())
+            .sum();
+        if frames <= most {
+            return build(which, 0);
+        }
+        // Most nodes of a large tree are too small to be seen, and building them takes most of the
+        // time. So the first tree leaves out what is far too small.
+        let mut step = 0;
+        while share(step) * (most as f64) < 0.5 {
+            step += 1;
+        }
+        let mut tree = build(which.clone(), step)?;
+        while tree.node.len() <= most && step > 0 {
+            step = (step - BACK).max(0);
+            tree = build(which.clone(), step)?;
+        }
+        if tree.node.len() > most {
+            while tree.heavier(&needed(step)) > most && share(step) < 1.0 {
+                step += 1;
+            }
+            tree.cut(&needed(step));
+        }
+        Ok(tree)
     }
 }
