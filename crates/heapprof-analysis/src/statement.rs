@@ -1,5 +1,8 @@
 //! `sql`: a read-only statement that the user wrote, over the tables of a question or a database.
 
+use std::time::{Duration, Instant};
+
+use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 
 use crate::error::Error;
@@ -21,6 +24,17 @@ pub enum Value {
     Blob(Vec<u8>),
 }
 
+impl Value {
+    /// About how many bytes it takes.
+    fn size(&self) -> usize {
+        match self {
+            Value::Text(text) => text.len(),
+            Value::Blob(bytes) => bytes.len(),
+            Value::Null | Value::Int(_) | Value::Real(_) => 8,
+        }
+    }
+}
+
 /// A call of a sub as Devel::MProf notes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
@@ -32,7 +46,25 @@ pub struct Call<'a> {
     pub after: i64,
 }
 
+/// The longest text or blob that a statement may make if it is limited.
+const LONGEST: i32 = 4 << 20;
+/// The time is looked at each time SQLite's machine has taken so many steps.
+const STEPS: i32 = 10_000;
+
 impl Session {
+    /// Ends statements that run longer than this, from now on, and those that make a longer text
+    /// than anybody would read.
+    ///
+    /// # Errors
+    /// SQLite may refuse it.
+    pub fn limit_statements(&mut self, patience: Duration) -> Result<(), Error> {
+        let end = Instant::now() + patience;
+        self.connection
+            .set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)?;
+        let is_late = move || Instant::now() > end;
+        Ok(self.connection.progress_handler(STEPS, Some(is_late))?)
+    }
+
     /// Makes the table `f(id, function, before, after)` of these calls, for statements of users.
     /// Devel::MProf's own tool makes the same table of its file.
     ///
@@ -66,6 +98,9 @@ pub struct ResultTable {
 pub struct Statement<'s> {
     statement: rusqlite::Statement<'s>,
     columns: Vec<String>,
+    /// How many rows and bytes it may still give.
+    left: (usize, usize),
+    is_cut: bool,
 }
 
 impl<'s> Statement<'s> {
@@ -106,7 +141,22 @@ impl<'s> Statement<'s> {
                     .to_string(),
             ));
         }
-        Ok(Self { statement, columns })
+        Ok(Self {
+            statement,
+            columns,
+            left: (usize::MAX, usize::MAX),
+            is_cut: false,
+        })
+    }
+
+    /// Ends it after so many rows or so many bytes of values.
+    pub fn limit(&mut self, rows: usize, bytes: usize) {
+        self.left = (rows, bytes);
+    }
+
+    /// Whether there were more rows than it might give.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
     }
 
     /// The names of its columns.
@@ -121,7 +171,13 @@ impl<'s> Statement<'s> {
     ) -> Result<(), E> {
         let mut values = vec![Value::Null; self.columns.len()];
         let mut rows = self.statement.query([]).map_err(Error::from)?;
+        let (mut left, mut room) = self.left;
         while let Some(row) = rows.next().map_err(Error::from)? {
+            if left == 0 || room == 0 {
+                self.is_cut = true;
+                break;
+            }
+            left -= 1;
             for (at, value) in values.iter_mut().enumerate() {
                 *value = match row.get_ref(at).map_err(Error::from)? {
                     ValueRef::Null => Value::Null,
@@ -130,6 +186,7 @@ impl<'s> Statement<'s> {
                     ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
                     ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
                 };
+                room = room.saturating_sub(value.size());
             }
             each(&values)?;
         }

@@ -16,6 +16,7 @@ pub(crate) mod size;
 mod stats;
 mod store;
 mod tui;
+mod web;
 
 use std::path::{Path, PathBuf};
 
@@ -42,6 +43,7 @@ use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 pub(crate) use tui::TuiArgs;
+pub(crate) use web::WebArgs;
 
 /// The heading of the options that every command has. They come after a command's own options, and
 /// only in the long help.
@@ -217,6 +219,14 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       given.\n\nExample: heapprof report -o report.html profile.pb.gz"
     )]
     Report(PageArgs),
+    /// The page of report from a server, which answers from the whole profile
+    #[command(
+        after_help = "The page is served to this machine only, and only to whoever has the token \
+                      of the printed address. Several profiles, or a folder of them, are moments \
+                      of a series. DB, the file of a database, offers all of its profiles. Ctrl-C \
+                      ends it.\n\nExample: heapprof web profile.pb.gz"
+    )]
+    Web(WebArgs),
     /// A profile in the terminal: table, tree, curve and growth, by keys
     #[command(
         after_help = "Several profiles, or a folder of them, are moments of a series and are not \

@@ -28,7 +28,9 @@ mod top;
 mod traces;
 mod tree;
 mod tui;
+mod web;
 
+use std::cell::RefCell;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,9 +41,10 @@ use heapprof_report::Style;
 use heapprof_text::printable_lines;
 use regex::Regex;
 
-use crate::args::{Cli, Color, Command, LimitArg, ReportArgs};
+use crate::args::{Cli, Color, Command, LimitArg, ReportArgs, SourceArgs};
 use crate::drop_in::Desk;
 use crate::source::Sources;
+use crate::source_file::SourceFiles;
 use crate::{messages, name, output};
 
 /// Runs the command and says how it ended.
@@ -49,30 +52,23 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     let context = Shared {
         sources: Sources::new(&cli),
         color: cli.color,
+        kept: None,
     };
+    if let Some(code) = reported(&context, &cli.command)? {
+        return Ok(code);
+    }
     match cli.command {
         Command::Record(args) => return record::run(&args, cli.color),
         Command::PreloadPath { header } => preload_path::run(header)?,
         Command::PerlInstall { perl } => perl_install::run(perl)?,
-        Command::Top(args) => return top::run(&context, &args),
-        Command::Tree(args) => tree::run(&context, &args)?,
-        Command::Peek(args) => peek::run(&context, &args)?,
-        Command::List(args) => list::run(&context, &args)?,
-        Command::Traces(args) => traces::run(&context, &args)?,
-        Command::Tags(args) => tags::run(&context, &args)?,
-        Command::Stats(args) => stats::run(&context, &args)?,
-        Command::Timeline(args) => timeline::run(&context, &args)?,
-        Command::Info(args) => return info::run(&context, &args),
-        Command::Leaks(args) => return leaks::run(&context, &args),
-        Command::Diff(args) => return diff::run(&context, &args),
         Command::Flame(args) => flame::run(&context, &args)?,
         Command::Report(args) => report::run(&context, &args)?,
+        Command::Web(args) => web::run(context, &args)?,
         Command::Tui(args) => tui::run(&context, &args)?,
         Command::Load(args) => load::run(&context, &args)?,
         Command::Ls(args) => ls::run(&context, &args)?,
         Command::Rm(args) => rm::run(&context, &args)?,
         Command::Sql(args) => sql::run(&context, &args)?,
-        Command::Schema(args) => schema::run(&context, &args)?,
         Command::Merge(args) => merge::run(&context, &args)?,
         Command::Convert(args) => convert::run(&context, &args)?,
         Command::Symbolize(args) => symbolize::run(&context, &args)?,
@@ -80,14 +76,59 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Jeprof(args) => heapprof_dropin::jeprof(&context.desk("jeprof"), &args.words)?,
         Command::Completions { shell } => completions::run(shell)?,
         Command::Man { command, out } => man::run(command.as_deref(), out.as_deref())?,
+        // `reported` has run them.
+        Command::Top(_)
+        | Command::Tree(_)
+        | Command::Peek(_)
+        | Command::List(_)
+        | Command::Traces(_)
+        | Command::Tags(_)
+        | Command::Stats(_)
+        | Command::Timeline(_)
+        | Command::Info(_)
+        | Command::Leaks(_)
+        | Command::Diff(_)
+        | Command::Schema(_) => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the commands that answer a question about profiles and change nothing, which `web` answers
+/// as well. Returns `None` for other commands.
+fn reported(context: &Shared, command: &Command) -> Result<Option<ExitCode>> {
+    match command {
+        Command::Top(args) => return top::run(context, args).map(Some),
+        Command::Info(args) => return info::run(context, args).map(Some),
+        Command::Leaks(args) => return leaks::run(context, args).map(Some),
+        Command::Diff(args) => return diff::run(context, args).map(Some),
+        Command::Tree(args) => tree::run(context, args)?,
+        Command::Peek(args) => peek::run(context, args)?,
+        Command::List(args) => list::run(context, args)?,
+        Command::Traces(args) => traces::run(context, args)?,
+        Command::Tags(args) => tags::run(context, args)?,
+        Command::Stats(args) => stats::run(context, args)?,
+        Command::Timeline(args) => timeline::run(context, args)?,
+        Command::Schema(args) => schema::run(context, args)?,
+        _ => return Ok(None),
+    }
+    Ok(Some(ExitCode::SUCCESS))
 }
 
 /// What every command gets.
 pub(crate) struct Shared {
     pub(crate) sources: Sources,
     color: Color,
+    /// What is answered is kept here instead of written, if somebody else sends it.
+    kept: Option<RefCell<Kept>>,
+}
+
+/// An answer that is kept.
+#[derive(Default)]
+struct Kept {
+    text: Vec<u8>,
+    notes: Vec<String>,
+    /// Whether lines of source files may be in it.
+    with_source: bool,
 }
 
 /// Rows on a terminal if `-n` is not given.
@@ -115,7 +156,7 @@ impl Shared {
     ) -> Result<Session> {
         let question = Question::new(sources, query, types)?;
         for note in question.notes() {
-            messages::note(&note);
+            self.note(&note);
         }
         Ok(Session::new(change(question))?)
     }
@@ -137,7 +178,7 @@ impl Shared {
             Color::Auto => {
                 let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
                 let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-                output::is_terminal(report.output.file()) && !no_color && !dumb
+                self.is_terminal(report.output.file()) && !no_color && !dumb
             }
         }
     }
@@ -147,7 +188,7 @@ impl Shared {
         match limit.limit {
             Some(0) => None,
             Some(limit) => Some(limit),
-            None => output::is_terminal(report.output.file()).then_some(SCREENFUL),
+            None => self.is_terminal(report.output.file()).then_some(SCREENFUL),
         }
     }
 
@@ -177,7 +218,7 @@ impl Shared {
             // The report is made in any case, so that a report that can't be made is an error here
             // too.
             body(&style, &mut io::sink())?;
-            return output::text(file, &statements(session));
+            return self.text(file, &statements(session));
         }
         self.write(file, |writer| body(&style, writer))
     }
@@ -188,12 +229,68 @@ impl Shared {
         file: Option<&Path>,
         body: impl FnOnce(&mut dyn Write) -> Result<()>,
     ) -> Result<()> {
+        if let Some(kept) = &self.kept {
+            return body(&mut Room(kept));
+        }
         if output::is_terminal(file) {
             let mut text = Vec::new();
             body(&mut text)?;
             return output::text(file, &String::from_utf8_lossy(&text));
         }
         output::write(file, body)
+    }
+
+    /// Writes a report's text.
+    pub(crate) fn text(&self, file: Option<&Path>, text: &str) -> Result<()> {
+        match &self.kept {
+            Some(_) => self.write(file, |out| Ok(out.write_all(text.as_bytes())?)),
+            None => output::text(file, text),
+        }
+    }
+
+    /// Says something beside the report.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.kept {
+            Some(kept) => kept.borrow_mut().notes.push(text.to_string()),
+            None => messages::note(text),
+        }
+    }
+
+    /// Whether a report is read on a terminal.
+    pub(crate) fn is_terminal(&self, file: Option<&Path>) -> bool {
+        self.kept.is_none() && output::is_terminal(file)
+    }
+
+    /// The source files that reports show lines of.
+    pub(crate) fn source_files<'a>(&self, args: &'a SourceArgs) -> SourceFiles<'a> {
+        match &self.kept {
+            Some(kept) if !kept.borrow().with_source => SourceFiles::none(args),
+            _ => SourceFiles::new(args),
+        }
+    }
+}
+
+/// The most bytes of an answer that is kept.
+const ROOM: usize = 64 << 20;
+
+/// Writes into what is kept.
+struct Room<'a>(&'a RefCell<Kept>);
+
+impl Write for Room<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = &mut self.0.borrow_mut().text;
+        if text.len() + bytes.len() > ROOM {
+            return Err(io::Error::other(format!(
+                "the answer is larger than {} MiB; ask for fewer rows",
+                ROOM >> 20
+            )));
+        }
+        text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

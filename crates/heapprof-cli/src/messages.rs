@@ -13,8 +13,13 @@ use crate::{name, suggestion};
 
 /// Prints an error: `heapprof: FILE: what, where; what to do`.
 pub(crate) fn error(error: &anyhow::Error) {
+    say(&text(error));
+}
+
+/// The text of an error, in one line, with what to do about it.
+pub(crate) fn text(error: &anyhow::Error) -> String {
     let advice = error.chain().find_map(advice).unwrap_or_default();
-    say(&format!("{error:#}{advice}"));
+    format!("{error:#}{advice}")
 }
 
 /// What to do about an error of a library. The libraries do not say it, because only the program

@@ -1,6 +1,7 @@
 //! What a PROFILE argument means: a file, stdin, a URL, or a name in the database.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,8 @@ pub(crate) struct Sources {
     /// Whether moments of one process may be added up.
     sum: bool,
     stdin_read: Cell<bool>,
+    /// The only profiles that there are, by name, if they were read already.
+    known: Option<HashMap<String, Source>>,
 }
 
 /// What the `-` of `-#12` becomes, because an argument that begins with a dash is taken for an
@@ -42,7 +45,25 @@ impl Sources {
             names_in_use: matches!(cli.command, Command::Jeprof(_)),
             sum: cli.sum,
             stdin_read: Cell::new(false),
+            known: None,
         }
+    }
+
+    /// These profiles and no others, which were read already.
+    pub(crate) fn of_known(&self, known: HashMap<String, Source>) -> Self {
+        Self {
+            db: self.db.clone(),
+            options: self.options.clone(),
+            names_in_use: self.names_in_use,
+            sum: self.sum,
+            stdin_read: Cell::new(true),
+            known: Some(known),
+        }
+    }
+
+    /// Looks names up in another database.
+    pub(crate) fn set_db(&mut self, db: PathBuf) {
+        self.db = db;
     }
 
     pub(crate) fn db(&self) -> &Path {
@@ -83,7 +104,9 @@ impl Sources {
                 Source::new(name::shown(&several.join(" + ")), merged)
             }
         };
-        say_warnings(&source.name, &source.profile);
+        if self.known.is_none() {
+            say_warnings(&source.name, &source.profile);
+        }
         Ok(source)
     }
 
@@ -158,6 +181,10 @@ impl Sources {
         options: &Options,
         keep: impl Fn(Reading) -> Profile,
     ) -> Result<Source> {
+        if let Some(known) = &self.known {
+            let source = known.get(name).cloned();
+            return source.with_context(|| format!("{name}: there is no such profile here"));
+        }
         if name.is_empty() {
             bail!("an empty PROFILE is named; leave it out for the newest recording here");
         }
@@ -199,7 +226,7 @@ impl Sources {
     fn stored(&self, name: &str) -> Result<Option<Store>> {
         let (whole, _) = parted(name);
         let is_name = whole != "-" && !fetch::is_url(whole) && !name::path(whole).exists();
-        if !is_name || !self.db.exists() {
+        if !is_name || self.known.is_some() || !self.db.exists() {
             return Ok(None);
         }
         let store = Store::open(&self.db).with_context(|| self.db.display().to_string())?;
@@ -242,6 +269,12 @@ impl Sources {
             false => Ok(result?),
         }
     }
+}
+
+/// Reads a profile from bytes that somebody sent.
+pub(crate) fn sent(sources: &Sources, name: &str, bytes: &[u8]) -> Result<Profile> {
+    let length = bytes.len() as u64;
+    decode(name, bytes, Some(length), sources.options.clone()).map(Reading::commented)
 }
 
 fn file(name: &str, path: &Path, options: Options) -> Result<Reading> {

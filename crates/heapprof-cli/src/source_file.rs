@@ -11,6 +11,8 @@ use crate::args::SourceArgs;
 /// The source files that were looked for. Each is read once, however often it is asked for.
 pub(crate) struct SourceFiles<'a> {
     args: &'a SourceArgs,
+    /// Why none is read.
+    closed: Option<&'static str>,
     known: RefCell<HashMap<String, Lines>>,
 }
 
@@ -22,12 +24,24 @@ impl<'a> SourceFiles<'a> {
     pub(crate) fn new(args: &'a SourceArgs) -> Self {
         Self {
             args,
+            closed: None,
             known: RefCell::default(),
+        }
+    }
+
+    /// No file is read.
+    pub(crate) fn none(args: &'a SourceArgs) -> Self {
+        Self {
+            closed: Some("source files are read with --source only"),
+            ..Self::new(args)
         }
     }
 
     /// The lines of a file that a profile names.
     pub(crate) fn lines(&self, file: &str) -> Lines {
+        if let Some(why) = self.closed {
+            return Err(why.to_string());
+        }
         let mut known = self.known.borrow_mut();
         let lines = known.entry(file.to_string());
         let read = || source_text(file, &self.args.source_path, &self.args.trim_path);

@@ -8,8 +8,10 @@ use crate::check::{length, refers};
 use crate::columns::{Columns, small};
 use crate::{Error, Report, head};
 
-/// How hard zlib tries. It is fixed, so that equal reports give equal bytes.
-const LEVEL: u32 = 9;
+/// How hard zlib tries for a file. It is fixed, so that equal reports give equal bytes.
+const SMALL: u32 = 9;
+/// How hard it tries for a server's answer, which does not leave the machine.
+const QUICK: u32 = 1;
 
 /// A packed report (`heapprof.report.v1`), as the page and `heapprof web` send it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,17 +24,27 @@ impl Container {
     ///
     /// Rows may contradict each other or refer to nothing, and numbers may be too large.
     pub fn of(report: &Report) -> Result<Self, Error> {
+        Self::at(SMALL, report)
+    }
+
+    /// Packs a report, for an answer that is wanted at once.
+    ///
+    /// # Errors
+    ///
+    /// They are those of [`of`](Self::of).
+    pub fn quick(report: &Report) -> Result<Self, Error> {
+        Self::at(QUICK, report)
+    }
+
+    fn at(level: u32, report: &Report) -> Result<Self, Error> {
         let columns = columns(report)?;
         let head = head::json(report, &columns.places)?;
         let length = u32::try_from(head.len()).map_err(|_| Error::TooLarge {
             what: "the length of the head",
             value: head.len() as i128,
         })?;
-        Ok(Self(packed(&[
-            &length.to_le_bytes(),
-            &head,
-            &columns.bytes,
-        ])))
+        let parts = [&length.to_le_bytes()[..], &head, &columns.bytes];
+        Ok(Self(packed(level, &parts)))
     }
 
     /// Returns the bytes.
@@ -48,8 +60,8 @@ impl Container {
     }
 }
 
-fn packed(parts: &[&[u8]]) -> Vec<u8> {
-    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(LEVEL));
+fn packed(level: u32, parts: &[&[u8]]) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::new(level));
     for part in parts {
         encoder.write_all(part).expect("a vector takes all");
     }

@@ -2,7 +2,8 @@
 //!
 //! [`Report`] holds the rows. [`Container::of`] packs them. [`page()`] puts the container into a
 //! file that needs nothing else, and [`served`] makes the page that asks a server for containers.
-//! The crate knows nothing of SQL, of profiles' files or of a command line.
+//! [`Server`] sends that page to a browser of this machine, and has an [`Answers`] answer it. The
+//! crate knows nothing of SQL, of profiles' files or of a command line.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -13,6 +14,7 @@ mod error;
 mod head;
 mod page;
 mod report;
+mod server;
 
 pub use crate::{
     container::Container,
@@ -22,4 +24,5 @@ pub use crate::{
         Curve, Frame, Function, Growth, LeftOut, Module, Node, Peak, Report, SampleType, SizeRows,
         Sizes, Snapshot,
     },
+    server::{API, Answer, Answers, Asked, Refusal, Server, Stop, Takes},
 };

@@ -8,7 +8,6 @@ use heapprof_analysis::{Error, Query, Session, Types, agree, diff, incomparable}
 use super::Shared;
 use super::gate::Gate;
 use crate::args::DiffArgs;
-use crate::messages;
 
 pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
@@ -56,7 +55,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
             1 => "1 profile".to_string(),
             n => format!("{n} profiles"),
         };
-        messages::note(&format!(
+        shared.note(&format!(
             "the sum of {} is compared with that of {}; if they are recordings of the same \
              program, name as many on each side",
             count(&before),
@@ -69,7 +68,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
             rows => format!("{rows} rows"),
         };
         let file = &found.file;
-        messages::note(&match found.is_rebuilt {
+        shared.note(&match found.is_rebuilt {
             true => format!(
                 "{rows} of {file} may be new or gone only because the two sides have different \
                  builds of it, and its code has no names: heapprof symbolize names both sides"
@@ -83,7 +82,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     let is_sampled = report.before.sampled.is_some() || report.after.sampled.is_some();
     let of_peak = gate.rules().find(|(rule, _)| rule.is_of_peak(&report));
     if is_sampled && let Some((_, text)) = of_peak {
-        messages::note(&format!(
+        shared.note(&format!(
             "--fail-if {text:?}: nobody knows how sure the peak of a sampled profile is, so the \
              rule takes it as exact; record --exact makes it exact"
         ));

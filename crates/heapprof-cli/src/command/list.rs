@@ -6,8 +6,6 @@ use heapprof_text::shown_match;
 
 use super::{Shared, regex, statements};
 use crate::args::ListArgs;
-use crate::output;
-use crate::source_file::SourceFiles;
 
 pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
     let wanted = regex(&args.regex, &args.profiles.profiles)?;
@@ -46,12 +44,12 @@ pub(super) fn run(shared: &Shared, args: &ListArgs) -> Result<()> {
             shown_match(&wanted, all)
         );
     }
-    let sources = SourceFiles::new(&args.source);
+    let sources = shared.source_files(&args.source);
     let read = |file: &str| sources.lines(file);
     let text = heapprof_report::list(&report, &read, &shared.style(&args.report))?;
     let file = args.report.output.file();
     match args.report.show_sql {
-        true => output::text(file, &(statements(&functions) + &statements(&lines))),
-        false => output::text(file, &text),
+        true => shared.text(file, &(statements(&functions) + &statements(&lines))),
+        false => shared.text(file, &text),
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         ..args.question.query()
     };
     let names = expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
-    let (sources, base) = read(shared, args, &names)?;
+    let sources = read(shared, args, &names)?;
     let options = TreeOptions {
         reverse: false,
         least: 0.0,
@@ -48,10 +48,16 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
     };
     let session = shared.session(sources, &query, Types::All, |q| q.with_tree(options))?;
     let found = report(&session)?;
-    let paths = Paths::new(args.paths);
     let sources = SourceFiles::new(&args.source_files);
-    let mut rows = rows::rows(found, base, &paths, args.source.then_some(&sources));
-    rows.commands = rows::commands(&names, &args.base, &paths);
+    let mut rows = page_rows(
+        found,
+        &Page {
+            names: &names,
+            base: &args.base,
+            paths: args.paths,
+            sources: args.source.then_some(&sources),
+        },
+    );
     if let Some(asked) = &args.question.sample_type {
         rows.default_type.clone_from(asked);
     }
@@ -69,6 +75,27 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         messages::note(&said(file, &page, &rows, args)?);
     }
     Ok(())
+}
+
+/// What a page shows beside the numbers.
+pub(super) struct Page<'a> {
+    /// The names of the profiles, without those that they are compared with.
+    pub(super) names: &'a [String],
+    /// The names of those. The report has them as one moment, the first.
+    pub(super) base: &'a [String],
+    /// Which paths it shows.
+    pub(super) paths: PathNames,
+    /// Where the text of source lines is, if it shows that.
+    pub(super) sources: Option<&'a SourceFiles<'a>>,
+}
+
+/// The rows of a page.
+pub(super) fn page_rows(found: heapprof_analysis::Report, page: &Page<'_>) -> heapprof_web::Report {
+    let paths = Paths::new(page.paths);
+    let base = (!page.base.is_empty()).then_some(0);
+    let mut rows = rows::rows(found, base, &paths, page.sources);
+    rows.commands = rows::commands(page.names, page.base, &paths);
+    rows
 }
 
 /// Writes the page of a profile that is a file, as the command without options does.
@@ -103,20 +130,16 @@ pub(super) fn expanded(names: &[String]) -> Result<Vec<String>> {
 
 /// Reads the profiles. With a base it comes first, and what is compared with it is one profile.
 /// Otherwise each is a moment, and they are in order of time.
-fn read(
-    shared: &Shared,
-    args: &PageArgs,
-    names: &[String],
-) -> Result<(Vec<Source>, Option<usize>)> {
+fn read(shared: &Shared, args: &PageArgs, names: &[String]) -> Result<Vec<Source>> {
     if !args.base.is_empty() {
         let mut base = shared.sources.read(&args.base)?;
         let mut after = shared.sources.read(names)?;
         agree(&mut base, &mut after)?;
-        return Ok((vec![base, after], Some(0)));
+        return Ok(vec![base, after]);
     }
     let mut sources = shared.sources.each(names)?;
     in_order_of_time(&mut sources);
-    Ok((sources, None))
+    Ok(sources)
 }
 
 /// What is said of a page that was written: how large it is, what is not in it, what is, and what

@@ -7,7 +7,6 @@ use heapprof_text::printable_lines;
 
 use super::Shared;
 use crate::args::SchemaArgs;
-use crate::output;
 
 pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
     let file = args.output.file();
@@ -24,11 +23,11 @@ pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
         let text: String = schema.iter().map(|sql| format!("{sql};\n")).collect();
         // The user's own tables are shown too.
         let text = printable_lines(&text);
-        return output::text(file, &text);
+        return shared.text(file, &text);
     }
     let style = Style {
         format: args.format,
         ..Style::default()
     };
-    output::text(file, &heapprof_report::schema(documented_tables(), &style)?)
+    shared.text(file, &heapprof_report::schema(documented_tables(), &style)?)
 }

@@ -11,7 +11,6 @@ use super::Shared;
 use super::gate::Gate;
 use crate::args::TopArgs;
 use crate::output;
-use crate::source_file::SourceFiles;
 
 pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
     let mut gate = Gate::of_one_profile(&args.gate)?;
@@ -58,9 +57,11 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
     let width = match args.width {
         Some(0) => None,
         Some(width) => Some(width),
-        None => output::is_terminal(args.report.output.file()).then(output::console_columns),
+        None => shared
+            .is_terminal(args.report.output.file())
+            .then(output::console_columns),
     };
-    let sources = SourceFiles::new(&args.source);
+    let sources = shared.source_files(&args.source);
     let written = shared.finish(&args.report, &session, |style| {
         let style = &Style {
             width,

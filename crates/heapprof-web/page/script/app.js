@@ -47,11 +47,8 @@ function readers(app) {
     familyLabel: measure =>
       app.profile.measures.families.find(({ key }) => key === measure.family).label,
     measure: () => measureOf(app.profile.measures, app.state.family, app.state.kind),
-    // Returns the question that a server answers.
-    question: () => ({
-      type: app.measure().name, focus: app.state.focus, ignore: app.state.ignore,
-      own: app.state.own,
-    }),
+    // Returns the question that a server answers. It sends all types, with all code.
+    question: () => ({ focus: app.state.focus, ignore: app.state.ignore }),
   };
 }
 

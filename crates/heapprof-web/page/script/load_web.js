@@ -2,8 +2,6 @@
 
 import { openContainer } from './decode.js';
 
-const MAX_NODES = 100000;
-
 // An answer of the server that says what is wrong, why, and what helps.
 export class ServerError extends Error {
   constructor(what, cause, help) {
@@ -51,8 +49,7 @@ export function makeWebSource(document, location) {
 
 function reportQuestion(question) {
   return {
-    focus: question.focus, ignore: question.ignore, type: question.type,
-    own_code: question.own == null ? null : Number(question.own), max_nodes: MAX_NODES,
+    focus: question.focus, ignore: question.ignore,
   };
 }
 

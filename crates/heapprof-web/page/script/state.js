@@ -54,11 +54,7 @@ export function writeState(profile, state) {
 // Returns the question for a server before any profile is there. The type is not known yet.
 export function firstQuestion(text) {
   const given = new URLSearchParams(text);
-  const fold = given.get('fold');
-  return {
-    focus: given.get('focus'), ignore: given.get('ignore'), type: null,
-    own: fold == null ? null : fold === '1',
-  };
+  return { focus: given.get('focus'), ignore: given.get('ignore') };
 }
 
 // Whether two snapshots are compared.

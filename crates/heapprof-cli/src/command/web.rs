@@ -1,0 +1,138 @@
+//! `heapprof web`: the page of `report` with a server behind it, which answers from the whole
+//! profile.
+
+mod browser;
+mod library;
+mod pages;
+mod statement;
+mod words;
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use heapprof_web::{API, Answer, Answers, Asked, Refusal, Served, ServedPage, Server, Stop, Takes};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::library::Library;
+use self::pages::Pages;
+use super::Shared;
+use crate::args::WebArgs;
+use crate::{messages, output};
+
+/// The type of JSON.
+const JSON: &str = "application/json";
+/// The type of bytes without a type.
+const BYTES: &str = "application/octet-stream";
+/// The most bytes of a statement.
+const STATEMENT: usize = 64 << 10;
+/// The most bytes of a profile that is sent.
+const UPLOAD: usize = 256 << 20;
+
+pub(super) fn run(shared: Shared, args: &WebArgs) -> Result<()> {
+    let library = Library::open(shared.sources, args)?;
+    let title = library.title();
+    let server = Server::bind(args.port)
+        .with_context(|| format!("port {}: cannot be listened on", args.port))?;
+    let url = server.url();
+    let desk = Arc::new(Desk {
+        pages: Pages::new(args),
+        upload: args.upload,
+        source: args.source,
+        title: title.clone(),
+        library,
+    });
+    // The first view is made while the browser starts.
+    let first = desk.clone();
+    std::thread::spawn(move || drop(first.pages.report(&first.library, &Asked::default())));
+
+    let stop = Stop::default();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
+    let stopper = stop.clone();
+    std::thread::spawn(move || {
+        if signals.forever().next().is_some() {
+            stopper.stop();
+        }
+    });
+    output::text(None, &format!("{url}\n"))?;
+    messages::note(&format!("serving {title} to this machine until Ctrl-C"));
+    let page = match args.no_open {
+        true => None,
+        false => browser::open(&url),
+    };
+    let served = server.serve(desk, &stop).context("the server");
+    drop(page);
+    served
+}
+
+/// Where the page's questions are answered.
+struct Desk {
+    library: Library,
+    pages: Pages,
+    title: String,
+    upload: bool,
+    source: bool,
+}
+
+impl Answers for Desk {
+    fn page(&self) -> ServedPage {
+        let server = Served {
+            api: API.to_string(),
+            refresh_ms: None,
+        };
+        heapprof_web::served(&format!("{} - heapprof", self.title), &server)
+    }
+
+    fn takes(&self, path: &str) -> Result<Option<Takes>, Refusal> {
+        match path {
+            "sql" => Ok(Some(Takes {
+                media: JSON,
+                most: STATEMENT,
+            })),
+            "upload" if self.upload => Ok(Some(Takes {
+                media: BYTES,
+                most: UPLOAD,
+            })),
+            "upload" => Err(Refusal::new(
+                403,
+                "This server takes no profiles",
+                "Start it with heapprof web --upload",
+            )),
+            _ => Ok(None),
+        }
+    }
+
+    fn answer(&self, asked: &Asked) -> Result<Answer, Refusal> {
+        match asked.path.as_str() {
+            "report" => self.pages.report(&self.library, asked),
+            "subtree" => self.pages.subtree(&self.library, asked),
+            "profiles" => Ok(answer(&json!({ "profiles": self.library.offered() }))),
+            "commands" => Ok(answer(&words::documented())),
+            "sql" => statement::answer(&self.library, asked),
+            "upload" => {
+                let name = self.library.take(asked.parameter("name"), &asked.body)?;
+                Ok(answer(&json!({ "name": name })))
+            }
+            _ => words::answer(&self.library, asked, self.source),
+        }
+    }
+}
+
+/// An answer in JSON.
+fn answer(body: &serde_json::Value) -> Answer {
+    Answer {
+        media: JSON,
+        body: Some(format!("{body}\n").into_bytes()),
+        ..Answer::default()
+    }
+}
+
+/// A question that cannot be answered, as the command line would say it.
+fn refusal(error: &anyhow::Error) -> Refusal {
+    Refusal {
+        status: 400,
+        what: messages::text(error),
+        ..Refusal::default()
+    }
+}

@@ -1,0 +1,357 @@
+//! The profiles that a server has: those that were named, those of the database, and those that were
+//! sent. Each is read when it is asked for first, and again if its file has changed.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use heapprof_analysis::{Source, Store, agree};
+use heapprof_web::{Asked, Refusal};
+use serde_json::json;
+
+use super::super::report::expanded;
+use super::refusal;
+use crate::args::WebArgs;
+use crate::name;
+use crate::source::{Sources, in_order_of_time, sent};
+
+/// So many profiles of the database are kept once they were read.
+const KEPT: usize = 8;
+/// So many profiles may be sent.
+const MOST_SENT: usize = 16;
+/// The longest name of a profile that is sent, in characters.
+const LONGEST: usize = 100;
+/// What a SQLite file begins with.
+const DATABASE: &[u8] = b"SQLite format 3\0";
+
+/// The profiles of a server.
+pub(super) struct Library {
+    shelf: Mutex<Shelf>,
+    /// The names of the first view, in order of time, and whether the first is compared with.
+    first: Vec<String>,
+    is_compared: bool,
+}
+
+struct Shelf {
+    sources: Sources,
+    offered: Vec<Offered>,
+    /// Counts what was read, so that each reading has a number of its own.
+    readings: u64,
+    sent: usize,
+}
+
+struct Offered {
+    name: String,
+    time_nanos: i64,
+    from: From,
+    read: Option<Known>,
+}
+
+enum From {
+    /// These arguments, which are added up.
+    Named(Vec<String>),
+    /// The database.
+    Stored,
+    /// Whoever sent it.
+    Sent,
+}
+
+/// A profile that was read.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) source: Source,
+    /// The number of the reading.
+    pub(super) number: u64,
+    /// The state of the file when it was read.
+    file: Option<[i64; 4]>,
+}
+
+/// What a question is about: profiles by name, and whether the first is compared with the last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) names: Vec<String>,
+    pub(super) is_compared: bool,
+}
+
+impl Library {
+    /// Reads what the first view shows.
+    pub(super) fn open(mut sources: Sources, args: &WebArgs) -> Result<Self> {
+        let mut named = sources.or_newest(&args.profiles.profiles)?;
+        if let [one] = &named[..]
+            && is_database(one)
+        {
+            sources.set_db(name::path(one));
+            named.clear();
+        }
+        let from_database = named.is_empty();
+        let mut stored = Vec::new();
+        if sources.db().exists() {
+            let db = sources.db().display().to_string();
+            let store = Store::open(sources.db()).with_context(|| db.clone());
+            match store.and_then(|store| store.profiles().with_context(|| db)) {
+                Ok(profiles) => stored = profiles,
+                // A database that nobody asked for is not in the way.
+                Err(error) if from_database => return Err(error),
+                Err(_) => {}
+            }
+        }
+        let offered = stored.iter().map(|stored| Offered {
+            name: stored.name.clone(),
+            time_nanos: stored.time_nanos,
+            from: From::Stored,
+            read: None,
+        });
+        let mut shelf = Shelf {
+            offered: offered.collect(),
+            sources,
+            readings: 0,
+            sent: 0,
+        };
+        let mut first = Vec::new();
+        if from_database {
+            let newest = stored.last().map(|stored| stored.name.clone());
+            first.extend(newest);
+            anyhow::ensure!(
+                !first.is_empty(),
+                "{}: there is no profile in it; heapprof load puts them in",
+                shelf.sources.db().display()
+            );
+        } else if args.base.is_empty() {
+            for name in expanded(&named)? {
+                first.push(shelf.offer(&[name]));
+            }
+        } else {
+            first.push(shelf.offer(&args.base));
+            first.push(shelf.offer(&named));
+        }
+        let mut read = Vec::new();
+        for name in &first {
+            let mut source = shelf.read(name)?.source;
+            source.name.clone_from(name);
+            read.push(source);
+        }
+        let is_compared = !args.base.is_empty();
+        match is_compared {
+            // That they can be compared is known before anybody looks.
+            true => {
+                if let [before, after] = &mut read[..] {
+                    agree(before, after)?;
+                }
+            }
+            false => in_order_of_time(&mut read),
+        }
+        if !from_database && !stored.iter().any(|stored| first.contains(&stored.name)) {
+            // Other profiles are offered only if one of them was named.
+            shelf
+                .offered
+                .retain(|offered| !matches!(offered.from, From::Stored));
+        }
+        Ok(Self {
+            first: read.into_iter().map(|source| source.name).collect(),
+            is_compared,
+            shelf: Mutex::new(shelf),
+        })
+    }
+
+    /// What is served, for people.
+    pub(super) fn title(&self) -> String {
+        match &self.first[..] {
+            [before, after] if self.is_compared => {
+                format!("{} beside {}", name::shown(after), name::shown(before))
+            }
+            [one] => name::shown(one).into_owned(),
+            several => format!("{} profiles", several.len()),
+        }
+    }
+
+    /// The list of all profiles.
+    pub(super) fn offered(&self) -> Vec<serde_json::Value> {
+        let shelf = self.shelf();
+        let one = |offered: &Offered| {
+            json!({
+                "name": offered.name,
+                "title": name::shown(&offered.name),
+                "time_nanos": offered.time_nanos,
+            })
+        };
+        shelf.offered.iter().map(one).collect()
+    }
+
+    /// The profiles that a question is about: those that it names, or those of the first view.
+    pub(super) fn chosen(&self, asked: &Asked) -> Result<Choice, Refusal> {
+        let one = |parameter: &str| -> Result<Option<String>, Refusal> {
+            let Some(name) = asked.parameter(parameter) else {
+                return Ok(None);
+            };
+            let shelf = self.shelf();
+            let known = shelf.offered.iter().find(|offered| offered.name == name);
+            let known = known.map(|offered| Some(offered.name.clone()));
+            known.ok_or_else(|| {
+                let what = format!("There is no profile {name:?} here");
+                Refusal::new(404, what, "Ask /api/v1/profiles for their names")
+            })
+        };
+        let last = || self.first.last().cloned().unwrap_or_default();
+        let (profile, base) = (one("profile")?, one("base")?);
+        let choice = |names, is_compared| Choice { names, is_compared };
+        Ok(match (profile, base) {
+            (profile, Some(base)) => choice(vec![base, profile.unwrap_or_else(last)], true),
+            (Some(profile), None) => choice(vec![profile], false),
+            (None, None) => choice(self.first.clone(), self.is_compared),
+        })
+    }
+
+    /// Returns the profile of a name, which must be one that is offered.
+    pub(super) fn read(&self, name: &str) -> Result<Known, Refusal> {
+        self.shelf().read(name).map_err(|error| refusal(&error))
+    }
+
+    /// Reads profiles that a command may then ask for.
+    pub(super) fn sources(&self, names: &[String]) -> Result<Sources, Refusal> {
+        let mut known = HashMap::new();
+        for name in names {
+            known.insert(name.clone(), self.read(name)?.source);
+        }
+        Ok(self.shelf().sources.of_known(known))
+    }
+
+    /// The database's file, if it has any profile that is offered.
+    pub(super) fn database(&self) -> Option<std::path::PathBuf> {
+        let shelf = self.shelf();
+        let is_offered = shelf.offered.iter().any(|o| matches!(o.from, From::Stored));
+        is_offered.then(|| shelf.sources.db().to_path_buf())
+    }
+
+    /// Takes a profile that was sent. Returns the name that it has here.
+    pub(super) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, Refusal> {
+        let mut shelf = self.shelf();
+        if shelf.sent == MOST_SENT {
+            let help = "Start heapprof web anew for more";
+            return Err(Refusal::new(
+                429,
+                format!("{MOST_SENT} profiles were sent"),
+                help,
+            ));
+        }
+        let wished: String = wished.unwrap_or("sent").chars().take(LONGEST).collect();
+        let mut name = wished.clone();
+        let mut count = 1;
+        while shelf.offered.iter().any(|offered| offered.name == name) {
+            count += 1;
+            name = format!("{wished} ({count})");
+        }
+        let profile = sent(&shelf.sources, &name, bytes).map_err(|error| refusal(&error))?;
+        shelf.sent += 1;
+        shelf.readings += 1;
+        let known = Known {
+            number: shelf.readings,
+            file: None,
+            source: Source::new(name.clone(), profile),
+        };
+        shelf.offered.push(Offered {
+            time_nanos: known.source.profile.time_nanos,
+            name: name.clone(),
+            from: From::Sent,
+            read: Some(known),
+        });
+        Ok(name)
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shelf {
+    /// Offers what these arguments name, and returns its name.
+    fn offer(&mut self, arguments: &[String]) -> String {
+        let name = arguments.join(" + ");
+        if !self.offered.iter().any(|offered| offered.name == name) {
+            self.offered.push(Offered {
+                name: name.clone(),
+                time_nanos: 0,
+                from: From::Named(arguments.to_vec()),
+                read: None,
+            });
+        }
+        name
+    }
+
+    fn read(&mut self, name: &str) -> Result<Known> {
+        let at = self.offered.iter().position(|offered| offered.name == name);
+        let offered =
+            &self.offered[at.with_context(|| format!("{name}: there is no such profile"))?];
+        let file = match &offered.from {
+            From::Named(arguments) => state(arguments),
+            From::Stored | From::Sent => None,
+        };
+        if let Some(known) = &offered.read
+            // Stdin and URLs have no state, and are read once.
+            && (file.is_none() || known.file == file)
+        {
+            return Ok(known.clone());
+        }
+        let source = match &offered.from {
+            From::Named(arguments) => self.sources.read(arguments)?,
+            From::Stored | From::Sent => self.sources.read(&[name.to_string()])?,
+        };
+        self.readings += 1;
+        let known = Known {
+            number: self.readings,
+            file,
+            source,
+        };
+        self.forget();
+        if let Some(offered) = self.offered.iter_mut().find(|offered| offered.name == name) {
+            offered.time_nanos = known.source.profile.time_nanos;
+            offered.read = Some(known.clone());
+        }
+        Ok(known)
+    }
+
+    /// Forgets the profile of the database that was read first, if there are too many. It can be
+    /// read again.
+    fn forget(&mut self) {
+        let stored = self.offered.iter_mut();
+        let stored = stored.filter(|offered| matches!(offered.from, From::Stored));
+        let mut kept: Vec<&mut Offered> = stored.filter(|offered| offered.read.is_some()).collect();
+        if kept.len() >= KEPT {
+            kept.sort_by_key(|offered| offered.read.as_ref().map(|known| known.number));
+            kept[0].read = None;
+        }
+    }
+}
+
+/// The state of the one file that the arguments name; `None` if they name anything else.
+fn state(arguments: &[String]) -> Option<[i64; 4]> {
+    let [one] = arguments else { return None };
+    let (whole, _) = crate::source::parted(one);
+    let found = std::fs::metadata(name::path(whole)).ok()?;
+    let of_file = [
+        found.ino() as i64,
+        found.size() as i64,
+        found.mtime(),
+        found.mtime_nsec(),
+    ];
+    found.is_file().then_some(of_file)
+}
+
+/// Whether an argument names a database.
+fn is_database(argument: &str) -> bool {
+    let mut head = [0; DATABASE.len()];
+    let path = name::path(argument);
+    path.is_file()
+        && File::open(path)
+            .and_then(|mut file| file.read_exact(&mut head))
+            .is_ok()
+        && head == DATABASE
+}
+
+/// Only texts about profiles leave the library, so that it can be shared between threads.
+const _: fn() = || {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Arc<Library>>();
+};

@@ -1,0 +1,235 @@
+//! What the page asks for: the report of a choice of profiles under filters, and the same below a
+//! path.
+//!
+//! Each view is a question that stays, because the page asks it again for another part. The last
+//! few are kept.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use anyhow::{Context, Result};
+use heapprof_analysis::{
+    Granularity, Query, Question, Session, TreeOptions, Types, agree, report, report_below,
+};
+use heapprof_web::{Answer, Asked, Container, Refusal};
+use sha2::{Digest, Sha256};
+
+use super::super::report::{Page, page_rows};
+use super::library::{Choice, Library};
+use super::{BYTES, refusal};
+use crate::args::report::PathNames;
+use crate::args::{SourceArgs, WebArgs};
+use crate::source_file::SourceFiles;
+
+/// So many views are kept.
+const KEPT: usize = 4;
+/// So many functions a path may have.
+const DEEPEST: usize = 4096;
+
+/// The views of a server.
+pub(super) struct Pages {
+    views: Mutex<Vec<Arc<View>>>,
+    most: usize,
+    source: Option<(Vec<PathBuf>, Vec<String>)>,
+}
+
+/// What a view is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Key {
+    choice: Choice,
+    /// The numbers of the readings.
+    readings: Vec<u64>,
+    focus: Option<String>,
+    ignore: Option<String>,
+}
+
+struct View {
+    key: Key,
+    made: OnceLock<Result<Mutex<Made>, Refusal>>,
+}
+
+struct Made {
+    session: Session,
+    notes: Vec<String>,
+    /// The report, once it was asked for.
+    packed: Option<Vec<u8>>,
+}
+
+impl Pages {
+    /// There is no view yet.
+    pub(super) fn new(args: &WebArgs) -> Self {
+        let SourceArgs {
+            source_path,
+            trim_path,
+        } = &args.source_files;
+        Self {
+            views: Mutex::default(),
+            most: args.max_nodes.max(1),
+            source: args
+                .source
+                .then(|| (source_path.clone(), trim_path.clone())),
+        }
+    }
+
+    /// Answers with the report of a view.
+    pub(super) fn report(&self, library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+        let view = self.view(library, asked)?;
+        let tag = view.key.tag();
+        if asked.known.as_ref() == Some(&tag) {
+            return Ok(Answer {
+                media: BYTES,
+                tag: Some(tag),
+                ..Answer::default()
+            });
+        }
+        let mut made = self.made(&view, library)?;
+        let packed = match &made.packed {
+            Some(packed) => packed.clone(),
+            None => {
+                let found = report(&made.session).map_err(|error| refusal(&error.into()))?;
+                let packed = self.packed(&view.key, found)?;
+                made.packed.insert(packed).clone()
+            }
+        };
+        Ok(Answer {
+            media: BYTES,
+            body: Some(packed),
+            tag: Some(tag),
+            notes: made.notes.clone(),
+        })
+    }
+
+    /// Answers with the report of what begins with the functions of the parameter `path`.
+    pub(super) fn subtree(&self, library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+        let path = asked.parameter("path").unwrap_or("[]");
+        let path = serde_json::from_str::<Vec<String>>(path);
+        let Some(path) = path.ok().filter(|path| path.len() <= DEEPEST) else {
+            let what = "The path is not a JSON list of function names";
+            return Err(Refusal::new(400, what, "Send path=[\"main\",\"parse\"]"));
+        };
+        let view = self.view(library, asked)?;
+        let made = self.made(&view, library)?;
+        let found = report_below(&made.session, &path).map_err(|error| refusal(&error.into()))?;
+        if found.nodes.is_empty() {
+            let what = "No stack begins with this path";
+            return Err(Refusal::new(404, what, "Ask for the report again"));
+        }
+        Ok(Answer {
+            media: BYTES,
+            body: Some(self.packed(&view.key, found)?),
+            tag: None,
+            notes: made.notes.clone(),
+        })
+    }
+
+    /// The view of a question, which is made if it is not there.
+    fn view(&self, library: &Library, asked: &Asked) -> Result<Arc<View>, Refusal> {
+        let choice = library.chosen(asked)?;
+        let mut readings = Vec::new();
+        for name in &choice.names {
+            readings.push(library.read(name)?.number);
+        }
+        let text = |name: &str| asked.parameter(name).map(str::to_string);
+        let key = Key {
+            choice,
+            readings,
+            focus: text("focus"),
+            ignore: text("ignore"),
+        };
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = views.iter().position(|view| view.key == key);
+        let view = match at {
+            Some(at) => views.remove(at),
+            None => Arc::new(View {
+                key,
+                made: OnceLock::new(),
+            }),
+        };
+        // The one that was asked for last comes last.
+        views.push(view.clone());
+        if views.len() > KEPT {
+            views.remove(0);
+        }
+        Ok(view)
+    }
+
+    fn made<'v>(&self, view: &'v View, library: &Library) -> Result<MutexGuard<'v, Made>, Refusal> {
+        let made = view.made.get_or_init(|| {
+            let made = self.make(&view.key, library)?;
+            Ok(Mutex::new(made))
+        });
+        match made {
+            Ok(made) => Ok(made.lock().unwrap_or_else(PoisonError::into_inner)),
+            Err(refusal) => Err(refusal.clone()),
+        }
+    }
+
+    fn make(&self, key: &Key, library: &Library) -> Result<Made, Refusal> {
+        let mut sources = Vec::new();
+        for name in &key.choice.names {
+            sources.push(library.read(name)?.source);
+        }
+        let mut query = Query {
+            granularity: Granularity::Lines,
+            ..Query::default()
+        };
+        query.filters.focus.clone_from(&key.focus);
+        query.filters.ignore.clone_from(&key.ignore);
+        let options = TreeOptions {
+            reverse: false,
+            least: 0.0,
+            most: Some(self.most),
+        };
+        let made = || -> Result<Made> {
+            if let [before, after] = &mut sources[..]
+                && key.choice.is_compared
+            {
+                agree(before, after)?;
+            }
+            let question = Question::new(sources, &query, Types::All)?;
+            let notes = question.notes();
+            Ok(Made {
+                session: Session::new(question.with_tree(options))?,
+                notes,
+                packed: None,
+            })
+        };
+        made().map_err(|error| refusal(&error))
+    }
+
+    fn packed(&self, key: &Key, found: heapprof_analysis::Report) -> Result<Vec<u8>, Refusal> {
+        let Choice { names, is_compared } = &key.choice;
+        let (base, after) = match is_compared {
+            true => names.split_at(1),
+            false => names.split_at(0),
+        };
+        let args = self
+            .source
+            .as_ref()
+            .map(|(source_path, trim_path)| SourceArgs {
+                source_path: source_path.clone(),
+                trim_path: trim_path.clone(),
+            });
+        let files = args.as_ref().map(SourceFiles::new);
+        let page = Page {
+            names: after,
+            base,
+            paths: PathNames::Full,
+            sources: files.as_ref(),
+        };
+        let packed = Container::quick(&page_rows(found, &page)).context("the page");
+        Ok(packed.map_err(|error| refusal(&error))?.into_bytes())
+    }
+}
+
+impl Key {
+    /// A text that is another for every other view, as an entity tag.
+    fn tag(&self) -> String {
+        let digest = Sha256::digest(format!("{self:?}"));
+        let hex: String = digest[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        format!("\"{hex}\"")
+    }
+}

@@ -1,0 +1,81 @@
+//! `POST /api/v1/sql`: a statement that only reads, of the chosen profiles or of the database.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use heapprof_analysis::{Query, Question, Session, Statement, Store, Types};
+use heapprof_report::{Format, Style, result_table};
+use heapprof_web::{Answer, Asked, Refusal};
+
+use super::library::Library;
+use super::{JSON, refusal};
+
+/// So long a statement may run.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// So many rows it may have.
+const ROWS: usize = 10_000;
+/// So many bytes its rows may have.
+const ROOM: usize = 64 << 20;
+
+/// Answers a statement: `{"sql": "SELECT …"}`.
+pub(super) fn answer(library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+    let sql = serde_json::from_slice::<serde_json::Value>(&asked.body).ok();
+    let sql = sql.as_ref().and_then(|body| body.get("sql")?.as_str());
+    let Some(sql) = sql else {
+        let what = "What is sent is not {\"sql\": \"SELECT ...\"}";
+        return Err(Refusal::new(400, what, "Send JSON with the statement"));
+    };
+    let mut session = session(library, asked)?;
+    let (text, is_cut) = run(&mut session, sql).map_err(|error| refusal(&error))?;
+    let notes = match is_cut {
+        true => vec![format!(
+            "only the first {ROWS} rows are here; add LIMIT or a condition"
+        )],
+        false => Vec::new(),
+    };
+    Ok(Answer {
+        media: JSON,
+        body: Some(text),
+        tag: None,
+        notes,
+    })
+}
+
+fn session(library: &Library, asked: &Asked) -> Result<Session, Refusal> {
+    let of_database = asked
+        .parameter("database")
+        .is_some_and(|value| value != "0");
+    let made = match of_database {
+        true => {
+            let none = || Refusal::new(404, "No database is served", "Name it: heapprof web DB");
+            let db = library.database().ok_or_else(none)?;
+            let store = Store::open(&db).and_then(Store::session_for_statements);
+            store.with_context(|| db.display().to_string())
+        }
+        false => {
+            let mut sources = Vec::new();
+            for name in &library.chosen(asked)?.names {
+                sources.push(library.read(name)?.source);
+            }
+            let question = Question::new(sources, &Query::default(), Types::All);
+            question.and_then(Session::new).map_err(Into::into)
+        }
+    };
+    made.map_err(|error| refusal(&error))
+}
+
+/// Runs the statement. Returns its rows, and whether there are more.
+fn run(session: &mut Session, sql: &str) -> Result<(Vec<u8>, bool)> {
+    session
+        .limit_statements(PATIENCE)
+        .context("the statement")?;
+    let mut statement = Statement::new(session, sql).context("the statement")?;
+    statement.limit(ROWS, ROOM);
+    let style = Style {
+        format: Format::Json,
+        ..Style::default()
+    };
+    let mut text = Vec::new();
+    result_table(&mut statement, &style, &mut text).context("the statement")?;
+    Ok((text, statement.is_cut()))
+}

@@ -1,0 +1,327 @@
+//! The commands that a server answers: a question's parameters are a command's options, and the
+//! answer is what it prints with `--format json`.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+
+use clap::Parser;
+use heapprof_web::{Answer, Asked, Refusal};
+use serde_json::json;
+
+use super::super::{Kept, Shared, reported};
+use super::library::Library;
+use super::{JSON, refusal};
+use crate::args::{Cli, Color};
+use crate::name;
+
+/// Which profiles a command is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    /// The last of those that are chosen.
+    One,
+    /// All of them.
+    All,
+    /// The one that is compared with, and the last.
+    Two,
+    /// None.
+    Nothing,
+}
+
+/// A command that can be asked.
+struct Command {
+    name: &'static str,
+    about: About,
+    /// Whether it wants an expression, in the parameter `regex`.
+    wants_regex: bool,
+    /// Its options besides those that all questions have.
+    options: &'static [&'static str],
+    /// Its switches.
+    switches: &'static [&'static str],
+    /// Whether it has the options of all questions.
+    is_question: bool,
+}
+
+/// The options of all questions.
+const QUESTION: [&str; 13] = [
+    "sample_type",
+    "granularity",
+    "wrappers",
+    "focus",
+    "ignore",
+    "hide",
+    "show",
+    "show_from",
+    "prune_from",
+    "tag_focus",
+    "tag_ignore",
+    "tag_root",
+    "tag_leaf",
+];
+/// Their switches.
+const SWITCHES: [&str; 4] = [
+    "no_inlines",
+    "own_code",
+    "all_frames",
+    "relative_percentages",
+];
+/// What says which profiles are asked about.
+const CHOICE: [&str; 2] = ["profile", "base"];
+
+/// All of them.
+const COMMANDS: &[Command] = &[
+    Command {
+        options: &["sort", "limit"],
+        switches: &["wide"],
+        ..Command::about_one("top")
+    },
+    Command {
+        options: &["min_percent"],
+        switches: &["reverse", "full"],
+        ..Command::about_one("tree")
+    },
+    Command {
+        options: &["sort", "limit"],
+        wants_regex: true,
+        ..Command::about_one("peek")
+    },
+    Command {
+        options: &["limit"],
+        wants_regex: true,
+        ..Command::about_one("list")
+    },
+    Command {
+        options: &["limit", "tag_show", "tag_hide"],
+        ..Command::about_one("traces")
+    },
+    Command {
+        options: &["tag_show", "tag_hide"],
+        ..Command::about_one("tags")
+    },
+    Command::about_one("stats"),
+    Command {
+        options: &["limit"],
+        ..Command::about_one("leaks")
+    },
+    Command {
+        is_question: false,
+        ..Command::about_one("info")
+    },
+    Command {
+        about: About::All,
+        is_question: false,
+        ..Command::about_one("timeline")
+    },
+    Command {
+        about: About::Two,
+        options: &["sort", "limit"],
+        switches: &["normalize"],
+        ..Command::about_one("diff")
+    },
+    Command {
+        about: About::Nothing,
+        is_question: false,
+        ..Command::about_one("schema")
+    },
+];
+
+impl Command {
+    const fn about_one(name: &'static str) -> Self {
+        Self {
+            name,
+            about: About::One,
+            wants_regex: false,
+            options: &[],
+            switches: &[],
+            is_question: true,
+        }
+    }
+
+    fn options(&self) -> impl Iterator<Item = &'static str> {
+        let all: &'static [&'static str] = if self.is_question { &QUESTION } else { &[] };
+        self.options.iter().chain(all).copied()
+    }
+
+    fn switches(&self) -> impl Iterator<Item = &'static str> {
+        let all: &'static [&'static str] = if self.is_question { &SWITCHES } else { &[] };
+        self.switches.iter().chain(all).copied()
+    }
+
+    /// Its command line, without profiles. Each option is one word, so that no value can be taken
+    /// for an option.
+    fn words(&self, asked: &Asked) -> Result<Vec<OsString>, Refusal> {
+        let mut words = vec!["heapprof".into(), self.name.into()];
+        if self.name != "schema" {
+            words.push("--format=json".into());
+        }
+        let mut regex = None;
+        for (key, value) in &asked.parameters {
+            let key = key.as_str();
+            if CHOICE.contains(&key) {
+                continue;
+            }
+            if key == "regex" && self.wants_regex {
+                regex = Some(value.clone());
+            } else if self.options().any(|option| option == key) {
+                // The page sends every parameter, also those that say nothing.
+                if !value.is_empty() {
+                    words.push(format!("--{}={value}", key.replace('_', "-")).into());
+                }
+            } else if self.switches().any(|switch| switch == key) {
+                match value.as_str() {
+                    "" | "1" | "true" => words.push(format!("--{}", key.replace('_', "-")).into()),
+                    "0" | "false" => {}
+                    _ => {
+                        let what = format!("{key} is a switch, not {value:?}");
+                        return Err(Refusal::new(400, what, "Say 1 or 0"));
+                    }
+                }
+            } else {
+                let known: Vec<&str> = self.options().chain(self.switches()).collect();
+                let help = format!("It has {}", known.join(", "));
+                let what = format!("{} has no parameter {key:?}", self.name);
+                return Err(Refusal::new(400, what, help));
+            }
+        }
+        words.push("--".into());
+        if self.wants_regex {
+            let missing = || Refusal::new(400, format!("{} wants regex", self.name), "Add regex=");
+            words.push(regex.ok_or_else(missing)?.into());
+        }
+        Ok(words)
+    }
+}
+
+/// Answers a command.
+pub(super) fn answer(library: &Library, asked: &Asked, source: bool) -> Result<Answer, Refusal> {
+    let command = COMMANDS.iter().find(|command| command.name == asked.path);
+    let Some(command) = command else {
+        let what = format!("There is no /{}", asked.path);
+        return Err(Refusal::new(
+            404,
+            what,
+            "Ask /api/v1/commands for what there is",
+        ));
+    };
+    let mut words = command.words(asked)?;
+    let mut names = library.chosen(asked)?.names;
+    match command.about {
+        About::All => {}
+        About::One => names = names.split_off(names.len() - 1),
+        About::Two if names.len() == 2 => {}
+        About::Two => {
+            let help = "Say which with base= and profile=";
+            return Err(Refusal::new(400, "diff compares two profiles", help));
+        }
+        About::Nothing => names.clear(),
+    }
+    words.extend(names.iter().map(|name| name::path(name).into_os_string()));
+    let cli = Cli::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        let help = "heapprof --help says what values there are";
+        Refusal::new(400, line.trim_start_matches("error: "), help)
+    })?;
+    let shared = Shared {
+        sources: library.sources(&names)?,
+        color: Color::Never,
+        kept: Some(RefCell::new(Kept {
+            with_source: source,
+            ..Kept::default()
+        })),
+    };
+    reported(&shared, &cli.command).map_err(|error| refusal(&error))?;
+    let kept = shared.kept.map(RefCell::into_inner).unwrap_or_default();
+    Ok(Answer {
+        media: if command.name == "schema" {
+            "text/plain; charset=utf-8"
+        } else {
+            JSON
+        },
+        body: Some(kept.text),
+        tag: None,
+        notes: kept.notes,
+    })
+}
+
+/// What can be asked, for whoever writes a program that asks.
+pub(super) fn documented() -> serde_json::Value {
+    let one = |command: &Command| {
+        let regex = command.wants_regex.then_some("regex");
+        let choice = (command.about != About::Nothing)
+            .then_some(CHOICE)
+            .into_iter()
+            .flatten();
+        let options = choice.chain(regex).chain(command.options());
+        json!({
+            "path": format!("/api/v1/{}", command.name),
+            "parameters": options.collect::<Vec<_>>(),
+            "switches": command.switches().collect::<Vec<_>>(),
+        })
+    };
+    let commands: Vec<_> = COMMANDS.iter().map(one).collect();
+    json!({ "version": 1, "commands": commands })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(path: &str, parameters: &[(&str, &str)]) -> Asked {
+        let owned = |(key, value): &(&str, &str)| (key.to_string(), value.to_string());
+        Asked {
+            path: path.to_string(),
+            parameters: parameters.iter().map(owned).collect(),
+            ..Asked::default()
+        }
+    }
+
+    /// Every option that is offered is one of the command's, and a value is never an option.
+    #[test]
+    fn parameters_are_the_options_of_the_command() {
+        for command in COMMANDS {
+            let value = |option: &str| match option {
+                "sort" => "cum",
+                "granularity" => "lines",
+                "limit" | "min_percent" => "3",
+                _ => "--output=/tmp/x",
+            };
+            let mut all: Vec<(&str, &str)> = command
+                .options()
+                .map(|option| (option, value(option)))
+                .collect();
+            // They exclude each other.
+            let switches = command.switches().filter(|switch| *switch != "all_frames");
+            all.extend(switches.map(|switch| (switch, "1")));
+            if command.wants_regex {
+                all.push(("regex", "--output=/tmp/x"));
+            }
+            let mut words = command.words(&asked(command.name, &all)).unwrap();
+            words.extend(
+                ["a".into(), "b".into()]
+                    .into_iter()
+                    .take(match command.about {
+                        About::Nothing => 0,
+                        About::One => 1,
+                        About::Two | About::All => 2,
+                    }),
+            );
+            if let Err(error) = Cli::try_parse_from(&words) {
+                panic!("{words:?}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_command_does_not_have_is_refused() {
+        let top = &COMMANDS[0];
+        for (key, value, wanted) in [
+            ("output", "/tmp/x", "has no parameter \"output\""),
+            ("fail_if", "x", "has no parameter"),
+            ("source_path", "/", "has no parameter"),
+            ("wide", "maybe", "is a switch"),
+        ] {
+            let refused = top.words(&asked("top", &[(key, value)])).unwrap_err();
+            assert!(refused.what.contains(wanted), "{}", refused.what);
+        }
+    }
+}

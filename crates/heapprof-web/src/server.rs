@@ -1,0 +1,135 @@
+//! The server of a page: it listens on this machine only, and lets nobody in without the token.
+//!
+//! One connection carries one request, so that each has an end: a time for its head, a time for
+//! all of it, and a number of bytes. What is asked is answered by an [`Answers`] on threads of its
+//! own, a few at a time.
+
+mod answer;
+mod guard;
+mod send;
+mod token;
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::sync::{Notify, Semaphore};
+
+pub use self::answer::{Answer, Answers, Asked, Refusal, Takes};
+use self::guard::Guard;
+use self::send::Desk;
+use self::token::Token;
+
+/// The path that all of the interface begins with.
+pub const API: &str = "/api/v1";
+
+/// So many connections are open at once. Others wait until one ends.
+const CONNECTIONS: usize = 64;
+/// So many bytes a request's head may have.
+const HEAD: usize = 16 << 10;
+/// So many headers a request may have.
+const HEADERS: usize = 64;
+/// So long the head of a request may take.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+/// So long a request and its answer may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// So many answers are worked at. Others wait.
+const WORKERS: usize = 2;
+/// How long a failed accept waits, for example because too many files are open.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A server that listens, and does not answer yet.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    token: Token,
+}
+
+/// Ends a server from another thread.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<Notify>);
+
+impl Stop {
+    /// Ends the server, also if it has not begun yet.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
+}
+
+impl Server {
+    /// Listens on 127.0.0.1. Port 0 takes any that is free.
+    ///
+    /// # Errors
+    /// The port may be taken or not allowed, and there may be no random numbers.
+    pub fn bind(port: u16) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        listener.set_nonblocking(true)?;
+        Ok(Self {
+            address: listener.local_addr()?,
+            listener,
+            token: Token::new()?,
+        })
+    }
+
+    /// Returns the address of the page, with the token.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/?token={}", self.address, self.token.text())
+    }
+
+    /// Answers until it is stopped.
+    ///
+    /// # Errors
+    /// The system may not give what a server needs.
+    pub fn serve(self, answers: Arc<dyn Answers>, stop: &Stop) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(WORKERS)
+            .build()?;
+        let guard = Guard::new(self.address.port(), self.token);
+        let desk = Arc::new(Desk::new(guard, answers));
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(self.listener)?;
+            tokio::spawn(listen(listener, desk));
+            stop.0.notified().await;
+            Ok::<_, io::Error>(())
+        })?;
+        // Whoever waits for an answer does not get it any more.
+        runtime.shutdown_background();
+        Ok(())
+    }
+}
+
+/// Takes connections in, one task for each.
+async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    while let Ok(place) = places.clone().acquire_owned().await {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(_) => {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let desk = desk.clone();
+        tokio::spawn(async move {
+            let service = service_fn(move |request| desk.clone().handle(request));
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_PATIENCE)
+                .keep_alive(false)
+                .max_buf_size(HEAD)
+                .max_headers(HEADERS)
+                .serve_connection(TokioIo::new(stream), service);
+            // A client that breaks off, is too slow or speaks no HTTP has got its answer, or wants
+            // none.
+            let _ = tokio::time::timeout(PATIENCE, connection).await;
+            drop(place);
+        });
+    }
+}
