@@ -12,6 +12,8 @@
 mod encodings;
 // The page to look at.
 mod report;
+// The server of that page.
+mod web;
 // The made sample profiles, and the README of all.
 mod samples;
 // Profiles that must be refused, each with its message; the docs page of them.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::{Connection, Params, Row};
 
@@ -22,6 +23,8 @@ pub struct Session {
     pub(crate) total_key: &'static str,
     /// Whether the tables say how sure estimates are. Those of an older database do not.
     knows_spread: bool,
+    /// How long a statement of the user's may run, if that is limited.
+    pub(crate) patience: Option<Duration>,
     /// The question behind the virtual tables; `None` over a database.
     pub(crate) question: Option<Arc<Question>>,
 }
@@ -48,6 +51,7 @@ impl Session {
             seen: RefCell::default(),
             total_key: "entity",
             knows_spread: true,
+            patience: None,
             question: Some(question),
         })
     }
@@ -60,6 +64,7 @@ impl Session {
             seen: RefCell::default(),
             total_key: "function",
             knows_spread,
+            patience: None,
             question: None,
         }
     }

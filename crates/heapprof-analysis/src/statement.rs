@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use rusqlite::ErrorCode;
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 
@@ -61,6 +62,7 @@ impl Session {
         let end = Instant::now() + patience;
         self.connection
             .set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)?;
+        self.patience = Some(patience);
         let is_late = move || Instant::now() > end;
         Ok(self.connection.progress_handler(STEPS, Some(is_late))?)
     }
@@ -101,6 +103,8 @@ pub struct Statement<'s> {
     /// How many rows and bytes it may still give.
     left: (usize, usize),
     is_cut: bool,
+    /// How long it may run, if that is limited.
+    patience: Option<Duration>,
 }
 
 impl<'s> Statement<'s> {
@@ -146,6 +150,7 @@ impl<'s> Statement<'s> {
             columns,
             left: (usize::MAX, usize::MAX),
             is_cut: false,
+            patience: session.patience,
         })
     }
 
@@ -170,9 +175,11 @@ impl<'s> Statement<'s> {
         mut each: impl FnMut(&[Value]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut values = vec![Value::Null; self.columns.len()];
-        let mut rows = self.statement.query([]).map_err(Error::from)?;
+        let patience = self.patience;
+        let failed = |error: rusqlite::Error| ended(patience, error);
+        let mut rows = self.statement.query([]).map_err(failed)?;
         let (mut left, mut room) = self.left;
-        while let Some(row) = rows.next().map_err(Error::from)? {
+        while let Some(row) = rows.next().map_err(failed)? {
             if left == 0 || room == 0 {
                 self.is_cut = true;
                 break;
@@ -191,6 +198,24 @@ impl<'s> Statement<'s> {
             each(&values)?;
         }
         Ok(())
+    }
+}
+
+/// The error of a statement, which may have come to its limits.
+fn ended(patience: Option<Duration>, error: rusqlite::Error) -> Error {
+    let Some(patience) = patience else {
+        return error.into();
+    };
+    match error.sqlite_error_code() {
+        Some(ErrorCode::OperationInterrupted) => Error::Sql(format!(
+            "ran longer than {} s and was ended; ask for less",
+            patience.as_secs()
+        )),
+        Some(ErrorCode::TooBig) => Error::Sql(format!(
+            "makes a value of more than {} MiB; ask for less",
+            LONGEST >> 20
+        )),
+        _ => error.into(),
     }
 }
 

@@ -10,7 +10,7 @@ mod send;
 mod token;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,6 +116,9 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
                 continue;
             }
         };
+        let Some((stream, second)) = twice(stream) else {
+            continue;
+        };
         let desk = desk.clone();
         tokio::spawn(async move {
             let service = service_fn(move |request| desk.clone().handle(request));
@@ -126,10 +129,21 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
                 .max_buf_size(HEAD)
                 .max_headers(HEADERS)
                 .serve_connection(TokioIo::new(stream), service);
-            // A client that breaks off, is too slow or speaks no HTTP has got its answer, or wants
-            // none.
-            let _ = tokio::time::timeout(PATIENCE, connection).await;
+            let ended = tokio::time::timeout(PATIENCE, connection).await;
+            // A client that breaks off wants no answer, and one that speaks no HTTP has got it.
+            if let Ok(Err(error)) = ended
+                && error.is_timeout()
+            {
+                send::too_slow(second);
+            }
             drop(place);
         });
     }
+}
+
+/// A connection, and once more for what is to be said after its end.
+fn twice(stream: tokio::net::TcpStream) -> Option<(tokio::net::TcpStream, TcpStream)> {
+    let stream = stream.into_std().ok()?;
+    let second = stream.try_clone().ok()?;
+    Some((tokio::net::TcpStream::from_std(stream).ok()?, second))
 }

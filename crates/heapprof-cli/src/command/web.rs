@@ -107,7 +107,10 @@ impl Answers for Desk {
         match asked.path.as_str() {
             "report" => self.pages.report(&self.library, asked),
             "subtree" => self.pages.subtree(&self.library, asked),
-            "profiles" => Ok(answer(&json!({ "profiles": self.library.offered() }))),
+            "profiles" => {
+                let (profiles, shown) = (self.library.offered(), self.library.shown());
+                Ok(answer(&json!({ "profiles": profiles, "shown": shown })))
+            }
             "commands" => Ok(answer(&words::documented())),
             "sql" => statement::answer(&self.library, asked),
             "upload" => {

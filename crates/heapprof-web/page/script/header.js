@@ -62,7 +62,7 @@ function source(app, snapshot) {
 
 // Makes the choice of profiles, if a server has several.
 function profileChoice(app) {
-  if (!app.profiles?.length) return null;
+  if (!(app.profiles?.length > 1)) return null;
   const { source: from, profiles } = app;
   const { profile, base } = from.chosen;
   const choice = (label, current, none, address) => {

@@ -17,12 +17,13 @@ export function makeWebSource(document, location) {
   if (!api) return null;
   const page = new URLSearchParams(location.search);
   const asked = { token: page.get('token'), profile: page.get('profile'), base: page.get('base') };
+  const chosen = { profile: asked.profile, base: asked.base };
   const seen = { tag: null };
   const get = (path, extra, tag) => ask(api + path, { ...asked, ...extra }, tag);
   return {
     isLive: true,
     refreshMs: Number(meta('heapprof-refresh')) || 0,
-    chosen: { profile: asked.profile, base: asked.base },
+    chosen,
     // Returns the container that answers a question, or null if nothing is new since `onlyNews`.
     async load(question, onlyNews) {
       const response = await get('/report', reportQuestion(question), onlyNews && seen.tag);
@@ -35,10 +36,11 @@ export function makeWebSource(document, location) {
       const extra = { ...reportQuestion(question), path: JSON.stringify(nodePath) };
       return openContainer(await (await get('/subtree', extra)).arrayBuffer());
     },
-    // Returns the profiles that the server has: [{name, title, time}].
+    // Returns the profiles that the server has: [{name, title}].
     async profiles() {
-      const answer = await (await get('/profiles')).json();
-      return Array.isArray(answer) ? answer : answer.profiles || [];
+      const { profiles, shown } = await (await get('/profiles')).json();
+      if (!chosen.profile && !chosen.base) Object.assign(chosen, shown);
+      return profiles;
     },
     // Returns the address of this page for another choice of profiles.
     addressOf(profile, base) {

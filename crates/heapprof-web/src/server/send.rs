@@ -2,6 +2,8 @@
 //! for this page only.
 
 use std::convert::Infallible;
+use std::io::Write;
+use std::net::TcpStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -120,11 +122,8 @@ fn answered(answer: Answer) -> Reply {
 const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 
 fn refused(refusal: &Refusal) -> Reply {
-    let error = serde_json::json!({
-        "error": { "what": refusal.what, "cause": refusal.cause, "help": refusal.help }
-    });
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
-    let mut reply = sent(status, JSON, NOTHING, format!("{error}\n").into());
+    let mut reply = sent(status, JSON, NOTHING, text(refusal).into());
     if status == StatusCode::METHOD_NOT_ALLOWED {
         let allowed = if refusal.help.ends_with("POST") {
             "POST"
@@ -136,6 +135,24 @@ fn refused(refusal: &Refusal) -> Reply {
             .insert(ALLOW, HeaderValue::from_static(allowed));
     }
     reply
+}
+
+/// Tells a client that its head took too long. It may not get it, because nobody waits for it.
+pub(super) fn too_slow(mut stream: TcpStream) {
+    let refusal = Refusal::new(408, "The request took too long", "Ask again");
+    let body = text(&refusal);
+    let head = "HTTP/1.1 408 Request Timeout\r\nconnection: close";
+    let length = body.len();
+    let whole = format!("{head}\r\ncontent-type: {JSON}\r\ncontent-length: {length}\r\n\r\n{body}");
+    let _ = stream.write_all(whole.as_bytes());
+}
+
+/// The body of a refusal.
+fn text(refusal: &Refusal) -> String {
+    let error = serde_json::json!({
+        "error": { "what": refusal.what, "cause": refusal.cause, "help": refusal.help }
+    });
+    format!("{error}\n")
 }
 
 /// The type of JSON.

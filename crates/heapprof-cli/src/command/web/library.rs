@@ -180,6 +180,15 @@ impl Library {
         shelf.offered.iter().map(one).collect()
     }
 
+    /// What the first view shows, if that is one profile, or two that are compared.
+    pub(super) fn shown(&self) -> serde_json::Value {
+        match &self.first[..] {
+            [base, profile] if self.is_compared => json!({ "profile": profile, "base": base }),
+            [profile] => json!({ "profile": profile }),
+            _ => json!({}),
+        }
+    }
+
     /// The profiles that a question is about: those that it names, or those of the first view.
     pub(super) fn chosen(&self, asked: &Asked) -> Result<Choice, Refusal> {
         let one = |parameter: &str| -> Result<Option<String>, Refusal> {

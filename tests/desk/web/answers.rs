@@ -1,0 +1,349 @@
+//! What the server answers.
+
+use std::process::Command;
+
+use heapprof_tests::harness::{heapprof, ok, sample_profiles};
+use serde_json::{Value, json};
+
+use super::Server;
+
+const GO: &str = "valid/go.indexer.indexed.pb.gz";
+const BEFORE: &str = "valid/go.leaky.before.pb.gz";
+const AFTER: &str = "valid/go.leaky.after.pb.gz";
+const WAVES: &str = "valid/c.waves.pb.gz";
+
+fn sample(name: &str) -> String {
+    sample_profiles().join(name).display().to_string()
+}
+
+/// What the command prints.
+fn printed(words: &[&str]) -> Value {
+    let output = ok(words);
+    serde_json::from_str(&output).unwrap_or_else(|error| panic!("{words:?}: {error}"))
+}
+
+/// Each command answers what it prints, with its options as parameters.
+#[test]
+fn answers_are_what_the_commands_print() {
+    let go = sample(GO);
+    let server = Server::start(&[&go]);
+    for (path, query, words) in [
+        ("top", "", &["top"][..]),
+        (
+            "top",
+            "sort=cum&limit=7",
+            &["top", "--sort", "cum", "-n", "7"],
+        ),
+        (
+            "top",
+            "wide=1&granularity=lines",
+            &["top", "--wide", "-g", "lines"],
+        ),
+        (
+            "top",
+            "focus=index&own_code=1",
+            &["top", "--focus", "index", "--own-code"],
+        ),
+        (
+            "top",
+            "focus=&ignore=a%2Bb%7Cc",
+            &["top", "--ignore", "a+b|c"],
+        ),
+        (
+            "tree",
+            "min_percent=5&reverse=1",
+            &["tree", "--min-percent", "5", "--reverse"],
+        ),
+        (
+            "tree",
+            "sample_type=alloc_space",
+            &["tree", "-t", "alloc_space"],
+        ),
+        ("peek", "regex=main", &["peek", "main"]),
+        ("traces", "limit=3", &["traces", "-n", "3"]),
+        ("tags", "", &["tags"]),
+        ("stats", "", &["stats"]),
+        ("info", "", &["info"]),
+        ("leaks", "limit=5", &["leaks", "-n", "5"]),
+    ] {
+        let mut words = words.to_vec();
+        words.extend(["--format", "json", go.as_str()]);
+        assert_eq!(server.json(path, query), printed(&words), "{path}?{query}");
+    }
+    let schema = server.get("/api/v1/schema", "");
+    let printed = ok(&["schema"]);
+    assert_eq!(String::from_utf8(schema.body).unwrap(), printed);
+}
+
+#[test]
+fn two_profiles_are_compared_and_several_are_a_series() {
+    let (before, after, waves) = (sample(BEFORE), sample(AFTER), sample(WAVES));
+    let pair = Server::start(&["--base", &before, &after]);
+    let diff = printed(&["diff", "--format", "json", &before, &after]);
+    assert_eq!(pair.json("diff", ""), diff);
+    let top = printed(&["top", "--format", "json", &after]);
+    assert_eq!(pair.json("top", ""), top);
+    let shown = pair.json("profiles", "")["shown"].clone();
+    assert_eq!(shown, json!({ "profile": after, "base": before }));
+
+    let series = Server::start(&[&before, &after]);
+    let line = printed(&["timeline", "--format", "json", &before, &after]);
+    assert_eq!(series.json("timeline", ""), line);
+    let named = format!("base={before}&profile={after}");
+    assert_eq!(series.json("diff", &named), diff);
+    let unknown = series.get("/api/v1/top", &format!("profile={waves}"));
+    assert_eq!(unknown.status, 404, "a file that was not named is not read");
+    assert_eq!(
+        unknown.error(),
+        format!("There is no profile {waves:?} here")
+    );
+
+    let one = Server::start(&[&waves]);
+    let history = printed(&["timeline", "--format", "json", &waves]);
+    assert_eq!(one.json("timeline", ""), history);
+}
+
+#[test]
+fn a_database_offers_all_of_its_profiles() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, after) = (sample(BEFORE), sample(AFTER));
+    assert_eq!(
+        heapprof_tests::harness::run(dir.path(), &["load", "--as", "monday", &before]).code,
+        0
+    );
+    assert_eq!(
+        heapprof_tests::harness::run(dir.path(), &["load", "--as", "tuesday & <b>", &after]).code,
+        0
+    );
+    let db = dir.path().join("heapprof.db").display().to_string();
+    let server = Server::start(&[&db]);
+    let profiles = server.json("profiles", "");
+    let names: Vec<&Value> = profiles["profiles"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|p| &p["name"])
+        .collect();
+    assert_eq!(names, ["monday", "tuesday & <b>"]);
+    let compared = server.json("diff", "base=monday&profile=tuesday+%26+%3Cb%3E");
+    let mut wanted = printed(&["diff", "--format", "json", &before, &after]);
+    for (side, name) in [("before", "monday"), ("after", "tuesday & <b>")] {
+        if wanted[side]["profile"].is_string() {
+            wanted[side]["profile"] = json!(name);
+        }
+    }
+    assert_eq!(compared["rows"], wanted["rows"]);
+
+    let sql = "SELECT name FROM profile ORDER BY name";
+    let body = json!({ "sql": sql }).to_string();
+    let reply = server.post("sql", "database=1", "application/json", body.as_bytes());
+    let rows: Value = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!(
+        rows,
+        json!([{ "name": "monday" }, { "name": "tuesday & <b>" }])
+    );
+}
+
+#[test]
+fn statements_only_read_and_end() {
+    let go = sample(GO);
+    let server = Server::start(&[&go]);
+    let ask = |sql: &str| {
+        let body = json!({ "sql": sql }).to_string();
+        server.post("sql", "", "application/json", body.as_bytes())
+    };
+    let sql = "SELECT f.name, t.flat FROM function_total t JOIN function f ON f.id = t.function \
+               WHERE t.flat > 0 ORDER BY 2 DESC, 1";
+    let rows: Value = serde_json::from_slice(&ask(sql).body).unwrap();
+    assert_eq!(rows, printed(&["sql", "--format", "json", "-p", &go, sql]));
+
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n)";
+    let cut = ask(&format!("{endless} SELECT i FROM n"));
+    let rows: Value = serde_json::from_slice(&cut.body).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 10_000);
+    let notes = cut.header("heapprof-notes").unwrap();
+    assert!(notes.contains("only the first 10000 rows"), "{notes}");
+
+    let began = std::time::Instant::now();
+    let late = ask(&format!("{endless} SELECT count(*) FROM n"));
+    assert_eq!(
+        (late.status, late.error().contains("ran longer than 10 s")),
+        (400, true),
+        "{}",
+        late.error()
+    );
+    assert!(began.elapsed().as_secs() < 60);
+    for (sql, wanted) in [
+        ("DELETE FROM function", "the statement"),
+        ("ATTACH 'x.db' AS x", "the statement"),
+        ("SELECT zeroblob(100000000)", "more than 4 MiB"),
+        ("SELECT 1; SELECT 2", "more than one statement"),
+        ("", "is empty"),
+    ] {
+        let refused = ask(sql);
+        assert_eq!(refused.status, 400, "{sql}");
+        assert!(
+            refused.error().contains(wanted),
+            "{sql}: {}",
+            refused.error()
+        );
+    }
+}
+
+/// The report that a page shows, and the same when nothing has changed.
+#[test]
+fn reports_have_tags_and_paths() {
+    let go = sample(GO);
+    let server = Server::start(&[&go]);
+    let report = server.get("/api/v1/report", "");
+    assert_eq!(report.status, 200);
+    let tag = report.header("etag").unwrap().to_string();
+    let (host, token) = (&server.host, &server.token);
+    let again = |path: &str| {
+        let head = format!(
+            "GET /api/v1/{path}token={token} HTTP/1.1\r\nHost: {host}\r\nIf-None-Match: {tag}\r\n\r\n"
+        );
+        server.raw(head.as_bytes())
+    };
+    let same = again("report?");
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    assert_eq!(
+        again("report?focus=main&").status,
+        200,
+        "another question, another tag"
+    );
+    let below = server.get("/api/v1/subtree", "path=[%22runtime.main%22]");
+    assert_eq!(below.status, 200, "{}", below.error());
+    for (path, status) in [("[%22nobody%22]", 404), ("main", 400), ("[1]", 400)] {
+        let refused = server.get("/api/v1/subtree", &format!("path={path}"));
+        assert_eq!(refused.status, status, "{path}");
+    }
+    let wrong = server.get("/api/v1/report", "focus=(");
+    assert_eq!(wrong.status, 400);
+    assert!(
+        wrong.error().contains("--focus") || wrong.error().contains('('),
+        "{}",
+        wrong.error()
+    );
+}
+
+#[test]
+fn profiles_are_taken_only_if_that_was_asked_for() {
+    let (before, after) = (sample(BEFORE), sample(AFTER));
+    let closed = Server::start(&[&before]);
+    let bytes = std::fs::read(&after).unwrap();
+    let refused = closed.post("upload", "name=x", "application/octet-stream", &bytes);
+    assert_eq!(
+        (refused.status, refused.error().as_str()),
+        (403, "This server takes no profiles")
+    );
+
+    let open = Server::start(&["--upload", &before]);
+    for name in ["after", "after (2)"] {
+        let taken = open.post("upload", "name=after", "application/octet-stream", &bytes);
+        let taken: Value = serde_json::from_slice(&taken.body).unwrap();
+        assert_eq!(taken, json!({ "name": name }));
+    }
+    let top = printed(&["top", "--format", "json", &after]);
+    assert_eq!(open.json("top", "profile=after")["rows"], top["rows"]);
+    let broken = open.post(
+        "upload",
+        "name=b",
+        "application/octet-stream",
+        b"no profile at all",
+    );
+    assert_eq!(broken.status, 400, "{}", broken.error());
+}
+
+/// A recording that is written over is read again.
+#[test]
+fn a_file_that_changes_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.pb.gz");
+    std::fs::copy(sample(BEFORE), &file).unwrap();
+    let server = Server::start(&[file.to_str().unwrap()]);
+    let total = |server: &Server| server.json("top", "")["total"].clone();
+    let (first, tag) = (
+        total(&server),
+        server
+            .get("/api/v1/report", "")
+            .header("etag")
+            .map(str::to_string),
+    );
+    let next = dir.path().join("next");
+    std::fs::copy(sample(AFTER), &next).unwrap();
+    std::fs::rename(next, &file).unwrap();
+    assert_ne!(total(&server), first);
+    assert_ne!(
+        server
+            .get("/api/v1/report", "")
+            .header("etag")
+            .map(str::to_string),
+        tag
+    );
+}
+
+/// The token is in no argument of a process: the browser gets a file that only the user reads.
+#[test]
+fn the_browser_gets_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (browser, seen) = (dir.path().join("browser"), dir.path().join("seen"));
+    let script = "#!/bin/sh\nstat -c %a \"$1\" > \"$0.mode\"\ncat \"$1\" > \"$0.part\"\n\
+                  mv \"$0.part\" \"$(dirname \"$0\")/seen\"\n";
+    std::fs::write(&browser, script).unwrap();
+    let made = Command::new("chmod")
+        .arg("755")
+        .arg(&browser)
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let mut command = Command::new(heapprof());
+    command
+        .args(["web", &sample(GO)])
+        .env("BROWSER", &browser)
+        .env("XDG_RUNTIME_DIR", dir.path());
+    let server = Server::of(&mut command);
+    let text = (0..200).find_map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::fs::read_to_string(&seen).ok()
+    });
+    let text = text.expect("the browser was started");
+    assert!(text.contains(&format!(
+        "0;url=http://{}/?token={}",
+        server.host, server.token
+    )));
+    let mode = std::fs::read_to_string(dir.path().join("browser.mode")).unwrap();
+    assert_eq!(mode.trim(), "600");
+    assert_eq!(server.interrupt(), Some(0));
+    let left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().flatten().collect();
+    assert!(
+        left.iter()
+            .all(|entry| !entry.file_name().to_string_lossy().ends_with(".html"))
+    );
+}
+
+#[test]
+fn what_cannot_be_served_is_said_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    for (words, wanted) in [
+        (
+            &["web", "--no-open", "nobody.pb.gz"][..],
+            "nobody.pb.gz: there is no such file",
+        ),
+        (&["web", "--no-open", "--port", "70000"], "70000"),
+    ] {
+        let output = heapprof_tests::harness::run(dir.path(), words);
+        let said = output.err;
+        assert_eq!(output.code, 2, "{said}");
+        assert!(said.contains(wanted) && said.lines().count() == 1, "{said}");
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let words = ["web", "--no-open", "--port", &port, &sample(GO)];
+    let output = heapprof_tests::harness::run(dir.path(), &words);
+    let said = output.err;
+    assert!(
+        said.contains(&format!("port {port}: cannot be listened on")),
+        "{said}"
+    );
+}
