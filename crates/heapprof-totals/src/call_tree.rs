@@ -186,7 +186,13 @@ pub fn build(stacks: &Stacks, which: Vec<u32>, shape: &Shape<'_>) -> Result<Call
         stacks,
         shape,
         order: which,
-        keyed: Vec::new(),
+        first: std::iter::once(0)
+            .chain(stacks.end.iter().copied())
+            .collect(),
+        before: Vec::new(),
+        run_of: Vec::new(),
+        run_of_entity: vec![NO_RUN; shape.rank.len()],
+        found: Vec::new(),
         runs: Vec::new(),
         run_sums: Vec::new(),
         tasks: Vec::new(),
@@ -199,8 +205,7 @@ pub fn build(stacks: &Stacks, which: Vec<u32>, shape: &Shape<'_>) -> Result<Call
     let is_signed = stacks.value.iter().any(|&value| value < 0);
     let mut on_path = vec![0u32; shape.rank.len()];
     let mut path: Vec<u32> = Vec::new();
-    let ended = builder.part_ended(0, count, 0);
-    builder.push_children(ended, count, 0, NO_PARENT);
+    builder.split(0, count, 0, NO_PARENT);
     while let Some(task) = builder.tasks.pop() {
         for left in path.drain(task.depth as usize..) {
             on_path[left as usize] -= 1;
@@ -224,7 +229,7 @@ pub fn build(stacks: &Stacks, which: Vec<u32>, shape: &Shape<'_>) -> Result<Call
         builder.task_sums.truncate(sums);
 
         let below = task.depth + 1;
-        let ended = builder.part_ended(task.start, task.end, below);
+        let ended = builder.split(task.start, task.end, below, id);
         let own = tree.own.len();
         tree.own.resize(own + width, 0);
         for &sample in &builder.order[task.start..ended] {
@@ -235,7 +240,6 @@ pub fn build(stacks: &Stacks, which: Vec<u32>, shape: &Shape<'_>) -> Result<Call
                 *sum += value;
             }
         }
-        builder.push_children(ended, task.end, below, id);
     }
     tree.find_descendants();
     Ok(tree)
@@ -250,13 +254,36 @@ struct Task {
     end: usize,
 }
 
+/// No run is known yet.
+const NO_RUN: u32 = u32::MAX;
+/// The stack ends here.
+const ENDED: u32 = u32::MAX;
+
+/// The stacks of a range of `order` that have the same frame at a depth.
+struct Run {
+    entity: u32,
+    /// How many there are.
+    count: usize,
+    /// Where the next one goes in `order`.
+    next: usize,
+}
+
 struct Builder<'a> {
     stacks: &'a Stacks,
     shape: &'a Shape<'a>,
     order: Vec<u32>,
-    keyed: Vec<(u32, u32)>,
-    /// The children of one node: heaviest column, rank, range in `order`, position in `run_sums`.
+    /// Where each stack begins in the entities of all, and where the last one ends.
+    first: Vec<usize>,
+    /// The range of `order` as it was before it was split.
+    before: Vec<u32>,
+    /// The run of each stack of the range.
+    run_of: Vec<u32>,
+    /// The run of each entity, while a range is split.
+    run_of_entity: Vec<u32>,
+    found: Vec<Run>,
+    /// The children of one node: heaviest column, rank, the task, position in `run_sums`.
     runs: Vec<(i64, u32, Task, usize)>,
+    /// The totals and weights of each run.
     run_sums: Vec<i64>,
     tasks: Vec<Task>,
     /// The totals and weights of each task.
@@ -264,65 +291,29 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Puts the stacks of `order[start..end]` that have only `depth` frames first, and returns
-    /// where the others begin.
-    fn part_ended(&mut self, start: usize, end: usize, depth: u32) -> usize {
-        let mut ended = start;
-        for at in start..end {
-            if self.stacks.get(self.order[at] as usize).len() == depth as usize {
-                self.order.swap(ended, at);
-                ended += 1;
-            }
-        }
-        ended
-    }
-
-    /// Makes tasks of the runs of equal frames at `depth` among `order[start..end]`, with the
-    /// heaviest on top.
-    fn push_children(&mut self, start: usize, end: usize, depth: u32, parent: u32) {
-        let Self { stacks, shape, .. } = self;
-        let width = stacks.width;
-        self.keyed.clear();
-        self.keyed
-            .extend(self.order[start..end].iter().map(|&sample| {
-                let stack = stacks.get(sample as usize);
-                let at = match shape.reverse {
-                    true => depth as usize,
-                    false => stack.len() - 1 - depth as usize,
-                };
-                (stack[at], sample)
-            }));
-        self.keyed.sort_unstable();
+    /// Splits the stacks of `order[start..end]` by their frame at `depth`. Those that have no more
+    /// frames come first, and what is returned is where the others begin. Of these, the runs of
+    /// equal frames become tasks if they are heavy enough, with the heaviest on top.
+    fn split(&mut self, start: usize, end: usize, depth: u32, parent: u32) -> usize {
+        let ended = start + self.find_runs(start, end, depth as usize);
+        self.put_in_order(start, end, ended);
+        let width = self.stacks.width;
         self.runs.clear();
-        self.run_sums.clear();
-        let mut at = 0;
-        for run in self.keyed.chunk_by(|a, b| a.0 == b.0) {
-            let sums = self.run_sums.len();
-            self.run_sums.resize(sums + 2 * width, 0);
-            let (total, weight) = self.run_sums[sums..].split_at_mut(width);
-            for (slot, &(_, sample)) in self.order[start + at..].iter_mut().zip(run) {
-                *slot = sample;
-                for (column, value) in stacks.values(sample as usize).iter().enumerate() {
-                    total[column] += value;
-                    weight[column] += value.abs();
-                }
+        for (run, sums) in self.found.iter().zip((0..).step_by(2 * width.max(1))) {
+            let weight = &self.run_sums[sums + width..sums + 2 * width];
+            if !is_heavy(weight, self.shape.least) {
+                continue;
             }
-            if is_heavy(weight, shape.least) {
-                let entity = run[0].0;
-                let task = Task {
-                    entity,
-                    parent,
-                    depth,
-                    start: start + at,
-                    end: start + at + run.len(),
-                };
-                let heaviest = weight.iter().copied().max().unwrap_or(0);
-                self.runs
-                    .push((heaviest, shape.rank[entity as usize], task, sums));
-            } else {
-                self.run_sums.truncate(sums);
-            }
-            at += run.len();
+            let task = Task {
+                entity: run.entity,
+                parent,
+                depth,
+                start: run.next - run.count,
+                end: run.next,
+            };
+            let heaviest = weight.iter().copied().max().unwrap_or(0);
+            let rank = self.shape.rank[run.entity as usize];
+            self.runs.push((heaviest, rank, task, sums));
         }
         // The lightest comes first, because tasks are taken from the end.
         self.runs
@@ -331,6 +322,98 @@ impl Builder<'_> {
             self.task_sums
                 .extend_from_slice(&self.run_sums[sums..sums + 2 * width]);
             self.tasks.push(task);
+        }
+        ended
+    }
+
+    /// Finds the runs with their sums, and returns how many stacks end.
+    ///
+    /// The stacks of a range lie far from each other in memory, so most of the time is waiting for
+    /// it. Each of these loops does one thing, without a branch that depends on what it waits for,
+    /// because the processor then waits for many stacks at once.
+    fn find_runs(&mut self, start: usize, end: usize, depth: usize) -> usize {
+        let Self { stacks, shape, .. } = self;
+        let width = stacks.width;
+        let range = &self.order[start..end];
+        self.run_of.clear();
+        self.run_of.extend(range.iter().map(|&sample| {
+            let (first, last) = (self.first[sample as usize], self.first[sample as usize + 1]);
+            let at = match shape.reverse {
+                true => first + depth,
+                false => last.wrapping_sub(1 + depth),
+            };
+            let is_ended = last - first == depth;
+            let entity = stacks.entity.get(if is_ended { 0 } else { at });
+            match is_ended {
+                true => ENDED,
+                false => entity.copied().unwrap_or(ENDED),
+            }
+        }));
+        self.found.clear();
+        let mut ended = 0;
+        for key in &mut self.run_of {
+            if *key == ENDED {
+                ended += 1;
+                continue;
+            }
+            let entity = *key;
+            let run = &mut self.run_of_entity[entity as usize];
+            if *run == NO_RUN {
+                *run = self.found.len() as u32;
+                let (count, next) = (0, 0);
+                self.found.push(Run {
+                    entity,
+                    count,
+                    next,
+                });
+            }
+            *key = *run;
+            self.found[*run as usize].count += 1;
+        }
+        for run in &self.found {
+            self.run_of_entity[run.entity as usize] = NO_RUN;
+        }
+        // What ends is added up behind the runs, and not looked at.
+        self.run_sums.clear();
+        self.run_sums.resize((self.found.len() + 1) * 2 * width, 0);
+        let behind = self.found.len() as u32;
+        for (&sample, &run) in range.iter().zip(&self.run_of) {
+            let sums = run.min(behind) as usize * 2 * width;
+            let (total, weight) = self.run_sums[sums..sums + 2 * width].split_at_mut(width);
+            let values = stacks.values(sample as usize);
+            for ((total, weight), value) in total.iter_mut().zip(weight).zip(values) {
+                *total += value;
+                *weight += value.abs();
+            }
+        }
+        ended
+    }
+
+    /// Puts the stacks that end first, and the runs behind them. Within each, they keep their
+    /// order, so that they are read in the order in which they lie.
+    fn put_in_order(&mut self, start: usize, end: usize, ended: usize) {
+        let mut next = ended;
+        for run in &mut self.found {
+            run.next = next;
+            next += run.count;
+        }
+        // There is nothing to move.
+        if let [one] = &mut self.found[..]
+            && ended == start
+        {
+            one.next = end;
+            return;
+        }
+        self.before.clear();
+        self.before.extend_from_slice(&self.order[start..end]);
+        let mut ending = start;
+        for (&sample, &run) in self.before.iter().zip(&self.run_of) {
+            let to = match run {
+                ENDED => &mut ending,
+                run => &mut self.found[run as usize].next,
+            };
+            self.order[*to] = sample;
+            *to += 1;
         }
     }
 }

@@ -36,11 +36,19 @@ impl Question {
     fn whole(&self) -> Vec<i64> {
         // A share is of what the filters keep. Otherwise a narrow filter would leave nothing to
         // see.
-        let whole = |(p, c): (usize, usize)| match self.parts[p].view.keeps_all() {
-            true => self.parts[p].whole[c].total,
-            false => self.totals(p).kept[c].total,
-        };
-        self.blocks().map(whole).collect()
+        if self.parts.iter().all(|part| part.view.keeps_all()) {
+            return self
+                .blocks()
+                .map(|(p, c)| self.parts[p].whole[c].total)
+                .collect();
+        }
+        if self.stacks().value.iter().all(|&value| value >= 0) {
+            return self.net();
+        }
+        // Equal stacks have cancelled, so that they do not say any more what was kept.
+        self.blocks()
+            .map(|(p, c)| self.totals(p).kept[c].total)
+            .collect()
     }
 
     /// The stacks of all parts, as the tree is made of them.
