@@ -9,7 +9,7 @@ const BAND_HUES = [255, 45, 150, 320, 100, 205, 5];
 const INKS = {
   light: {
     text: '#1b2027', muted: '#59636f', line: '#e3e7ec', surface: '#ffffff', inset: '#eef1f4',
-    accent: '#3456b0', area: '#b9c6e655', brush: '#3456b01c', more: '#b34e00', rss: '#8a6d3b',
+    accent: '#3456b0', area: '#b9c6e655', brush: '#3456b01c', more: '#a94900', rss: '#8a6d3b',
     rest: '#cfd6de', root: '#e3e7ec', flag: '#ffffff',
   },
   dark: {

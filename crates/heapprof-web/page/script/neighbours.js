@@ -30,7 +30,8 @@ export function linesOf(model, f) {
   const before = lineValues(model, f, question.before);
   const after = lineValues(model, f, question.after);
   const lines = new Set([...before.keys(), ...after.keys()]);
-  const rows = [...lines].map(line => [line, before.get(line) || 0, after.get(line) || 0]);
+  const rows = [...lines].map(line => [line, before.get(line) || 0, after.get(line) || 0])
+    .filter(row => row[1] || row[2]);
   const size = row => model.isDiff ? Math.abs(row[2] - row[1]) : Math.abs(row[2]);
   return rows.sort((a, b) => size(b) - size(a) || a[0] - b[0]);
 }

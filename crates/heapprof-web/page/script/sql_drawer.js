@@ -36,7 +36,8 @@ export function commandText(app) {
   if (!template) return null;
   const { focus, ignore, own } = app.state;
   const { measure } = app.model.question;
-  let command = filled(template, app, text => text);
+  // The template has its places between single quotes.
+  let command = filled(template, app, text => text.replace(/'/g, "'\\''"));
   const flags = [];
   const hasType = /(^|\s)(-t|--type)[\s=]\S+/;
   const type = '-t ' + shellQuoted(measure.name);
