@@ -23,11 +23,12 @@ export function histogram({ title, values, write, classText, labelOf, tone }) {
   const most = Math.max(...values);
   const classes = [];
   for (let k = first; k <= last; k++) classes.push(k);
-  const bar = k => el('div', {
-    cls: tone, css: { '--w': (100 * values[k] / most).toFixed(2) + '%' },
-    title: `${classText(k)}: ${write(values[k])}`, 'data-class': k, 'data-value': values[k],
-  });
   const biggest = values.indexOf(most);
+  // What holds little still has a bar; what holds nothing has none.
+  const bar = k => el('div', {
+    cls: tone, css: { '--w': values[k] && Math.max(0.6, 100 * values[k] / most) + '%' },
+    title: `${classText(k)}: ${write(values[k])}`, 'data-class': k, 'data-value': values[k],
+  }, k === biggest && el('span', {}, write(most)));
   const summary = `${title}: ${classes.length} classes, most in ${classText(biggest)} ` +
     `(${write(most)})`;
   return el('div', {}, el('h3', {}, title),

@@ -1,0 +1,82 @@
+// Names with markup, quotes, bidi and control characters are text and nothing else.
+import { VIEWS } from '../lib/pages.mjs';
+import { answer } from '../lib/heapprof.mjs';
+import { tableRows } from '../lib/read.mjs';
+
+const UNSEEN = '[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u200b-\\u200f' +
+  '\\u202a-\\u202e\\u2066-\\u2069\\ufeff]';
+const watch = () => {
+  window.alerts = 0;
+  window.alert = () => { window.alerts++; };
+};
+
+export default async function ({ check, visit }) {
+  for (const name of ['names', 'hostile']) {
+    await visit('every view', name, '', page => everyView(check, page), { init: watch });
+    await visit('the table', name, 'view=table&fold=0', (page, of) => table(check, page, of));
+  }
+  await visit('the policy', 'names', '', page => policy(check, page));
+}
+
+async function everyView(check, page) {
+  for (const view of VIEWS) {
+    await page.tid('tab-' + view).click();
+    await page.settled();
+    const found = await page.evaluate(unseen => ({
+      images: document.querySelectorAll('img, iframe, svg image').length,
+      scripts: document.querySelectorAll('script').length,
+      alerts: window.alerts,
+      unseen: document.body.innerText.match(new RegExp(unseen))?.index ?? -1,
+    }), UNSEEN);
+    check.same([found.images, found.scripts - 1, found.alerts], [0, 0, 0],
+      `${view}: names make no element`);
+    check.equal(found.unseen, -1, `${view}: no control character is shown`);
+  }
+}
+
+async function table(check, page, { last }) {
+  const wanted = answer('top', '-n', '0', last).rows.map(row => row.function).sort();
+  const rows = await tableRows(page);
+  check.same(rows.map(row => row.name).sort(), wanted, 'the names are those of the profile');
+  for (let i = 0; i < rows.length; i++) {
+    const row = page.locator('tr[data-f]').nth(i);
+    const name = await row.getAttribute('data-name');
+    const words = JSON.stringify(name).slice(0, 40);
+    await row.click();
+    check.equal(await page.tid('panel-name').getAttribute('data-name'), name,
+      `the panel shows ${words}`);
+    await page.tid('focus-on').click();
+    const pattern = await page.tid('focus').inputValue();
+    const isRight = await page.tid('focus').getAttribute('aria-invalid') === 'false';
+    const kept = await page.$$eval('tr[data-f]', all => all.length);
+    check(isRight && kept > 0 || !name, `focus on it keeps it: ${pattern.slice(0, 40)}`);
+    await page.tid('focus').fill('');
+    await page.waitForTimeout(220);
+  }
+  await page.tid('sql-button').click();
+  check((await page.tid('command-text').textContent()).startsWith('$ heapprof top'), 'the command');
+}
+
+// A page may not be told to load or to run anything, whatever gets into it.
+async function policy(check, page) {
+  const tried = await page.evaluate(async () => {
+    const tell = async act => {
+      try {
+        await act();
+        return 'done';
+      } catch {
+        return 'refused';
+      }
+    };
+    return [
+      await tell(() => { document.body.innerHTML = '<p>x'; }),
+      await tell(() => fetch('https://example.org/')),
+      await tell(() => setTimeout('window.ran = 1')),
+    ].join();
+  });
+  check.equal(tried, 'refused,refused,refused', 'markup, requests and code from text are refused');
+  const refused = await page.evaluate(() => window.refused.length);
+  check(refused > 0, `and are reported (${refused})`);
+  page.wrong.length = 0;
+  await page.evaluate(() => { window.refused.length = 0; });
+}
