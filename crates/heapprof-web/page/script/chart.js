@@ -93,13 +93,13 @@ export function residentLine(context, values, xAt, yOf, words, inks) {
 }
 
 // Marks a point with a dot and words beside it.
-export function markPoint(context, x, y, words, { left, right, inks }) {
+export function markPoint(context, x, y, words, { right, inks }) {
   context.fillStyle = inks.more;
   context.beginPath();
   context.arc(x, y, 4, 0, 7);
   context.fill();
   context.font = '600 11.5px ' + UI_FONT;
-  const isLeft = x < left + (right - left) * 0.7;
+  const isLeft = x + context.measureText(words).width < right;
   context.textAlign = isLeft ? 'left' : 'right';
   context.strokeStyle = inks.surface;
   context.lineWidth = 4;

@@ -32,7 +32,8 @@ export function makeNames(profile) {
 // Returns a name in ever shorter forms: full, std::string spelt short, templates or generics
 // folded, then without namespaces or paths from the front.
 export function shortForms(full) {
-  if (full.startsWith('0x')) return [full];
+  // An address, alone or in a file, has no parts that may go.
+  if (/^0x|\+0x[\da-f]+$/.test(full)) return [full];
   const spelt = full.replaceAll(STRING, 'std::string').replaceAll('std::__cxx11::', 'std::');
   const forms = spelt === full ? [full] : [full, spelt];
   const pieces = spelt.includes('::') && !spelt.includes('operator')

@@ -26,14 +26,14 @@ export function placeOf(app, f, isShort) {
 }
 
 // Makes a row with a bar: a name, a value and its share. Clicking it selects the function.
-export function functionRow(app, f, { value, text, note, share, colour, length = 25 }) {
+export function functionRow(app, f, { value, text, note, share, colour }) {
   const bar = { '--w': barWidth(share), '--c': colour };
   const attributes = {
     cls: 'row', css: bar, title: app.names.full(f), type: 'button', onclick: () => app.select(f),
     'data-name': app.profile.functionName[f], 'data-value': value,
   };
   return el('button', attributes,
-    el('span', { cls: 'n' }, el('bdi', {}, app.names.nice(f, length))),
+    el('span', { cls: 'n' }, el('bdi', {}, app.names.nice(f, 25))),
     el('span', { cls: 'v' }, text, el('small', {}, note)));
 }
 

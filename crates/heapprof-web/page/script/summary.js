@@ -1,4 +1,4 @@
-// The summary: four tiles with the largest functions by each measure, and sizes of allocations.
+// The summary: tiles with the largest functions by each measure, and sizes of allocations.
 
 import { el, fill } from './dom.js';
 import { shareText, valueText } from './format.js';
@@ -18,7 +18,6 @@ const HEAP_TILES = [
   ['Most objects', 'inuse', 'objects'],
 ];
 const TOP = 5;
-const NAME_LENGTH = 17;
 
 export function makeSummaryView() {
   return {
@@ -51,7 +50,6 @@ function measureTile(app, title, measure) {
   const write = value => valueText(measure.unit, value);
   const row = f => functionRow(app, f, {
     value: flat[f], text: write(flat[f]), note: shareText(flat[f] / total), share: flat[f] / total,
-    length: NAME_LENGTH,
   });
   const unit = measure.kind === 'objects' ? ' objects' : '';
   const tid = `tile-${measure.family}-${measure.kind}`;
