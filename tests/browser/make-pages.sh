@@ -46,6 +46,7 @@ page perl - perl/orders.values.pb.gz
 page names - valid/made.odd-names.pb.gz
 page hostile - hostile.pb.gz
 page negative - valid/made.negative.pb.gz
+page inlines - valid/made.inlines.pb.gz
 page recursion - valid/made.recursion.pb.gz
 page sampled - valid/made.sampled.pb.gz
 page few - valid/go.leaky.after.pb.gz --max-nodes 30

@@ -59,7 +59,8 @@ def moment(i):
         stacks.append((places, [*allocated, *of(i)]))
     rss = 4_000_000 + sum(values[3] for _, values in stacks)
     functions = [(name, "/src/" + name.split(".")[0] + ".go") for name in names]
-    return profile(functions, stacks, BEGIN + i * 1_000_000_000, [f"rss: {rss} bytes"])
+    comments = [f"rss: {rss} bytes"]
+    return profile(functions, stacks, BEGIN + i * 1_000_000_000, comments, "/usr/bin/server")
 
 
 def hostile():

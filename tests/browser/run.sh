@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Opens pages of heapprof in Chromium, uses every view of each, and compares what they show with the
 # command line.
-# usage: tests/browser/run.sh HEAPPROF [CHECK...]     (a CHECK is a file of checks/, such as `diff`)
-# WORK is where pages and what npm installs go (target/browser), CHROMIUM the browser. Ends with 77
-# if node, npm or Chromium is missing.
+# usage: tests/browser/run.sh HEAPPROF [CHECK...]     (a CHECK is a file of checks/, as `diff`)
+# WORK is where pages and what npm installs go (target/browser), CHROMIUM the browser. With PICTURES,
+# the pictures of the guide are written into that folder instead. Ends with 77 if node, npm or
+# Chromium is missing.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 home=$(cd "$here/../.." && pwd)
@@ -31,4 +32,5 @@ if ! cmp -s "$here/package-lock.json" "$MODULES/installed.json"; then
 fi
 export HEAPPROF CHROMIUM WORK MODULES PROFILES=$WORK/profiles PAGES=$WORK/pages
 "$here/make-pages.sh" "$home"
+[ -z "${PICTURES:-}" ] || exec node "$here/pictures.mjs" "$PICTURES"
 exec node "$here/run.mjs" "$@"

@@ -1,6 +1,7 @@
 // axe-core finds nothing serious in any view, in light and in dark, nor in the parts that open.
 import { axePath } from '../lib/browser.mjs';
 import { MAIN, VIEWS } from '../lib/pages.mjs';
+import { filter } from '../lib/read.mjs';
 
 export default async function ({ check, visit }) {
   for (const name of [...MAIN, 'waves', 'names']) {
@@ -23,8 +24,7 @@ async function allViews(check, page) {
   await page.tid('tab-table').click();
   await page.locator('tr[data-f]').first().click();
   await page.tid('sql-button').click();
-  await page.tid('focus').fill('a(?=b)');
-  await page.waitForTimeout(260);
+  await filter(page, 'focus', 'a(?=b)');
   await nothingSerious(check, page, 'a function, the SQL drawer and a wrong pattern');
   await page.keyboard.press('Escape');
   await page.tid('theme').focus();

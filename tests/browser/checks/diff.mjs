@@ -1,6 +1,6 @@
 // A comparison: numbers of `heapprof diff`, the kinds of change, widths and the legend.
 import { answer } from '../lib/heapprof.mjs';
-import { flameRows, tableRows, text } from '../lib/read.mjs';
+import { flameRows, follow, tableRows, text } from '../lib/read.mjs';
 
 export default async function ({ check, visit }) {
   await visit('numbers', 'diff', 'view=table&fold=0', (page, of) => numbers(check, page, of));
@@ -19,9 +19,7 @@ function changed(base, last, ...flags) {
 async function numbers(check, page, { base, last }) {
   for (const type of ['inuse_space', 'alloc_space', 'inuse_objects', 'alloc_objects']) {
     const [family, kind] = type.split('_');
-    await page.evaluate(hash => { location.hash = hash; },
-      `view=table&fam=${family}&unit=${kind}&fold=0`);
-    await page.settled();
+    await follow(page, `view=table&fam=${family}&unit=${kind}&fold=0`);
     const rows = (await tableRows(page)).filter(row => row.delta)
       .map(row => [row.name, row.before, row.after]);
     const wanted = changed(base, last, '-t', type).map(row => row.slice(0, 3));
@@ -29,8 +27,7 @@ async function numbers(check, page, { base, last }) {
   }
   check((await text(page, 'header')).includes('→'), 'the head names both');
   await page.keyboard.press('1');
-  await page.evaluate(() => { location.hash = 'view=flame&fold=0'; });
-  await page.settled();
+  await follow(page, 'view=flame&fold=0');
   const [root] = await flameRows(page);
   check.same([root.before, root.value],
     [answer('top', base).total, answer('top', last).total], 'the totals');

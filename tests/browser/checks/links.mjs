@@ -1,6 +1,6 @@
 // What is chosen is kept in the address, and an address leads to the same again.
 import { openPage } from '../lib/browser.mjs';
-import { choices, filter, flameRows, selectedName, tableRows } from '../lib/read.mjs';
+import { choices, filter, flameRows, follow, selectedName, tableRows } from '../lib/read.mjs';
 
 export default async function ({ check, visit, browser, pages }) {
   await visit('kept and restored', 'go', '', async page => {
@@ -35,13 +35,9 @@ export default async function ({ check, visit, browser, pages }) {
     await again.end();
   });
   await visit('of another profile', 'go', '', async page => {
-    await page.evaluate(() => { location.hash = 'view=table&sel=main.build&fam=alloc'; });
-    await page.settled();
+    await follow(page, 'view=table&sel=main.build&fam=alloc');
     check.equal(await selectedName(page), 'main.build', 'functions are found by name');
-    await page.evaluate(() => {
-      location.hash = 'view=nonsense&sel=nobody&a=7&b=x&fam=zzz&zoom=no&sort=zz&kinds=q&map=%00';
-    });
-    await page.settled();
+    await follow(page, 'view=nonsense&sel=nobody&a=7&b=x&fam=zzz&zoom=no&sort=zz&kinds=q&map=%00');
     check.equal(await page.tid('flame-canvas').count(), 1, 'what makes no sense is left out');
   });
   const hash = 'view=table&sel=' + encodeURIComponent('</script><img src=x onerror=alert(1)>') +

@@ -1,5 +1,6 @@
 // Paper, a narrow screen, reduced motion, forced colours, and a browser without scripts.
 import { MAIN, VIEWS } from '../lib/pages.mjs';
+import { follow } from '../lib/read.mjs';
 
 export default async function ({ check, visit, browser, pages }) {
   for (const name of MAIN) {
@@ -27,8 +28,7 @@ export default async function ({ check, visit, browser, pages }) {
 async function print(check, page) {
   check.equal(await page.getAttribute('html', 'data-theme'), 'light', 'paper is light');
   for (const view of VIEWS) {
-    await page.evaluate(hash => { location.hash = hash; }, 'view=' + view);
-    await page.settled();
+    await follow(page, 'view=' + view);
     const hidden = await page.tid('tools').isHidden() && await page.locator('#bar').isHidden();
     const shown = await page.tid('view').isVisible() && await page.tid('panel').isVisible();
     check(hidden && shown, `${view} and the panel are printed, controls are not`);

@@ -1,7 +1,7 @@
 // The panel beside the view: callers and callees of `heapprof peek`, lines of `top -g lines`.
 import { answer } from '../lib/heapprof.mjs';
 import { MAIN } from '../lib/pages.mjs';
-import { listRows, selectedName } from '../lib/read.mjs';
+import { follow, listRows, selectedName } from '../lib/read.mjs';
 
 const escaped = name => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
@@ -20,9 +20,8 @@ async function functions(check, page, { last }) {
   const asked = [...once.slice(0, 6), ...once.filter(row => row.cum > row.flat).slice(0, 4)];
   for (const { function: name } of asked) {
     const [wanted] = answer('peek', `^${escaped(name)}$`, last).rows;
-    await page.evaluate(hash => { location.hash = hash; },
-      new URLSearchParams({ view: 'table', fold: 0, a: -1, sel: name }).toString());
-    await page.settled();
+    const hash = new URLSearchParams({ view: 'table', fold: 0, a: -1, sel: name });
+    await follow(page, hash.toString());
     check.equal(await selectedName(page), name, `${name} is selected`);
     const values = page.tid('panel-values');
     const shown = [await values.getAttribute('data-flat'), await values.getAttribute('data-cum')];

@@ -1,7 +1,7 @@
 // Searching: what matches, what share that is, and patterns that the page refuses.
 import { answer } from '../lib/heapprof.mjs';
 import { MAIN } from '../lib/pages.mjs';
-import { choices, tableRows, text } from '../lib/read.mjs';
+import { choices, filter, tableRows, text } from '../lib/read.mjs';
 import { isText } from '../lib/text.mjs';
 
 const PATTERNS = {
@@ -68,8 +68,7 @@ async function patterns(check, page) {
   }
   await page.tid('search').fill('\\bserve\\b');
   check.equal(await page.tid('search').getAttribute('aria-invalid'), 'false', '\\b is possible');
-  await page.tid('focus').fill('a(?=b)');
-  await page.waitForTimeout(300);
+  await filter(page, 'focus', 'a(?=b)');
   check(await page.locator('#focus-wrong').isVisible(), 'focus says why');
   check((await text(page, 'share')).includes('100 %'), 'a wrong pattern filters nothing');
 }

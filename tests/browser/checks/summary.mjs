@@ -34,7 +34,8 @@ async function tiles(check, page, { last }) {
     const shown = await tile.locator('.row').evaluateAll(all =>
       all.map(row => [row.dataset.name, Number(row.dataset.value)]));
     const first = rows.filter(row => row.flat > 0).map(row => [row.function, row.flat]);
-    if (first.length) check.same(shown.map(row => row[1]), first.map(row => row[1]), `${type}: rows`);
+    const values = shown.map(row => row[1]);
+    if (first.length) check.same(values, first.map(row => row[1]), `${type}: rows`);
   }
 }
 

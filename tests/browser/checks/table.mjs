@@ -1,10 +1,11 @@
 // The table has the numbers of `heapprof top`, in every sample type, and sorts by every column.
 import { answer } from '../lib/heapprof.mjs';
 import { MAIN } from '../lib/pages.mjs';
-import { choices, tableRows } from '../lib/read.mjs';
+import { choices, follow, tableRows } from '../lib/read.mjs';
 import { isText, unitOf } from '../lib/text.mjs';
 
-const OTHERS = ['waves', 'cpu', 'perl', 'names', 'negative', 'recursion', 'sampled'];
+const OTHERS = ['waves', 'cpu', 'perl', 'names', 'negative', 'recursion', 'inlines',
+  'sampled'];
 
 export default async function ({ check, visit }) {
   for (const name of [...MAIN, ...OTHERS]) {
@@ -15,17 +16,15 @@ export default async function ({ check, visit }) {
   }
 }
 
-// Perl's (compile) lies in own files and in those of libraries. The page has one function of a name,
-// and knows of it only that it is not all a library's, so it folds less than --own-code does.
+// Perl's (compile) lies in own files and in those of libraries. The page has one function of a
+// name, and knows of it only that it is not all a library's, so it folds less than --own-code does.
 async function numbers(check, page, { name, last }) {
   const types = answer('sql', '-p', last, 'SELECT type FROM sample_type').map(({ type }) => type);
   for (const type of types) {
     for (const own of name === 'perl' ? [false] : [false, true]) {
       const pair = type.match(/^(.+)_(objects|space)$/);
       const [family, kind] = pair ? pair.slice(1) : [type, 'own'];
-      await page.evaluate(hash => { location.hash = hash; },
-        `view=table&a=-1&fam=${family}&unit=${kind}&fold=${own ? 1 : 0}`);
-      await page.settled();
+      await follow(page, `view=table&a=-1&fam=${family}&unit=${kind}&fold=${own ? 1 : 0}`);
       const { rows, total } = answer('top', '-n', '0', '-t', type, own ? ['--own-code'] : [], last);
       if (!rows.length && await page.tid('empty').count()) {
         check(total === 0 || await page.tid('empty').count(), `${type}: nothing, and it says so`);

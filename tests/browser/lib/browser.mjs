@@ -49,8 +49,10 @@ function note(page, address) {
   });
 }
 
-// Returns all that went wrong in a page so far, also what its policy refused.
+// Returns all that went wrong in a page so far, also what its policy refused. `page.forgiven` is a
+// pattern of what a check brings about itself.
 export async function wrongIn(page) {
   const refused = await page.evaluate(() => window.refused || []);
-  return [...page.wrong, ...refused.map(words => 'refused: ' + words)].join('\n');
+  const all = [...page.wrong, ...refused.map(words => 'refused: ' + words)];
+  return all.filter(words => !page.forgiven?.test(words)).join('\n');
 }

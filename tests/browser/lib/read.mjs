@@ -31,16 +31,32 @@ export function listRows(page, tid) {
 export const text = (page, tid) => page.tid(tid).textContent();
 export const selectedName = page => page.tid('panel-name').getAttribute('data-name');
 
-// Returns the choices in the address. The page writes them a little later.
+// Returns the choices in the address. The page writes them a little later, after 120 ms; a timer of
+// the page itself that is longer ends after that one.
 export async function choices(page) {
-  await page.waitForTimeout(200);
+  await pageTime(page, 150);
   return new URLSearchParams(new URL(page.url()).hash.slice(1));
 }
 
 // Types into a field for a filter, and waits until the page has followed.
 export async function filter(page, field, pattern) {
   await page.tid(field).fill(pattern);
-  await page.waitForTimeout(260);
+  await pageTime(page, 200);
+  await page.settled();
+}
+
+// Lets the page's own timers of less than so many milliseconds end.
+export function pageTime(page, ms) {
+  return page.evaluate(time => new Promise(done => setTimeout(done, time)), ms);
+}
+
+// Follows an address within the page.
+export async function follow(page, hash) {
+  await page.evaluate(to => new Promise(done => {
+    addEventListener('hashchange', done, { once: true });
+    if (location.hash === '#' + to) done();
+    location.hash = to;
+  }), hash);
   await page.settled();
 }
 

@@ -8,10 +8,12 @@ const SCALES = {
   '%': { '%': 1 },
 };
 
+const WRITTEN = /^[▲▼ ]*([+−]?)([\d.]+) ?(B|KiB|MiB|GiB|[kMG]|ns|µs|ms|s|min|h|%)?/;
+
 // Whether `said`, such as `48.1 MiB`, is `value` rounded to the digits that it shows.
 export function isText(said, value, unit) {
   if (said?.startsWith('<0.1 %')) return value > 0 && value < 0.1;
-  const found = said?.trim().match(/^[▲▼ ]*([+−]?)([\d.]+) ?(B|KiB|MiB|GiB|[kMG]|ns|µs|ms|s|min|h|%)?/);
+  const found = said?.trim().match(WRITTEN);
   if (!found) return false;
   const [, sign, digits, suffix = ''] = found;
   const scale = SCALES[unit]?.[suffix];

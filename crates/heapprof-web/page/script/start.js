@@ -63,8 +63,9 @@ function listenToWindow(app) {
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
   matchMedia('print').addEventListener('change', redraw);
   addEventListener('pagehide', () => app.saveNow());
-  addEventListener('hashchange', () => {
-    app.state = readState(app.profile, location.hash.slice(1));
+  // The event's address counts, because a late save may have changed that of the page since.
+  addEventListener('hashchange', ({ newURL }) => {
+    app.state = readState(app.profile, newURL.split('#')[1]);
     redraw();
   });
   byId('skip').addEventListener('click', event => {
