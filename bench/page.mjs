@@ -49,7 +49,7 @@ const KINDS = {
       await page.keyboard.press('Control+f');
       await page.keyboard.insertText(text);
     },
-    zoom: page => clickAt(page, 'canvas', 0.2, 110, 2),
+    zoom: page => clickAt(page, 'canvas', 0.2, 260, 2),
     keys: {},
   },
   d3: {

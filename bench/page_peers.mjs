@@ -46,9 +46,9 @@ export function d3Page(modules, rows, out) {
   }
   const read = name => readFileSync(`${modules}/node_modules/${name}`, 'utf8');
   const style = read('d3-flame-graph/dist/d3-flamegraph.css');
-  const scripts = ['d3/dist/d3.min.js', 'd3-flame-graph/dist/d3-flamegraph.min.js'].map(read);
+  const scripts = ['d3/dist/d3.min.js', 'd3-flame-graph/dist/d3-flamegraph.umd.min.js'].map(read);
   const draw = `const data = JSON.parse(document.getElementById('data').textContent);
-    window.chart = flamegraph().width(innerWidth - 20).transitionDuration(0);
+    window.chart = flamegraph.default().width(innerWidth - 20).transitionDuration(0);
     d3.select('#chart').datum(data).call(chart);
     requestAnimationFrame(() => setTimeout(() => { window.painted = performance.now(); }));`;
   const tag = text => `<script>${text.replaceAll('</script', '<\\/script')}</script>`;

@@ -23,7 +23,7 @@ export function makeFlameView() {
     id: 'flame', title: 'Flame', hasSearch: true, hasWidth: true,
     tools: app => flameTools(app),
     draw: (app, host) => drawFlame(app, at, host),
-    mark: () => repaint(at),
+    mark: () => soon(at),
     search: () => search(at),
     resize: () => relayout(at),
     keys: event => flameKeys(at, event),
@@ -43,7 +43,7 @@ function drawFlame(app, at, host) {
   at.scroll = el('div', { cls: 'scroll', onscroll: () => soon(at) }, at.spacer);
   at.seen = 0;
   at.mirror = makeMirror({
-    onfocus: () => repaint(at), onblur: () => repaint(at),
+    onfocus: () => soon(at), onblur: () => soon(at),
     onkeydown: event => { if (flameKeys(at, event)) event.stopPropagation(); },
   });
   listenToFlame(at);
@@ -89,6 +89,7 @@ function search(at) {
 
 function repaint(at) {
   const { app } = at;
+  at.isDue = false;
   if (!app || !at.layout) return;
   const started = performance.now();
   const height = at.seen = at.scroll.clientHeight;
@@ -107,8 +108,11 @@ function repaint(at) {
   app.perf.boxes = at.layout.boxes.length;
 }
 
+// Paints in the next frame, unless something else paints before.
 function soon(at) {
-  requestAnimationFrame(() => repaint(at));
+  if (at.isDue) return;
+  at.isDue = true;
+  requestAnimationFrame(() => at.isDue && repaint(at));
 }
 
 // Returns the upper edge of a row in the scrolled area.
