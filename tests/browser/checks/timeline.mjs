@@ -1,6 +1,6 @@
 // The timeline has the moments of `heapprof timeline`: of a series, and of one recording's history.
 import { answer } from '../lib/heapprof.mjs';
-import { isPainted } from '../lib/read.mjs';
+import { cardAt, isPainted } from '../lib/read.mjs';
 import { isText } from '../lib/text.mjs';
 
 export default async function ({ check, visit }) {
@@ -12,15 +12,6 @@ export default async function ({ check, visit }) {
     const said = await page.tid('empty').textContent();
     check(said.includes('heapprof record --interval'), 'it says how to record one');
   });
-}
-
-// Returns the card at the pointer: {what: words}.
-async function cardAt(page, x, y) {
-  await page.mouse.move(x, y);
-  await page.settled();
-  const rows = await page.$$eval('#tip tr', all => all.map(row =>
-    [...row.cells].map(cell => cell.textContent)));
-  return { title: await page.locator('#tip .fn').textContent(), ...Object.fromEntries(rows) };
 }
 
 async function series(check, page, { profiles }) {

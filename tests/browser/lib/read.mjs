@@ -50,6 +50,16 @@ export function pageTime(page, ms) {
   return page.evaluate(time => new Promise(done => setTimeout(done, time)), ms);
 }
 
+// Returns the card at the pointer after it has moved: {title, and what: words}.
+export async function cardAt(page, x, y) {
+  await page.mouse.move(x, y);
+  await page.settled();
+  if (await page.locator('#tip').isHidden()) return null;
+  const rows = await page.$$eval('#tip tr', all => all.map(row =>
+    [...row.cells].map(cell => cell.textContent)));
+  return { title: await page.locator('#tip .fn').textContent(), ...Object.fromEntries(rows) };
+}
+
 // Follows an address within the page.
 export async function follow(page, hash) {
   await page.evaluate(to => new Promise(done => {
@@ -68,7 +78,7 @@ export function isPainted(page, tid) {
   });
 }
 
-// Finds a box of the flame graph by its colour and clicks it: the middle of the row of `level`.
+// Clicks a box of the flame graph: in the row of `level`, at a share of the width.
 export async function clickRow(page, level, share = 0.05, options = {}) {
   const box = await page.tid('flame-canvas').boundingBox();
   const position = { x: Math.max(8, box.width * share), y: level * 19 + 9 };
