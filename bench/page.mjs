@@ -3,7 +3,7 @@
 // the file, the first paint, a search, a redraw (the zoom into a box), and JavaScript's heap.
 //
 // usage: WORK=FOLDER node bench/page.mjs HEAPPROF [RUNS] [NAME=PROFILE.pb.gz...]
-//   needs the modules of tests/browser/run.sh (MODULES); CHROMIUM names the browser
+//   needs the modules of tests/browser/run.sh (MODULES, an absolute path); CHROMIUM names the browser
 //   PROTOTYPE is the folder of the page's prototype; without it, it is left out
 //
 // A time of a search or a redraw is what the browser's main thread worked for it, until it is idle.

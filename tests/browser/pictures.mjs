@@ -14,7 +14,7 @@ const PICTURES = [
   ['pivot', 'go', `piv=${PIVOT}&sel=${PIVOT}`, {}],
   ['table', 'go', 'view=table', { act: row(3) }],
   ['treemap-dark', 'go', 'view=map', { dark: true }],
-  ['summary', 'cpp', 'view=sizes&fold=0', { height: 900 }],
+  ['summary', 'cpp', 'view=sizes&fold=0', { height: 940 }],
   ['history', 'waves', 'view=timeline', { act: pointAt(0.45) }],
   ['timeline', 'series', 'view=timeline', { act: brush }],
   ['growth', 'series', 'view=growth', {}],
