@@ -97,13 +97,16 @@ impl Data {
         Ok(())
     }
 
-    /// Asks what is around the selected row.
+    /// Asks what is around the row with the cursor.
     fn look_at(&mut self, key: &(u64, Ask), snapshot: &Snapshot, state: &mut State) -> Result<()> {
         let Some(answer) = &self.answer else {
             return Ok(());
         };
         let is_there = |name: &String| answer.rows.iter().any(|row| row.name == *name);
         let name = state.selected.clone().filter(is_there);
+        // Without a choice the cursor is on the first row, wherever that row is by size.
+        let first = || state.order.iter().find(|name| is_there(name)).cloned();
+        let name = name.or_else(first);
         let name = name.or_else(|| Some(answer.rows.first()?.name.clone()));
         let Some(name) = name else {
             self.detail = None;

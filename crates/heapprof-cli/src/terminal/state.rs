@@ -76,7 +76,7 @@ pub(crate) struct State {
     /// The name of the selected row; the first one is selected if there is none.
     pub(crate) selected: Option<String>,
     /// The rows by name, in the order in which they were put last, and when that was.
-    order: Vec<String>,
+    pub(super) order: Vec<String>,
     ordered: Option<(f64, Ask, Column, bool)>,
     /// Whether callers, callees and lines have most of the screen.
     pub(crate) is_open: bool,

@@ -292,6 +292,8 @@ fn rows_keep_their_place_for_a_while() {
     let mut later = Data::default();
     later.refresh(news(40), &mut state);
     assert!(first(&mut state, &later, 2.9).contains("load"));
+    // What is below the table is about the row with the cursor.
+    assert!(later.detail.as_ref().unwrap().name.contains("load"));
     assert!(first(&mut state, &later, 3.1).contains("begin"));
 }
 
