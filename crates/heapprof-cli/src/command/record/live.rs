@@ -35,6 +35,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// The same for blocks of lines, unless `--interval` is given.
 const PLAIN_PAUSE: Duration = Duration::from_secs(10);
 
+/// How long the last block waits for the last answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// What the threads share.
 struct Shared {
     wanted: Wanted,
@@ -43,8 +46,25 @@ struct Shared {
     /// Whether nobody looks any more.
     is_left: bool,
     ended: Option<String>,
+    /// Whether all that was answered before the end is known.
+    has_all: bool,
     trouble: Option<String>,
     output: Vec<String>,
+}
+
+impl Shared {
+    fn new() -> Self {
+        Self {
+            wanted: Wanted::default(),
+            moments: Moments::default(),
+            began: Instant::now(),
+            is_left: false,
+            ended: None,
+            has_all: false,
+            trouble: None,
+            output: Vec::new(),
+        }
+    }
 }
 
 type Common = Arc<Mutex<Shared>>;
@@ -84,15 +104,7 @@ impl Live {
             Some(_) => PAUSE,
             None => args.interval.unwrap_or(PLAIN_PAUSE).max(PAUSE),
         };
-        let shared = Arc::new(Mutex::new(Shared {
-            wanted: Wanted::default(),
-            moments: Moments::default(),
-            began: Instant::now(),
-            is_left: false,
-            ended: None,
-            trouble: None,
-            output: Vec::new(),
-        }));
+        let shared = Arc::new(Mutex::new(Shared::new()));
         let asker = Asker::new(list, pause, !args.no_symbolize, Arc::clone(&shared));
         let asker = asker.context("no temporary file can be made")?;
         let printed = match tty {
@@ -155,7 +167,7 @@ impl Live {
         let (look, pause) = (look(self.color), self.pause);
         let view = std::thread::Builder::new().name("view".into());
         let thread = match self.tty.take() {
-            None => view.spawn(move || plain(&mut feed, pause))?,
+            None => view.spawn(move || plain(&mut feed, &shared, pause, &mut messages::plain))?,
             Some(tty) => {
                 let signals = Signals::listen(false)?;
                 let screen = Screen::take(tty).context("the terminal")?;
@@ -267,21 +279,70 @@ impl Feed for Recording {
 }
 
 /// Says a block of lines each time, until the program has ended.
-fn plain(feed: &mut dyn Feed, pause: Duration) {
+fn plain(feed: &mut dyn Feed, shared: &Common, pause: Duration, say: &mut dyn FnMut(&str)) {
     let mut plain = Plain::default();
-    let mut last: Option<Instant> = None;
+    let (mut last, mut end): (Option<Instant>, Option<Instant>) = (None, None);
     loop {
         let news = feed.next(&Wanted::default());
-        let has_ended = news.ended.is_some();
-        if (has_ended || last.is_none_or(|last| last.elapsed() >= pause))
+        if news.ended.is_some() {
+            end.get_or_insert_with(Instant::now);
+        }
+        // The last answer may still be read.
+        let has_ended = end.is_some_and(|end| end.elapsed() > PATIENCE || locked(shared).has_all);
+        let news = if has_ended {
+            feed.next(&Wanted::default())
+        } else {
+            news
+        };
+        let is_time = end.is_none() && last.is_none_or(|last| last.elapsed() >= pause);
+        if (has_ended || is_time)
             && let Some(block) = plain.block(news)
         {
             last = Some(Instant::now());
-            block.lines().for_each(messages::plain);
+            block.lines().for_each(&mut *say);
         }
         if has_ended {
             return;
         }
         std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_analysis::Source;
+    use heapprof_profile::ProfileBuilder;
+
+    use super::*;
+    use crate::terminal::feed::Snapshot;
+
+    /// A program that has ended, and whose answer is read a little later.
+    struct Late(Common, u32);
+
+    impl Feed for Late {
+        fn next(&mut self, _: &Wanted) -> News {
+            self.1 += 1;
+            let mut news = News {
+                ended: Some("ended with exit code 5".into()),
+                ..News::default()
+            };
+            if self.1 > 2 {
+                let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+                builder.folded("main;keep", &[10]);
+                let snapshot = Snapshot::new(1, Source::new("p", builder.finish()));
+                news.snapshot = Some(Arc::new(snapshot.unwrap()));
+                locked(&self.0).has_all = true;
+            }
+            news
+        }
+    }
+
+    #[test]
+    fn the_last_block_has_the_last_answer() {
+        let shared = Arc::new(Mutex::new(Shared::new()));
+        let (mut feed, mut said) = (Late(Arc::clone(&shared), 0), String::new());
+        plain(&mut feed, &shared, PAUSE, &mut |line| said += line);
+        assert!(said.contains("keep"), "{said}");
+        assert!(said.contains("ended with exit code 5"), "{said}");
     }
 }

@@ -162,7 +162,9 @@ impl Work {
                 self.ask(which);
             }
             if !is_left {
+                let is_over = locked(&self.shared).ended.is_some();
                 self.hear(which);
+                locked(&self.shared).has_all |= is_over;
             }
             if let Some(printed) = &self.printed {
                 match is_left {
