@@ -165,6 +165,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "tables/script_frames",
             "tables/stacks",
             "tables/word_memory",
+            "thread/names",
             "thread/state",
             "thread/state/free",
         ],

@@ -165,6 +165,7 @@ impl Engine {
         } = self;
         let states = threads.all().map(|state| state.resident());
         states.sum::<usize>()
+            + threads.names.resident(&process.pages)
             + books.resident(process)
             + code.rules.resident(process)
             + scripts.names.resident(process)

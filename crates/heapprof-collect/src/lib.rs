@@ -37,7 +37,9 @@
 //! 4. **Its number** (`stacks.rs`). A hash leads to the number, without a lock if the stack was
 //!    seen before. A new stack is added under a lock, as an earlier stack and the frames above it,
 //!    with the generation of the mappings (`mappings.rs`). The generation goes up when code lies
-//!    where other code was.
+//!    where other code was. If a recording keeps each thread's share, the thread then looks up its
+//!    own number for that stack (`by_thread.rs`): the same frames, and a word for the thread, which
+//!    `names.rs` knows. So a free by another thread needs nothing more.
 //! 5. **The real malloc** is called, so its block is new to the tables. In exact mode this comes
 //!    before step 4, and what step 4 needs comes into the cache meanwhile.
 //! 6. **The live table** (`live.rs`) leads from the address to stack and size, in 128 parts. A part

@@ -120,6 +120,9 @@ pub struct Options {
     /// Which frames are kept of a stack that leads through an interpreter. The text form can hold
     /// native ones only.
     pub frames: Frames,
+    /// Whether each thread's share is kept, as labels of what it allocates: `thread`, its name, and
+    /// `tid`. The text form has no place for them.
+    pub by_thread: bool,
 }
 
 /// The period unless another is set: 512 KiB, as in Go and jemalloc.
@@ -141,6 +144,7 @@ impl Default for Options {
             wrappers: String::new(),
             follow_children: true,
             frames: Frames::default(),
+            by_thread: false,
         }
     }
 }

@@ -145,6 +145,7 @@ pub const SETTINGS: &[Setting] = &[
     setting!(FILE_MODE, FILE_MODE, |to, mode| to.file_mode = mode),
     setting!(WRAPPERS, REGEX, |to, names| to.wrappers = names),
     setting!(FRAMES, FRAMES, |to, frames| to.frames = frames),
+    setting!(THREADS, ANSWER, |to, yes| to.by_thread = yes),
     setting!(FOLLOW, ANSWER, |to, yes| to.follow_children = yes),
 ];
 

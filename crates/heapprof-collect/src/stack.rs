@@ -1,5 +1,6 @@
 //! The stack of an allocation: found by unwinding, or known from the last ones.
 
+pub(crate) mod by_thread;
 pub(crate) mod call_site;
 pub(crate) mod capture;
 pub(crate) mod handlers;

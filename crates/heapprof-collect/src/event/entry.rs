@@ -120,6 +120,7 @@ unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: Ta
             (*slot).state = std::ptr::null();
             (*slot).engine = std::ptr::null();
             ((*slot).lent, (*slot).epoch) = ((*slot).lent & tls::ENDED, 0);
+            (*slot).thread = 0;
             state.leave();
             sys::restore_signals(mask);
         }

@@ -1,10 +1,10 @@
 //! The stack of an allocation: captured, and the number that it has in the tables.
 
 use crate::engine::Engine;
-use crate::options::Frames;
 use crate::platform::sys::hint;
 use crate::stack::call_site::CallSite;
 use crate::stack::capture::{self, Captured};
+use crate::stack::provider::Asked;
 use crate::stack::script::{Call, Found};
 use crate::tables::stacks::Stack;
 use crate::thread::state::{Own, ThreadState};
@@ -16,13 +16,51 @@ pub(super) fn stack(engine: &Engine, own: &mut Own, frame: CallSite, size: usize
     number(engine, own, frame, captured)
 }
 
-/// Gets the stack at `frame`: the native one, or that of an interpreter that the thread runs.
+/// Gets the stack at `frame`: the native one, or that of an interpreter that the thread runs. It is
+/// the thread's own if a recording keeps each thread's share.
 #[inline(always)]
 pub(super) fn capture(engine: &Engine, own: &mut Own, frame: CallSite, size: usize) -> Captured {
-    match engine.scripts.providers.frames() {
+    match engine.scripts.providers.asked() {
         None => own.remembered.capture(frame, engine.unwinder()),
-        Some(frames) => capture_script(engine, own, frame, frames, size),
+        Some(asked) => capture_script(engine, own, frame, asked, size),
     }
+}
+
+/// Gets the stack as [`capture_script`] does, and makes it this thread's own.
+#[cold]
+#[inline(never)]
+fn capture_of_thread(
+    engine: &Engine,
+    own: &mut Own,
+    frame: CallSite,
+    asked: Asked,
+    size: usize,
+) -> Captured {
+    let captured = match asked.of_all_threads() {
+        Some(asked) => capture_script(engine, own, frame, asked, size),
+        None => own.remembered.capture(frame, engine.unwinder()),
+    };
+    let stack = number(engine, own, frame, captured);
+    let of_thread = stack.and_then(|stack| of_thread(engine, own, asked, stack));
+    of_thread.map_or(captured, Captured::Recent)
+}
+
+/// The number that this thread has for a stack that all threads share. So what it allocates there
+/// is counted for it, whoever frees it.
+fn of_thread(engine: &Engine, own: &mut Own, asked: Asked, stack: u32) -> Option<u32> {
+    let (names, process) = (&engine.threads.names, &engine.process);
+    let thread = names.current(process);
+    if let known @ Some(_) = own.stacks.get(thread, stack) {
+        return known;
+    }
+    let is_new = || names.look(process, thread);
+    let stacks = &engine.books.stacks;
+    let of_thread = stacks.of_thread(process, stack, thread, is_new)?;
+    if asked.of_all_threads().is_some() {
+        own.script.note_pool(&engine.scripts.pools, Some(of_thread));
+    }
+    own.stacks.put(thread, stack, of_thread);
+    Some(of_thread)
 }
 
 /// Asks the providers for the stack, and falls back on the native one.
@@ -31,16 +69,19 @@ fn capture_script(
     engine: &Engine,
     own: &mut Own,
     frame: CallSite,
-    frames: Frames,
+    asked: Asked,
     size: usize,
 ) -> Captured {
+    if asked.is_by_thread() {
+        return capture_of_thread(engine, own, frame, asked, size);
+    }
     let (scripts, process) = (&engine.scripts, &engine.process);
     let call = Call {
         size,
         slot: frame.slot,
         stack: own.remembered.own_stack(frame),
     };
-    let found = own.script.capture(scripts, frames, process, call);
+    let found = own.script.capture(scripts, asked, process, call);
     if let Found::Recent(stack) = found {
         return Captured::Recent(stack);
     }
@@ -50,7 +91,7 @@ fn capture_script(
         // Native frames are those of whoever emptied the pool.
         own.script.beside(None);
     }
-    if found == Found::Nothing || frames == Frames::Both && !is_pool {
+    if found == Found::Nothing || asked.is_both() && !is_pool {
         let captured = own.remembered.capture(frame, engine.unwinder());
         if found == Found::Nothing {
             return captured;
@@ -64,7 +105,15 @@ fn capture_script(
 /// The number of the stack of the interpreter that this thread runs at `place` on its stack,
 /// whether native frames are wanted or not. `None` if it runs none.
 pub(super) fn script(engine: &Engine, own: &mut Own, place: usize) -> Option<u32> {
-    let frames = engine.scripts.providers.frames()?;
+    let asked = engine.scripts.providers.asked()?;
+    let stack = shared_script(engine, own, asked.of_all_threads()?, place)?;
+    match asked.is_by_thread() {
+        true => of_thread(engine, own, asked, stack),
+        false => Some(stack),
+    }
+}
+
+fn shared_script(engine: &Engine, own: &mut Own, asked: Asked, place: usize) -> Option<u32> {
     let frame = CallSite { slot: place, bp: 0 };
     let call = Call {
         size: 0,
@@ -72,7 +121,7 @@ pub(super) fn script(engine: &Engine, own: &mut Own, place: usize) -> Option<u32
         stack: own.remembered.own_stack(frame),
     };
     let (scripts, process) = (&engine.scripts, &engine.process);
-    let found = own.script.capture(scripts, frames, process, call);
+    let found = own.script.capture(scripts, asked, process, call);
     match found {
         Found::Recent(stack) => return Some(stack),
         Found::Nothing => return None,

@@ -212,6 +212,23 @@ pub fn thread_id() -> i32 {
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
 }
 
+/// Bytes of a thread's name, with a zero at the end.
+pub(crate) const NAME: usize = 16;
+
+/// The calling thread's name, up to a zero.
+pub(crate) fn thread_name() -> [u8; NAME] {
+    let mut name = [0; NAME];
+    let to = name.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes so many bytes.
+    unsafe {
+        call(
+            libc::SYS_prctl,
+            [libc::PR_GET_NAME as usize, to, 0, 0, 0, 0],
+        )
+    };
+    name
+}
+
 /// Whether this is the thread that the process began with, or that forked it.
 pub(crate) fn is_main_thread() -> bool {
     thread_id() == process_id()

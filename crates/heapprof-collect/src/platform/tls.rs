@@ -34,6 +34,8 @@ pub(crate) struct ThreadSlot {
     pub(crate) forking: bool,
     /// The ranks of the locks that the thread holds, a bit for each. Only debug builds use it.
     pub(crate) ranks: u32,
+    /// The number of the thread among those that have allocated; 0 if it has none.
+    pub(crate) thread: u32,
 }
 
 /// The thread's end was announced.
@@ -95,6 +97,7 @@ mod place {
         works_for: 0,
         forking: false,
         ranks: 0,
+        thread: 0,
     };
 
     #[cfg(not(all(test, shuttle)))]

@@ -75,6 +75,7 @@ fn try_all() {
     let own = sys::process_id() as usize;
     sys::parent_id();
     sys::thread_id();
+    sys::thread_name();
     sys::restore_signals(sys::block_signals());
     sys::take_back(libc::EPIPE);
     if let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) {

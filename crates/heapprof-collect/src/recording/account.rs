@@ -84,9 +84,8 @@ fn by_label(engine: &Engine, sums: &[Sums]) -> Vec<(String, i64)> {
             continue;
         }
         engine.books.stacks.read(stack, &mut frames);
-        if let Some(&word) = frames.first()
-            && let Word::Label(..) = Word::of(word)
-        {
+        let labels = frames.iter().take_while(|word| Word::is_label(**word));
+        for &word in labels {
             *by_word.entry(word).or_default() += bytes;
         }
     }

@@ -56,11 +56,11 @@ impl Lifecycle {
                 naming.prepare(&options.output, options.format, process.name());
             });
             // The text form has no place for names.
-            let frames = match options.format {
-                Format::Pprof => options.frames,
-                Format::Text => Frames::Native,
+            let (frames, by_thread) = match options.format {
+                Format::Pprof => (options.frames, options.by_thread),
+                Format::Text => (Frames::Native, false),
             };
-            engine.scripts.providers.want(frames);
+            engine.scripts.providers.want(frames, by_thread);
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);
             if triggers.live {
                 dumping.due.live.begin(&options.output.list);

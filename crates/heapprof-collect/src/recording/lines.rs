@@ -117,12 +117,10 @@ const HEAD: &str = "\n\0lines ";
 
 /// The innermost word of a stack.
 fn leaf_of(engine: &Engine, stack: u32) -> u64 {
-    let mut words = [0; 2];
+    let mut words = [0; 3];
     let n = engine.books.stacks.read_into(stack, &mut words);
-    match Word::of(words[0]) {
-        Word::Label(..) if n > 1 => words[1],
-        _ => words[0],
-    }
+    let frame = words[..n].iter().find(|word| !Word::is_label(**word));
+    frame.copied().unwrap_or(words[0])
 }
 
 /// Whether the process has told its last.

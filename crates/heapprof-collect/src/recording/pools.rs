@@ -47,48 +47,52 @@ pub(super) fn split(
             sum.is_some_and(|sum| sum.in_use()[1] > 0)
         };
         let pools: Vec<u32> = scripts.pools.of(i).filter(has_some).collect();
-        let Some(&pool) = pools.first() else {
-            continue;
-        };
         let of_all =
             |of: fn(&(String, u64, u64)) -> u64| -> Vec<u64> { parts.iter().map(of).collect() };
         let (objects, bytes) = (of_all(|part| part.1), of_all(|part| part.2));
         if bytes.iter().all(|&bytes| bytes == 0) {
             continue;
         }
-        let mut in_use = Sums::default();
-        for &pool in &pools {
-            take(&mut sums[pool as usize], &mut in_use);
-        }
-        let divided = [
-            divide(in_use.allocated[0], &objects),
-            divide(in_use.allocated[1], &bytes),
-        ];
+        // A thread's pools are divided as all are, because nobody tells whose the parts are.
+        let together = match scripts.providers.is_by_thread() {
+            true => 1,
+            false => pools.len().max(1),
+        };
         let whole = bytes.iter().map(|&bytes| bytes as f64).sum::<f64>();
-        for (at, (name, ..)) in parts.iter().enumerate() {
-            let allocated = [divided[0][at], divided[1][at]];
-            if allocated == [0, 0] {
-                continue;
+        for pools in pools.chunks(together) {
+            let mut in_use = Sums::default();
+            for &pool in pools {
+                take(&mut sums[pool as usize], &mut in_use);
             }
-            let frame = ScriptFrame {
-                name: name.as_bytes(),
-                file: b"",
-                start_line: 0,
-                line: 0,
-            };
-            let share = bytes[at] as f64 / whole;
-            all.push(PartOfPool {
-                pool,
-                word: scripts.names.word(&engine.process, frame),
-                sums: Sums {
-                    allocated,
-                    spread: in_use.spread.map(|known| Known {
-                        samples: (known.samples as f64 * share).round() as u64,
-                        variance: known.variance.map(|variance| variance * share),
-                    }),
-                    ..Sums::default()
-                },
-            });
+            let divided = [
+                divide(in_use.allocated[0], &objects),
+                divide(in_use.allocated[1], &bytes),
+            ];
+            for (at, (name, ..)) in parts.iter().enumerate() {
+                let allocated = [divided[0][at], divided[1][at]];
+                if allocated == [0, 0] {
+                    continue;
+                }
+                let frame = ScriptFrame {
+                    name: name.as_bytes(),
+                    file: b"",
+                    start_line: 0,
+                    line: 0,
+                };
+                let share = bytes[at] as f64 / whole;
+                all.push(PartOfPool {
+                    pool: pools[0],
+                    word: scripts.names.word(&engine.process, frame),
+                    sums: Sums {
+                        allocated,
+                        spread: in_use.spread.map(|known| Known {
+                            samples: (known.samples as f64 * share).round() as u64,
+                            variance: known.variance.map(|variance| variance * share),
+                        }),
+                        ..Sums::default()
+                    },
+                });
+            }
         }
     }
     all

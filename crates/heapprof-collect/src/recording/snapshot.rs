@@ -24,6 +24,7 @@ use crate::stack::capture::CUT;
 use crate::stack::provider::Reported;
 use crate::tables::script_frames::Word;
 use crate::tables::spread;
+use crate::thread::names::{self, Named};
 
 const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -35,6 +36,10 @@ const TYPES: [(&str, &str); 8] = [
     ("temporary_objects", "count"),
     ("temporary_space", "bytes"),
 ];
+
+/// The labels of whoever allocated: the thread's name, and the kernel's number of it.
+const THREAD: &str = "thread";
+const TID: &str = "tid";
 
 /// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
 pub(super) fn memory_needed(engine: &Engine) -> usize {
@@ -56,8 +61,9 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
         true => engine.books.stacks.len() as usize * 160,
         false => 0,
     };
+    let threads = engine.threads.names.len() as usize * 1024;
     // The history is there as moments, as bytes and as text.
-    (8 << 18) + mappings + stacks + named + lines + locations.saturating_mul(288)
+    (8 << 18) + mappings + stacks + named + lines + threads + locations.saturating_mul(288)
 }
 
 /// Hashes addresses: they are spread well enough by one multiplication.
@@ -199,7 +205,7 @@ fn write_stacks<'a>(
         .map(|mapping| add_mapping(&mut builder, mapping))
         .collect();
     let mut locations = ByAddress::default();
-    let (mut labels, mut cut) = (HashMap::new(), None);
+    let (mut labels, mut threads, mut cut) = (HashMap::new(), Threads::new(), None);
     builder.profile.drop_frames = match wrappers {
         "" => builder.text(ALLOCATORS),
         more => builder.text(&format!("{ALLOCATORS}|.*(?:{more}).*")),
@@ -219,14 +225,14 @@ fn write_stacks<'a>(
                 0
             }
         };
-        let is_label = |&word: &u64| matches!(Word::of(word), Word::Label(..));
-        let first = frames.first().copied().filter(is_label);
-        if first.is_some() {
-            frames.remove(0);
-        }
-        if first.is_some() || more.is_some() {
-            let words = [first, more];
-            let new = || label_set(builder, engine, words);
+        let is_label = |word: &&u64| Word::is_label(**word);
+        // The thread's, and the interpreter's.
+        let of_stack = frames.iter().take(2).take_while(is_label).count();
+        let mut of_stack = frames.drain(..of_stack);
+        let words = [of_stack.next(), of_stack.next(), more];
+        drop(of_stack);
+        if words != [None; 3] {
+            let new = || label_set(builder, engine, words, &mut threads);
             sample.labels = *labels.entry(words).or_insert_with(new);
         }
         if let Row::Part(part) = row {
@@ -293,24 +299,42 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
     }])
 }
 
+/// What threads are called in a profile, so that each has one name in it.
+type Threads = HashMap<u32, Named>;
+
 /// The labels that these words stand for.
 fn label_set(
     builder: &mut ProfileBuilder,
     engine: &Engine,
-    words: [Option<u64>; 2],
+    words: [Option<u64>; 3],
+    threads: &mut Threads,
 ) -> LabelSetIndex {
-    let of_word = |word| match Word::of(word) {
-        Word::Label(provider, label) => {
-            let provider = engine.scripts.providers.get(provider);
-            provider.map_or_else(Vec::new, |provider| provider.labels(label))
+    let mut labels: Vec<Label> = Vec::new();
+    // An interpreter may know its threads, too.
+    let has_thread = words[0].is_some_and(|word| matches!(Word::of(word), Word::Thread(_)));
+    for word in words.into_iter().flatten() {
+        match Word::of(word) {
+            Word::Label(provider, label) => {
+                let provider = engine.scripts.providers.get(provider);
+                let Some(provider) = provider else { continue };
+                for (key, text) in provider.labels(label) {
+                    let key = match has_thread && key == THREAD {
+                        true => format!("{} {key}", provider.language()),
+                        false => key,
+                    };
+                    labels.push(builder.text_label(&key, &text));
+                }
+            }
+            Word::Thread(number) => {
+                let named = threads.entry(number);
+                let named = named.or_insert_with(|| engine.threads.names.named(number));
+                labels.push(builder.text_label(THREAD, &named.name));
+                let id = named.id.map(|id| builder.number_label(TID, id.into(), ""));
+                labels.extend(id);
+            }
+            Word::Address(_) | Word::Frame(_) => {}
         }
-        _ => Vec::new(),
-    };
-    let labels: Vec<_> = words.into_iter().flatten().flat_map(of_word).collect();
-    let mut labels: Vec<Label> = labels
-        .iter()
-        .map(|(key, text)| builder.text_label(key, text))
-        .collect();
+    }
     builder.label_set(&mut labels)
 }
 
@@ -407,6 +431,13 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
         comments.push(format!("own tables: {} bytes", engine.resident()));
     }
     comments.extend(facts.account);
+    let others = engine.threads.names.others();
+    if others != 0 {
+        comments.push(format!(
+            "threads: {} by name; {others} more are (other threads)",
+            names::MOST
+        ));
+    }
     if !exact {
         comments.push(format!(
             "sampled blocks in use: {}",

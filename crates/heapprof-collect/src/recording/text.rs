@@ -50,7 +50,10 @@ pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Total
             write!(writer, " {pc:#018x}")?;
         }
         writeln!(writer)?;
-        if !frames.iter().all(is_native) {
+        if frames
+            .iter()
+            .any(|&word| matches!(Word::of(word), Word::Frame(_)))
+        {
             writeln!(
                 writer,
                 "# the stack above has an interpreter's frames, which have no address"

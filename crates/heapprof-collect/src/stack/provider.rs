@@ -6,7 +6,7 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use crate::options::Frames;
 
@@ -362,10 +362,12 @@ pub(crate) struct Providers {
     slot: [Slot; MOST],
     /// A bit for each provider that is asked.
     asked: AtomicU32,
-    /// What is kept of stacks: [`Frames`] as a number, [`OFF`] if nobody is asked.
-    frames: AtomicU8,
+    /// What every event looks at: [`Asked`] as a number.
+    asks: AtomicU8,
     /// What a recording asks for, as a number.
     wanted: AtomicU8,
+    /// Whether it keeps each thread's share.
+    by_thread: AtomicBool,
 }
 
 struct Slot {
@@ -379,8 +381,42 @@ const READY: u8 = 2;
 /// It gave what it must not give.
 const BROKEN: u8 = 3;
 
-/// Nobody is asked for frames.
-const OFF: u8 = 0;
+/// What is to be found out of an allocation's stack besides its native frames: which frames of an
+/// interpreter, and whose stack it is. No event looks at more than this to know that there is
+/// nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked(u8);
+
+impl Asked {
+    /// Nothing. All zero is this one.
+    pub(crate) const NOTHING: Self = Self(0);
+    const BY_THREAD: u8 = 1 << 7;
+
+    /// Whether an interpreter's frames are kept alone, which somebody is to be asked for.
+    #[inline(always)]
+    pub(crate) fn is_script(self) -> bool {
+        self.0 == Frames::Script as u8
+    }
+
+    /// Whether they are kept with the native ones.
+    #[inline(always)]
+    pub(crate) fn is_both(self) -> bool {
+        self.0 == Frames::Both as u8
+    }
+
+    /// What is asked of the stack that all threads share; `None` if nothing is.
+    #[inline(always)]
+    pub(crate) fn of_all_threads(self) -> Option<Self> {
+        let shared = Self(self.0 & !Self::BY_THREAD);
+        (shared != Self::NOTHING).then_some(shared)
+    }
+
+    /// Whether each thread has stacks of its own.
+    #[inline(always)]
+    pub(crate) fn is_by_thread(self) -> bool {
+        self.0 & Self::BY_THREAD != 0
+    }
+}
 
 // SAFETY: a slot is written once, by whoever took it, before it is ready.
 unsafe impl Sync for Slot {}
@@ -400,24 +436,29 @@ impl Providers {
         Self {
             slot: [const { Slot::new() }; MOST],
             asked: AtomicU32::new(0),
-            frames: AtomicU8::new(OFF),
+            asks: AtomicU8::new(Asked::NOTHING.0),
             wanted: AtomicU8::new(Frames::Native as u8),
+            by_thread: AtomicBool::new(false),
         }
     }
 
-    /// Whether anybody is to be asked for frames, and what is kept then.
+    /// What is to be found out besides native frames; `None` if nothing is.
     #[inline(always)]
-    pub(crate) fn frames(&self) -> Option<Frames> {
-        match self.frames.load(Ordering::Relaxed) {
-            OFF => None,
-            frames => Some(Frames::of(frames)),
-        }
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        let asked = Asked(self.asks.load(Ordering::Relaxed));
+        (asked != Asked::NOTHING).then_some(asked)
     }
 
-    /// Says what a recording keeps of stacks.
-    pub(crate) fn want(&self, frames: Frames) {
+    /// Says what a recording keeps of stacks, and whether it keeps each thread's share.
+    pub(crate) fn want(&self, frames: Frames, by_thread: bool) {
         self.wanted.store(frames as u8, Ordering::Relaxed);
+        self.by_thread.store(by_thread, Ordering::Relaxed);
         self.update();
+    }
+
+    /// Whether the recording keeps each thread's share.
+    pub(crate) fn is_by_thread(&self) -> bool {
+        self.by_thread.load(Ordering::Relaxed)
     }
 
     /// What the recording keeps of stacks.
@@ -429,11 +470,15 @@ impl Providers {
         loop {
             let asked = self.asked.load(Ordering::SeqCst);
             let frames = match self.wanted() {
-                Frames::Native => OFF,
-                _ if asked == 0 => OFF,
+                Frames::Native => 0,
+                _ if asked == 0 => 0,
                 frames => frames as u8,
             };
-            self.frames.store(frames, Ordering::SeqCst);
+            let by_thread = match self.is_by_thread() {
+                true => Asked::BY_THREAD,
+                false => 0,
+            };
+            self.asks.store(frames | by_thread, Ordering::SeqCst);
             // Another thread may have changed it meanwhile, and stored first.
             if asked == self.asked.load(Ordering::SeqCst) {
                 break;

@@ -8,11 +8,10 @@
 //! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
 //! with its distance from the root.
 
-use crate::options::Frames;
 use crate::platform::process::Process;
 use crate::stack::capture::{CUT, term};
 use crate::stack::pools::Pools;
-use crate::stack::provider::{Capture, NamedFrame, Provider, Providers, RawFrame};
+use crate::stack::provider::{Asked, Capture, NamedFrame, Provider, Providers, RawFrame};
 use crate::stack::walk::Bounds;
 use crate::stack::watched::Watched;
 use crate::tables::script_frames::{ScriptFrame, ScriptFrames, Word};
@@ -51,8 +50,8 @@ pub(crate) struct ScriptStack {
     label: u64,
     /// The stack's number, if it has one.
     stack: Option<u32>,
-    /// What was kept of stacks then, as a number; 0 if there is no last stack.
-    frames: u8,
+    /// What was asked for then; nothing if there is no last stack.
+    asked: Asked,
     /// Whether a provider had the memory for it.
     is_used: bool,
     /// Whether it is a pool's.
@@ -169,7 +168,7 @@ impl ScriptStack {
         // Most threads run no interpreter.
         if self.is_used {
             self.memory.fill(0);
-            (self.is_used, self.frames) = (false, 0);
+            (self.is_used, self.asked) = (false, Asked::NOTHING);
             // Another interpreter may have other code in the same places.
             self.recent.fill((0, 0));
             self.known.fill(Known::NOTHING);
@@ -182,16 +181,16 @@ impl ScriptStack {
     pub(crate) fn capture(
         &mut self,
         scripts: &Scripts,
-        frames: Frames,
+        asked: Asked,
         process: &Process,
         call: Call,
     ) -> Found {
         // Whoever gave the last stack is asked first.
         for (i, provider) in scripts.providers.to_ask(self.provider) {
-            if self.provider != i || self.frames != frames as u8 {
+            if self.provider != i || self.asked != asked {
                 self.reset();
                 self.provider = i;
-                self.frames = frames as u8;
+                self.asked = asked;
             }
             self.is_used = true;
             let mut capture = Capture {
@@ -212,7 +211,7 @@ impl ScriptStack {
             self.is_pool = capture.pool != 0;
             let (shared, label) = (capture.shared, Word::Label(i, capture.label).to_word());
             // Mostly the newest frame alone is another one.
-            if len == self.len && shared + 1 == len && frames == Frames::Script {
+            if len == self.len && shared + 1 == len && asked.is_script() {
                 let leaf = self.fresh[0];
                 let key = key_of(self.sum[shared], leaf, label);
                 let recent = &self.recent[(key >> 56) as usize % RECENT];

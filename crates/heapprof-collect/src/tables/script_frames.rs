@@ -30,11 +30,14 @@ pub(crate) enum Word {
     Frame(Option<u32>),
     /// What a provider said of the whole stack: the provider's number, and what it said.
     Label(usize, u64),
+    /// Whose stack it is: the number of a thread.
+    Thread(u32),
 }
 
 const KIND: u64 = 0xf << 60;
 const FRAME: u64 = 0x8 << 60;
 const LABEL: u64 = 0x9 << 60;
+const THREAD: u64 = 0xa << 60;
 const UNNAMED: u64 = FRAME | u32::MAX as u64;
 /// Bits of what a provider says of a stack.
 const LABEL_BITS: u32 = 48;
@@ -50,8 +53,16 @@ impl Word {
                 let provider = word >> LABEL_BITS & 0xff;
                 Self::Label(provider as usize, word & ((1 << LABEL_BITS) - 1))
             }
+            THREAD => Self::Thread(word as u32),
             _ => Self::Address(word),
         }
+    }
+
+    /// Whether `word` says something of the whole stack instead of being one of its frames. Such
+    /// words are a stack's newest ones.
+    #[inline]
+    pub(crate) fn is_label(word: u64) -> bool {
+        matches!(Self::of(word), Self::Label(..) | Self::Thread(_))
     }
 
     /// The word for it.
@@ -64,6 +75,7 @@ impl Word {
             Self::Label(provider, label) => {
                 LABEL | (provider as u64) << LABEL_BITS | label & ((1 << LABEL_BITS) - 1)
             }
+            Self::Thread(number) => THREAD | number as u64,
         }
     }
 }
@@ -211,6 +223,8 @@ mod tests {
             Word::Frame(None),
             Word::Label(0, 0),
             Word::Label(7, (1 << LABEL_BITS) - 1),
+            Word::Thread(0),
+            Word::Thread(u32::MAX),
             Word::Address(1),
             Word::Address(0x7fff_ffff_f000),
             // What the kernel's code and five levels of page tables have.

@@ -11,6 +11,7 @@ use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::tables::chunks::Chunks;
 use crate::tables::probe_table::ProbeTable;
+use crate::tables::script_frames::Word;
 use crate::tables::word_memory::WordMemory;
 
 /// The stacks of a process.
@@ -56,6 +57,8 @@ impl StackEntry {
 /// A stack that may be new: its frames, and another whose oldest frames it shares.
 pub(crate) struct Stack<'a> {
     base: Option<(u32, usize)>,
+    /// How many of the oldest frames `frames` lacks, because they are known to be the base's.
+    lacks: usize,
     frames: &'a [u64],
     newest_first: bool,
 }
@@ -65,6 +68,7 @@ impl<'a> Stack<'a> {
     pub(crate) fn new(frames: &'a [u64]) -> Self {
         Self {
             base: None,
+            lacks: 0,
             frames,
             newest_first: true,
         }
@@ -75,10 +79,20 @@ impl<'a> Stack<'a> {
     pub(crate) fn on(base: Option<(u32, usize)>, frames: &'a [u64]) -> Self {
         Self {
             base: base.filter(|&(_, shared)| shared != 0),
+            lacks: 0,
             frames,
             newest_first: false,
         }
     }
+}
+
+/// What tells a thread's stack from others, as a hash does. No two stacks of threads have the same.
+fn hash_of_thread(stack: u32, thread: u32) -> u64 {
+    let mut x = u64::from(thread) << 32 | u64::from(stack);
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x ^= x >> 32;
+    x = x.wrapping_mul(0x94d0_49bb_1331_11eb);
+    (x ^ x >> 29).max(2)
 }
 
 impl Stacks {
@@ -119,7 +133,8 @@ impl Stacks {
                 return None;
             }
             let (base, shared) = self.nearest(stack.base);
-            let own = stack.frames.len() - shared;
+            let all = stack.lacks + stack.frames.len();
+            let own = all - shared;
             let take = |memory: &mut WordMemory| memory.take(WORDS + own, &process.pages);
             let at = self.memory.with(process, take)?;
             // SAFETY: `at` has room for the entry and its frames; `place` is mapped and nobody
@@ -127,7 +142,7 @@ impl Stacks {
             unsafe {
                 at.cast::<StackEntry>().write(StackEntry {
                     generation,
-                    frames: u16::try_from(stack.frames.len()).ok()?,
+                    frames: u16::try_from(all).ok()?,
                     from_base: u16::try_from(shared).ok()?,
                     base,
                     _unused: 0,
@@ -136,18 +151,43 @@ impl Stacks {
                 if stack.newest_first {
                     to.copy_from_slice(stack.frames);
                 } else {
-                    let frames = stack.frames[shared..].iter().rev();
+                    let frames = stack.frames[shared - stack.lacks..].iter().rev();
                     to.iter_mut().zip(frames).for_each(|(to, &pc)| *to = pc);
                 }
                 *place = at.cast();
             }
             let same = shared != 0 && self.entry(base).generation == generation;
-            let new = if same { own } else { stack.frames.len() };
+            let new = if same { own } else { all };
             self.frames.fetch_add(new, Ordering::Relaxed);
             self.len.store(id + 1, Ordering::Release);
             Some(u64::from(id))
         });
         id.map(|id| id as u32)
+    }
+
+    /// The number of the stack that has all that `stack` has, and the word of a thread. `is_new` is
+    /// called if nobody saw it before. `None` without memory.
+    pub(crate) fn of_thread(
+        &self,
+        process: &Process,
+        stack: u32,
+        thread: u32,
+        is_new: impl FnOnce(),
+    ) -> Option<u32> {
+        let hash = hash_of_thread(stack, thread);
+        if let found @ Some(_) = self.find(hash) {
+            return found;
+        }
+        is_new();
+        let plain = self.entry(stack);
+        let frames = usize::from(plain.frames);
+        let of_thread = Stack {
+            base: Some((stack, frames)).filter(|_| frames != 0),
+            lacks: frames,
+            frames: &[Word::Thread(thread).to_word()],
+            newest_first: false,
+        };
+        self.find_or_insert(process, hash, plain.generation, of_thread)
     }
 
     /// The stack to build on: of those that have the shared frames, the one that has some of them
@@ -237,5 +277,43 @@ impl Stacks {
             memory,
         } = self;
         [&by_hash.lock, &memory.lock]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::pages::tests::region;
+
+    /// The stack of a thread has the frames and the generation of the one that all threads share,
+    /// and one number however often it is asked for.
+    #[test]
+    fn a_thread_has_one_number_for_each_stack() {
+        let (process, stacks) = (Process::new(region()), Stacks::new());
+        let shared = stacks.find_or_insert(&process, 70, 3, Stack::new(&[9, 8, 7]));
+        let longer = Stack::on(shared.map(|shared| (shared, 2)), &[7, 8, 5, 4]);
+        let longer = stacks.find_or_insert(&process, 71, 3, longer);
+        let empty = stacks.find_or_insert(&process, 72, 0, Stack::new(&[]));
+        let mut words = Vec::new();
+        for (stack, frames, generation) in [
+            (shared, &[9, 8, 7][..], 3),
+            (longer, &[4, 5, 8, 7], 3),
+            (empty, &[], 0),
+        ] {
+            let stack = stack.unwrap();
+            let mut new = 0;
+            let mut number = |thread| {
+                let is_new = || new += 1;
+                stacks.of_thread(&process, stack, thread, is_new).unwrap()
+            };
+            let (first, second) = (number(1), number(u32::MAX));
+            assert_eq!([number(1), number(u32::MAX)], [first, second]);
+            assert_eq!(new, 2);
+            for (own, thread) in [(first, 1), (second, u32::MAX)] {
+                assert_eq!(stacks.read(own, &mut words), generation);
+                assert_eq!(words[0], Word::Thread(thread).to_word());
+                assert_eq!(&words[1..], frames);
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::platform::tls::{self, Engine, ThreadSlot};
+use crate::stack::by_thread::ThreadStacks;
 use crate::stack::capture::LastStack;
 use crate::stack::script::ScriptStack;
 use crate::tables::chunks::Chunks;
@@ -21,6 +22,7 @@ use crate::tables::counters::{Budget, Recent, StackCounters, Temporary};
 use crate::tables::sampler::Random;
 use crate::tables::sizes::SizeCounts;
 use crate::tables::spread::Spread;
+use crate::thread::names::ThreadNames;
 use free::Free;
 
 /// Tables of one thread at a time. Others look at them, so there is never a `&mut` to the whole
@@ -63,6 +65,7 @@ pub(crate) struct Own {
     pub(crate) last_generation: u32,
     pub(crate) remembered: LastStack,
     pub(crate) script: ScriptStack,
+    pub(crate) stacks: ThreadStacks,
 }
 
 /// All threads' states.
@@ -74,6 +77,8 @@ pub(crate) struct Threads {
     /// Held while a thread's slot is reached from another thread, and when it ceases to be.
     slots: Lock<{ rank::SLOTS }>,
     key: Key,
+    /// Who they are.
+    pub(crate) names: ThreadNames,
 }
 
 /// The state of a slot's thread, null if it has none.
@@ -106,6 +111,7 @@ impl Threads {
             free: Free::new(),
             slots: Lock::new(),
             key: Key(AtomicU32::new(u32::MAX)),
+            names: ThreadNames::new(),
         }
     }
 
@@ -162,6 +168,7 @@ impl Threads {
     /// Called after fork, in the child. The other threads are gone, so their states are free.
     pub(crate) fn forget_others(&self) {
         let own = own();
+        self.names.forget_all();
         // A state that was changing hands is on no list.
         self.free.clear();
         for state in self.all() {
@@ -221,6 +228,7 @@ impl Threads {
             free: _,
             slots,
             key: _,
+            names: _,
         } = self;
         [slots]
     }
@@ -376,6 +384,7 @@ unsafe extern "C" fn ended(slot: *mut libc::c_void) {
         if let Some(state) = of(slot).as_ref() {
             (*slot).state = std::ptr::null();
             (*slot).engine = std::ptr::null();
+            state.threads().names.end(state.process(), slot);
             state.leave();
         }
         mask.into_iter().for_each(sys::restore_signals);

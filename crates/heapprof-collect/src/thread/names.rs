@@ -1,0 +1,269 @@
+//! Which threads have allocated: the id and name of each, by a number that stands in its stacks.
+//!
+//! A thread gets a number at its first event of a recording that keeps each thread's share, and
+//! keeps it. The kernel gives the id of a thread that has ended to another one, and that one has a
+//! number of its own.
+//!
+//! Many threads change their name just after they begin. So a dump asks the kernel for the name of
+//! a thread that is still there. What a thread was called last is kept for later: each thread looks
+//! when it has a stack that is new, and when it ends.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use crate::platform::pages::Pages;
+use crate::platform::process::Process;
+use crate::platform::sys::{self, File, NAME};
+use crate::platform::tls::{self, ThreadSlot};
+use crate::tables::chunks::Chunks;
+
+/// The most threads that have a number of their own. All further ones have [`OTHERS`] together: a
+/// program may start threads without end, and what is counted by thread is never freed.
+pub(crate) const MOST: u32 = 4096;
+
+/// The number of all threads that have none of their own.
+pub(crate) const OTHERS: u32 = u32::MAX;
+
+/// The threads of a process. Numbers begin with 1.
+pub(crate) struct ThreadNames {
+    entry: Chunks<Entry>,
+    /// How many threads have asked for a number.
+    asked: AtomicU32,
+}
+
+/// What is known of a thread. Only the thread itself writes its name.
+struct Entry {
+    /// The kernel's number of it; 0 if it is not known.
+    id: AtomicU32,
+    /// Whether the thread has ended, so that its id may be another one's.
+    is_gone: AtomicBool,
+    /// The bytes of its name, up to a zero. A dump that reads them while they change may get parts
+    /// of both names, but it reads them only if the kernel does not know the thread any more.
+    name: [AtomicU64; NAME / 8],
+}
+
+/// A thread as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    /// The kernel's number of it, if it is one thread and that is known.
+    pub(crate) id: Option<u32>,
+    pub(crate) name: String,
+}
+
+impl ThreadNames {
+    /// No thread has allocated yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            entry: Chunks::new(),
+            asked: AtomicU32::new(0),
+        }
+    }
+
+    /// The number of this thread, which gets one if it has none.
+    #[inline]
+    pub(crate) fn current(&self, process: &Process) -> u32 {
+        let slot = tls::current();
+        // SAFETY: the slot is this thread's own.
+        unsafe {
+            if (*slot).thread == 0 {
+                (*slot).thread = self.add(process);
+            }
+            (*slot).thread
+        }
+    }
+
+    #[cold]
+    fn add(&self, process: &Process) -> u32 {
+        let more = |asked: u32| asked.checked_add(1);
+        let asked = self
+            .asked
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        let number = match asked {
+            Ok(before @ 0..MOST) => before + 1,
+            _ => return OTHERS,
+        };
+        let Some(entry) = self.make(number, &process.pages) else {
+            return OTHERS;
+        };
+        if !process.is_shut_in() {
+            let id = sys::thread_id() as u32;
+            // Whoever had the id before is gone, even if nobody told of that end.
+            let before = (1..number).filter_map(|number| self.get(number));
+            for other in before.filter(|other| other.id.load(Ordering::Relaxed) == id) {
+                other.is_gone.store(true, Ordering::Release);
+            }
+            entry.id.store(id, Ordering::Relaxed);
+        }
+        self.look(process, number);
+        number
+    }
+
+    /// Notes the name of this thread, which has this number.
+    #[cold]
+    pub(crate) fn look(&self, process: &Process, number: u32) {
+        let Some(entry) = self.get(number).filter(|_| !process.is_shut_in()) else {
+            return;
+        };
+        let name = sys::thread_name();
+        for (to, bytes) in entry.name.iter().zip(name.as_chunks::<8>().0) {
+            to.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+    }
+
+    /// Says that the thread with this slot ends. It is called in that thread.
+    ///
+    /// # Safety
+    /// The slot is this thread's own.
+    pub(crate) unsafe fn end(&self, process: &Process, slot: *const ThreadSlot) {
+        // SAFETY: the caller's promise.
+        let number = unsafe { (*slot).thread };
+        self.look(process, number);
+        if let Some(entry) = self.get(number) {
+            entry.is_gone.store(true, Ordering::Release);
+        }
+    }
+
+    /// Says that no thread is there any more, in a forked child. The thread that forked is a new
+    /// one in the child.
+    pub(crate) fn forget_all(&self) {
+        let all = (1..=self.len()).filter_map(|number| self.get(number));
+        all.for_each(|entry| entry.is_gone.store(true, Ordering::Relaxed));
+        // SAFETY: the slot is this thread's own.
+        unsafe { (*tls::current()).thread = 0 };
+    }
+
+    /// How many threads have a number of their own.
+    pub(crate) fn len(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed).min(MOST)
+    }
+
+    /// How many threads have no number of their own.
+    pub(crate) fn others(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed).saturating_sub(MOST)
+    }
+
+    /// The thread with this number.
+    pub(crate) fn named(&self, number: u32) -> Named {
+        let Some(entry) = self.get(number) else {
+            return Named {
+                id: None,
+                name: "(other threads)".to_string(),
+            };
+        };
+        let is_gone = entry.is_gone.load(Ordering::Acquire);
+        let id = Some(entry.id.load(Ordering::Relaxed)).filter(|&id| id != 0);
+        let name = id.filter(|_| !is_gone).and_then(name_now);
+        let name = name.unwrap_or_else(|| {
+            let words = entry.name.each_ref();
+            let bytes = words.map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
+            text(bytes.as_flattened())
+        });
+        Named { id, name }
+    }
+
+    /// How many bytes are in memory.
+    pub(crate) fn resident(&self, pages: &Pages) -> usize {
+        self.entry.resident(pages)
+    }
+
+    fn get(&self, number: u32) -> Option<&Entry> {
+        let index = number.checked_sub(1).filter(|&index| index < MOST)?;
+        // SAFETY: what is mapped is mapped for good, and made of atomics.
+        unsafe { self.entry.get(index as usize).as_ref() }
+    }
+
+    fn make(&self, number: u32, pages: &Pages) -> Option<&Entry> {
+        // SAFETY: as above.
+        unsafe { self.entry.touch(number as usize - 1, pages).as_ref() }
+    }
+}
+
+/// What the kernel calls a thread of this process now; `None` if it does not say.
+fn name_now(id: u32) -> Option<String> {
+    // Whoever dumps may be another process, which works for this one.
+    let path = format!("/proc/{}/task/{id}/comm\0", sys::process_id());
+    let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
+    let file = File::open(path, libc::O_RDONLY, 0).ok()?;
+    let mut bytes = [0; 64];
+    let len = file.read(&mut bytes);
+    let bytes = bytes[..len].strip_suffix(b"\n")?;
+    Some(text(bytes))
+}
+
+/// A name as text. A label must not be empty.
+fn text(bytes: &[u8]) -> String {
+    let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    match bytes {
+        [] => "(unnamed)".to_string(),
+        bytes => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+#[cfg(all(test, not(any(miri, shuttle))))]
+mod tests {
+    use std::thread::Builder;
+
+    use super::*;
+
+    fn rename(name: &[u8]) {
+        let mut bytes = [0u8; NAME];
+        bytes[..name.len()].copy_from_slice(name);
+        let args = [
+            libc::PR_SET_NAME as usize,
+            bytes.as_ptr() as usize,
+            0,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel reads a text with a zero at its end.
+        unsafe { sys::call(libc::SYS_prctl, args) };
+    }
+
+    #[test]
+    fn a_thread_is_called_what_it_was_called_last() {
+        let process = Process::new(Pages::of_kernel());
+        let names = ThreadNames::new();
+        let threads = [
+            (b"one" as &[u8], "one"),
+            (b"\xff two\n", "\u{fffd} two\n"),
+            (b"", "(unnamed)"),
+        ];
+        for (number, (bytes, text)) in (1..).zip(threads) {
+            let look = || {
+                assert_eq!(names.current(&process), number);
+                rename(bytes);
+                let id = Some(sys::thread_id() as u32);
+                let name = text.to_string();
+                assert_eq!(names.named(number), Named { id, name });
+                // SAFETY: the slot is this thread's own.
+                unsafe { names.end(&process, tls::current()) };
+            };
+            std::thread::scope(|scope| {
+                let thread = Builder::new().name("first".into());
+                thread.spawn_scoped(scope, look).unwrap().join().unwrap();
+            });
+            // Whatever thread has its number now.
+            assert_eq!(names.named(number).name, text);
+        }
+        assert_eq!((names.len(), names.others()), (3, 0));
+        assert_eq!(names.named(OTHERS).id, None);
+    }
+
+    #[test]
+    fn countless_threads_are_one() {
+        let process = Process::new(Pages::of_kernel());
+        let names = ThreadNames::new();
+        names.asked.store(MOST - 1, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let number = || scope.spawn(|| names.current(&process)).join().unwrap();
+            assert_eq!([number(), number(), number()], [MOST, OTHERS, OTHERS]);
+        });
+        assert_eq!((names.len(), names.others()), (MOST, 2));
+        names.asked.store(u32::MAX, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let number = scope.spawn(|| names.current(&process)).join();
+            assert_eq!(number.unwrap(), OTHERS);
+        });
+        assert_eq!(names.others(), u32::MAX - MOST);
+    }
+}
