@@ -95,7 +95,7 @@ pub use crate::{
     report::{Moment, Report, ReportFunction, ReportNode, report, report_below, report_sql},
     session::Session,
     statement::{Call, ResultTable, Statement, Value, run as run_statement},
-    stats::{Stats, StatsSize, StatsType, stats},
+    stats::{Stats, StatsSize, StatsThread, StatsType, stats},
     store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},

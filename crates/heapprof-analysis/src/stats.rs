@@ -1,5 +1,5 @@
-//! `stats`: what a profile amounts to: totals, mean sizes, how large allocations were, and which
-//! functions are first.
+//! `stats`: what a profile amounts to: totals, mean sizes, how large allocations were, what threads
+//! hold, and which functions are first.
 
 use std::collections::HashMap;
 
@@ -12,6 +12,9 @@ use heapprof_totals::estimate::Estimate;
 
 /// How many functions are first.
 const FIRST: i64 = 5;
+
+/// How many threads have a row of their own.
+const THREADS: usize = 10;
 
 /// A sample type with its total.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +41,19 @@ pub struct StatsSize {
     pub inuse_objects: i64,
 }
 
+/// What threads of one name have allocated.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatsThread {
+    /// Their name; `None` for all that have no row of their own.
+    pub name: Option<String>,
+    /// How many numbers the kernel had for them.
+    pub ids: i64,
+    /// What is in use of it, in bytes.
+    pub inuse_space: i64,
+    /// All of it, in bytes.
+    pub alloc_space: i64,
+}
+
 /// What a profile amounts to.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
@@ -55,6 +71,9 @@ pub struct Stats {
     /// The sizes of the whole process's allocations, the smallest first. Filters do not change
     /// them. Empty if the collector did not count them.
     pub sizes: Vec<StatsSize>,
+    /// The threads by name, those that hold the most first, and then the others together. Empty if
+    /// the recording did not keep each thread's share.
+    pub threads: Vec<StatsThread>,
 }
 
 impl Stats {
@@ -106,6 +125,7 @@ pub fn stats(session: &Session) -> Result<Stats, Error> {
     )?;
     found.peak_since_nanos = peak.first().copied();
     found.sizes = sizes(session, 1)?;
+    found.threads = threads(session)?;
     // RSS is the whole process's, so the heap beside it is, too.
     let whole: HashMap<String, i64> = session
         .rows(
@@ -137,6 +157,40 @@ pub(crate) fn sizes(session: &Session, profile: usize) -> Result<Vec<StatsSize>,
             })
         },
     )
+}
+
+/// What threads hold and have allocated. Only a recording that keeps each thread's share has `tid`.
+fn threads(session: &Session) -> Result<Vec<StatsThread>, Error> {
+    let mut threads = session.rows(
+        "SELECT name, count(DISTINCT tid), \
+         sum(CASE type WHEN 'inuse_space' THEN value ELSE 0 END) AS inuse, \
+         sum(CASE type WHEN 'alloc_space' THEN value ELSE 0 END) AS alloc FROM \
+         (SELECT label_set, min(CASE key WHEN 'thread' THEN str END) AS name, \
+          min(CASE key WHEN 'tid' THEN num END) AS tid FROM label GROUP BY label_set) l JOIN \
+         (SELECT s.label_set, t.type, sum(s.value) AS value FROM sample s JOIN sample_type t ON \
+          t.id = s.type WHERE s.profile = 1 GROUP BY s.label_set, t.type) USING (label_set) \
+         WHERE name IS NOT NULL AND EXISTS (SELECT 1 FROM label WHERE key = 'tid') GROUP BY name \
+         ORDER BY inuse DESC, alloc DESC, name",
+        [],
+        |row| {
+            Ok(StatsThread {
+                name: Some(row.get(0)?),
+                ids: row.get(1)?,
+                inuse_space: row.get(2)?,
+                alloc_space: row.get(3)?,
+            })
+        },
+    )?;
+    if threads.len() > THREADS {
+        let mut others = StatsThread::default();
+        for thread in threads.drain(THREADS..) {
+            others.ids = others.ids.saturating_add(thread.ids);
+            others.inuse_space = others.inuse_space.saturating_add(thread.inuse_space);
+            others.alloc_space = others.alloc_space.saturating_add(thread.alloc_space);
+        }
+        threads.push(others);
+    }
+    Ok(threads)
 }
 
 fn types(session: &Session) -> Result<Vec<StatsType>, Error> {

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use heapprof_analysis::{
-    Filters, Granularity, Query, Question, Session, Source, Types, diff, peek, tags, top,
+    Filters, Granularity, Query, Question, Session, Source, Types, diff, peek, stats, tags, top,
 };
 use heapprof_profile::{Profile, ProfileBuilder};
 
@@ -419,4 +419,67 @@ fn normalized_values_add_up() {
         .sum();
     assert_eq!(after, 100, "{text}");
     assert!(text.ends_with("100 100 0\n"), "{text}");
+}
+
+/// The rows of `stats` by thread.
+fn threads(profile: Profile) -> String {
+    let question = Question::new(
+        vec![Source::new("p", profile)],
+        &Query::default(),
+        Types::All,
+    );
+    let stats = stats(&Session::new(question.unwrap()).unwrap()).unwrap();
+    let mut text = String::new();
+    for of in stats.threads {
+        let name = of.name.as_deref().unwrap_or("the others");
+        text += &format!(
+            "{name}: {}, {} {}\n",
+            of.ids, of.inuse_space, of.alloc_space
+        );
+    }
+    text
+}
+
+#[test]
+fn threads_are_summed_up_by_name() {
+    let types = [("alloc_space", "bytes"), ("inuse_space", "bytes")];
+    let mut builder = ProfileBuilder::new(&types);
+    let mut add = |thread: &str, tid: i64, in_use: i64| {
+        let mut labels = vec![builder.text_label("thread", thread)];
+        if tid != 0 {
+            labels.push(builder.number_label("tid", tid, ""));
+        }
+        builder.folded_with_labels("main;f", &[in_use + 100, in_use], &mut labels);
+    };
+    add("(other threads)", 0, 500);
+    expect![""].assert_eq(&threads(builder.profile.clone()));
+    let mut add = |thread: &str, tid: i64, in_use: i64| {
+        let mut labels = vec![
+            builder.text_label("thread", thread),
+            builder.number_label("tid", tid, ""),
+        ];
+        builder.folded_with_labels("main;f", &[in_use + 100, in_use], &mut labels);
+    };
+    // One thread with two samples, two with one name, and more than there are rows.
+    add("main", 1, 1000);
+    add("main", 1, 20);
+    add("worker", 2, 30);
+    add("worker", 3, 40);
+    for i in 0..10 {
+        add(&format!("t{i}"), 10 + i, i);
+    }
+    expect![[r#"
+        main: 1, 1020 1220
+        (other threads): 0, 500 600
+        worker: 2, 70 270
+        t9: 1, 9 109
+        t8: 1, 8 108
+        t7: 1, 7 107
+        t6: 1, 6 106
+        t5: 1, 5 105
+        t4: 1, 4 104
+        t3: 1, 3 103
+        the others: 3, 3 303
+    "#]]
+    .assert_eq(&threads(builder.finish()));
 }

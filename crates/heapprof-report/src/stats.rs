@@ -1,6 +1,6 @@
 //! `stats`: what a profile amounts to.
 
-use heapprof_analysis::{Resident, Stats, StatsSize, StatsType};
+use heapprof_analysis::{Resident, Stats, StatsSize, StatsThread, StatsType};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -113,6 +113,9 @@ fn tables(stats: &Stats, bytes: &Measure) -> Result<Vec<(String, Table)>, Error>
             histogram(stats, bytes),
         ));
     }
+    if !stats.threads.is_empty() {
+        tables.push(("Threads".to_string(), threads(stats, bytes)));
+    }
     for of in &stats.types {
         let shown = [
             "inuse_space",
@@ -169,6 +172,37 @@ fn histogram(stats: &Stats, bytes: &Measure) -> Table {
         ]);
     }
     table
+}
+
+/// What each thread allocated.
+fn threads(stats: &Stats, bytes: &Measure) -> Table {
+    let mut table = Table::new(&[
+        ("in use", Align::Right),
+        ("inuse%", Align::Right),
+        ("allocated", Align::Right),
+        ("alloc%", Align::Right),
+        ("threads", Align::Right),
+        ("thread", Align::Left),
+    ]);
+    let [in_use, allocated] = ["inuse_space", "alloc_space"].map(|of| stats.net(of).unwrap_or(0));
+    for of in &stats.threads {
+        table.row(vec![
+            bytes.show(of.inuse_space),
+            percent(of.inuse_space, in_use),
+            bytes.show(of.alloc_space),
+            percent(of.alloc_space, allocated),
+            // Nobody knows how many threads the collector took together.
+            Some(of.ids)
+                .filter(|&ids| ids != 0)
+                .map_or_else(String::new, |ids| ids.to_string()),
+            thread_name(of).to_string(),
+        ]);
+    }
+    table
+}
+
+fn thread_name(of: &StatsThread) -> &str {
+    of.name.as_deref().unwrap_or("(other)")
 }
 
 fn size_text(sizes: Option<[i64; 2]>, bytes: &Measure) -> String {
@@ -230,6 +264,11 @@ fn facts(stats: &Stats) -> Result<Table, Error> {
             of.inuse_objects.to_string(),
         );
     }
+    for of in &stats.threads {
+        let name = thread_name(of);
+        fact("inuse_space_of_thread", name, of.inuse_space.to_string());
+        fact("alloc_space_of_thread", name, of.alloc_space.to_string());
+    }
     for of in &stats.types {
         for (function, value) in &of.first {
             let first = format!("first_{}", of.sample_type.r#type);
@@ -275,11 +314,19 @@ pub(crate) fn stats_document(stats: &Stats) -> Value {
             "inuse_objects": of.inuse_objects,
         })
     });
+    let threads = stats.threads.iter().map(|of| {
+        json!({
+            "thread": of.name,
+            "tids": of.ids,
+            "inuse_space": of.inuse_space,
+            "alloc_space": of.alloc_space,
+        })
+    });
     let resident = |of: Option<Resident>| {
         of.map(|of| json!({"bytes": of.bytes, "own_tables": of.own, "heap": of.heap}))
     };
     let types: Vec<Value> = types.collect();
-    let sizes: Vec<Value> = sizes.collect();
+    let (sizes, threads): (Vec<Value>, Vec<Value>) = (sizes.collect(), threads.collect());
     json!({
         "profile": stats.profile,
         "period": stats.period,
@@ -289,6 +336,7 @@ pub(crate) fn stats_document(stats: &Stats) -> Value {
         "median_size": stats.median(),
         "peak_since_nanos": stats.peak_since_nanos,
         "sizes": sizes,
+        "threads": threads,
         "rss": resident(stats.rss[0]),
         "peak_rss": resident(stats.rss[1]),
     })
