@@ -52,6 +52,8 @@ mod providers;
 // names.
 mod names;
 mod own_code;
+// Each thread's share, with `record --threads`.
+mod threads;
 // Recording over allocators other than libc's.
 mod allocators;
 // heapprof-alloc in Rust programs that count themselves.

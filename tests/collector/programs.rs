@@ -61,6 +61,7 @@ const ACCOUNTING: &[Case] = &[
     case("accounting_threads.c", &["32"], 0),
     case("accounting_cross.c", &["1"], 0),
     case("accounting_cross.c", &["16"], 0),
+    case("accounting_shares.c", &[], 0),
     case("accounting_realloc.c", &[], 0),
     case("accounting_aligned.c", &[], 0),
     case("accounting_zero.c", &[], 0),

@@ -147,7 +147,10 @@ fn examples_print_what_the_pages_say() {
                 .unwrap_or_else(|| panic!("{}: {example}", page.display()));
             let options = options.trim();
             let recorded = says(options, "recorded");
-            let built = || built::example(folder.path(), "shop", "");
+            let built = || {
+                let example = |name, options| built::example(folder.path(), name, options);
+                example("shop", "") && example("mailroom", "-pthread")
+            };
             let found = if !recorded {
                 run_example(asked, options, &sample_profiles(), &db)
             } else if *programs.get_or_insert_with(built) {

@@ -37,6 +37,9 @@ pub(crate) struct RecordArgs {
     /// Count what the program maps itself (mmap) as allocations
     #[arg(long)]
     pub(crate) mmap: bool,
+    /// Keep each thread's share, as labels `thread` and `tid`
+    #[arg(long)]
+    pub(crate) threads: bool,
     /// Also keep the profiles of children that never held 64 KiB
     #[arg(long)]
     pub(crate) keep_small: bool,

@@ -296,6 +296,7 @@ fn environment(
         command.env("PERL5OPT", all);
     }
     command.env(variable::FRAMES.name, args.frames.name());
+    command.env(variable::THREADS.name, answer(args.threads));
     command.env(variable::PERL_EVALS.name, args.perl_evals.name());
     command.env(variable::PERL_VALUES.name, answer(args.perl_values));
     if let Some(wrappers) = &args.wrappers {
