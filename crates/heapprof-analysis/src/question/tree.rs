@@ -21,8 +21,9 @@ pub struct TreeOptions {
 const STEP: f64 = 2.0;
 /// The first share that is tried where all nodes are too many.
 const FIRST: f64 = 1e-6;
-/// So many steps are gone back at once if a tree has room for more nodes.
-const BACK: i32 = 3;
+/// The share that is tried first is this, divided by the most nodes. Trees of random stacks have
+/// about as many nodes then.
+const GUESS: f64 = 8.0;
 
 /// Some of the stacks of a question, with the sum of each block over them.
 pub(crate) struct Below {
@@ -162,12 +163,14 @@ impl Question {
         // Most nodes of a large tree are too small to be seen, and building them takes most of the
         // time. So the first tree leaves out what is far too small.
         let mut step = 0;
-        while share(step) * (most as f64) < 0.5 {
+        while share(step) * (most as f64) < GUESS {
             step += 1;
         }
         let mut tree = build(which.clone(), step)?;
+        let mut back = 1;
         while tree.node.len() <= most && step > 0 {
-            step = (step - BACK).max(0);
+            step = (step - back).max(0);
+            back *= 2;
             tree = build(which.clone(), step)?;
         }
         if tree.node.len() > most {
