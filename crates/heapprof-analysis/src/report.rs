@@ -100,8 +100,9 @@ pub fn report(session: &Session) -> Result<Report, Error> {
     made(session, question, tree, &question.net())
 }
 
-/// Does the same for what begins with functions of these names, from the root on: a tree of the
-/// same size, that shows what [`report`] left out there.
+/// Reports what [`report`] left out below functions of these names, from the root on: what the
+/// node there that is named (other) stands for. The nodes of the path are in it, too. The tree is
+/// empty if nothing was left out there.
 ///
 /// # Errors
 /// They are those of [`report`].

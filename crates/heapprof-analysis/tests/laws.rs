@@ -1,8 +1,10 @@
 //! Laws that hold for every profile, tried on every sample.
 
+use std::collections::BTreeMap;
+
 use heapprof_analysis::{
-    EMPTY_STACK, Error, Granularity, Query, Question, Session, Source, Top, TreeOptions, Types,
-    diff, run_statement, top, tree,
+    EMPTY_STACK, Error, Granularity, OTHER, Query, Question, Report, Session, Source, Top,
+    TreeOptions, Types, diff, report, report_below, run_statement, top, tree,
 };
 use heapprof_profile::{Profile, ReadOptions, decode, decode_with, encode, merge};
 
@@ -332,4 +334,65 @@ fn a_total_beyond_64_bits_is_an_error() {
         |error: &heapprof_totals::Error| matches!(error, heapprof_totals::Error::Overflow { .. });
     assert!(matches!(&**error, Error::Totals(error) if is_overflow(error)));
     ask("objects").unwrap();
+}
+
+/// What a report has for a path of function names that ends in `(other)`, by sample type, and the
+/// sums of all.
+fn left_out(report: &Report) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i64>) {
+    let name = |node: u32| {
+        let (function, _) = report.places[report.nodes[node as usize].place as usize];
+        report.functions[function as usize].name.clone()
+    };
+    let (mut others, mut sums) = (BTreeMap::new(), vec![0; report.types.len()]);
+    for &(node, of, value) in &report.moments[0].values {
+        sums[of as usize] += value;
+        if name(node) != OTHER {
+            continue;
+        }
+        let mut path = Vec::new();
+        let mut above = report.nodes[node as usize].parent;
+        while let Some(parent) = above {
+            path.insert(0, name(parent));
+            above = report.nodes[parent as usize].parent;
+        }
+        let zeros = || vec![0; report.types.len()];
+        others.entry(path).or_insert_with(zeros)[of as usize] += value;
+    }
+    (others, sums)
+}
+
+/// What a node (other) stands for is what is shown when it is opened, to the last byte, and a tree
+/// of any size holds the total.
+#[test]
+fn what_was_left_out_is_below_its_path() {
+    for (file, profile) in profiles() {
+        let net: Vec<i64> = (0..profile.sample_type.len())
+            .map(|of| {
+                (0..profile.samples.len())
+                    .map(|i| profile.samples.values(i)[of])
+                    .sum()
+            })
+            .collect();
+        for most in [1, 7, 40, 300] {
+            let source = Source::new("profile", profile.clone());
+            let query = Query {
+                granularity: Granularity::Lines,
+                ..Query::default()
+            };
+            let question = Question::new(vec![source], &query, Types::All).unwrap();
+            let session = Session::new(question.with_tree(TreeOptions {
+                reverse: false,
+                least: 0.0,
+                most: Some(most),
+            }))
+            .unwrap();
+            let (others, sums) = left_out(&report(&session).unwrap());
+            assert_eq!(sums, net, "{file}, {most} nodes");
+            for (path, values) in others {
+                let below = report_below(&session, &path).unwrap();
+                let (_, sums) = left_out(&below);
+                assert_eq!(sums, values, "{file}, {most} nodes, {path:?}");
+            }
+        }
+    }
 }

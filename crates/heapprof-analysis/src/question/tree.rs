@@ -1,7 +1,9 @@
 //! The call tree of a question: how it is cut, and how it is made once.
 
+use std::collections::HashMap;
+
 use heapprof_profile::StringId;
-use heapprof_totals::call_tree::{self, CallTree, Shape, Stacks};
+use heapprof_totals::call_tree::{self, CallTree, NO_PARENT, Shape, Stacks};
 
 use super::Question;
 use crate::error::Error;
@@ -24,6 +26,9 @@ const FIRST: f64 = 1e-6;
 /// The share that is tried first is this, divided by the most nodes. Trees of random stacks have
 /// about as many nodes then.
 const GUESS: f64 = 8.0;
+
+/// The most nodes of a tree of what another left out.
+const MOST_BELOW: usize = 20_000;
 
 /// Some of the stacks of a question, with the sum of each block over them.
 pub(crate) struct Below {
@@ -60,7 +65,7 @@ impl Question {
     pub(crate) fn tree(&self) -> Result<&CallTree, Error> {
         let made = self.tree.get_or_init(|| {
             let all = (0..self.stacks().len() as u32).collect();
-            self.grown(all, &self.whole())
+            self.grown(all, &self.whole(), self.tree_options.most)
         });
         made.as_ref().map_err(|e| e.clone().into())
     }
@@ -78,11 +83,11 @@ impl Question {
         net
     }
 
-    /// The tree of the stacks that begin with functions of these names, from the root on. It has
-    /// the same size as that of all stacks, and so shows more of each.
+    /// What [`tree`](Self::tree) left out below functions of these names, from the root on: the
+    /// tree of the stacks that pass nodes of that path, and then a node that is not there.
     pub(crate) fn tree_below(&self, path: &[String]) -> Result<Below, Error> {
         let stacks = self.stacks();
-        let which = self.beginning_with(path);
+        let which = self.left_out_below(path)?;
         let mut net = vec![0i64; stacks.width];
         let mut whole = vec![0i64; stacks.width];
         // The totals of all stacks bound these sums.
@@ -92,41 +97,69 @@ impl Question {
                 whole[at] += value.abs();
             }
         }
-        let tree = self.grown(which, &whole)?;
+        let most = self.tree_options.most.map(|most| most.min(MOST_BELOW));
+        let tree = self.grown(which, &whole, most)?;
         Ok(Below { tree, net })
     }
 
-    fn beginning_with(&self, path: &[String]) -> Vec<u32> {
-        let stacks = self.stacks();
-        let all = 0..stacks.len() as u32;
+    fn left_out_below(&self, path: &[String]) -> Result<Vec<u32>, Error> {
+        let tree = self.tree()?;
         // Equal texts have equal numbers.
         let asked: Option<Vec<StringId>> = path
             .iter()
             .map(|name| self.table.strings.find(name))
             .collect();
         let Some(asked) = asked else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
-        let entities = self.table.entity.iter();
-        let names: Vec<StringId> = entities
-            .map(|entity| self.table.function[entity.function as usize].name)
-            .collect();
-        let begins = |stack: &u32| {
+        let name = |entity: u32| {
+            let entity = self.table.entity[entity as usize];
+            self.table.function[entity.function as usize].name
+        };
+        // The nodes of the path, and those right below it, by their parent and their entity.
+        let mut on_path = vec![false; tree.node.len()];
+        let mut known = HashMap::new();
+        for (at, node) in (0..).zip(&tree.node) {
+            let follows = node.parent == NO_PARENT || on_path[node.parent as usize];
+            if !follows {
+                continue;
+            }
+            let wanted = asked.get(node.depth as usize);
+            on_path[at as usize] = wanted.is_some_and(|wanted| name(node.entity) == *wanted);
+            if wanted.is_none() || on_path[at as usize] {
+                known.insert((node.parent, node.entity), at);
+            }
+        }
+        let stacks = self.stacks();
+        let is_left_out = |stack: &u32| {
             let stack = stacks.get(*stack as usize);
-            let from_root = stack.iter().rev().map(|&entity| names[entity as usize]);
-            stack.len() >= asked.len() && from_root.zip(&asked).all(|(name, asked)| name == *asked)
+            let Some((next, above)) = stack
+                .split_at_checked(stack.len().wrapping_sub(asked.len()))
+                .and_then(|(below, above)| Some((below.last()?, above)))
+            else {
+                return false;
+            };
+            let mut node = NO_PARENT;
+            for &entity in above.iter().rev() {
+                match known.get(&(node, entity)) {
+                    Some(&found) => node = found,
+                    None => return false,
+                }
+            }
+            !known.contains_key(&(node, *next))
         };
-        all.filter(begins).collect()
+        Ok((0..stacks.len() as u32).filter(is_left_out).collect())
     }
 
     /// Makes a tree of these stacks. `whole` is the sum of each block that shares are of.
-    fn grown(&self, which: Vec<u32>, whole: &[i64]) -> Result<CallTree, heapprof_totals::Error> {
+    fn grown(
+        &self,
+        which: Vec<u32>,
+        whole: &[i64],
+        most: Option<usize>,
+    ) -> Result<CallTree, heapprof_totals::Error> {
         let stacks = self.stacks();
-        let TreeOptions {
-            reverse,
-            least,
-            most,
-        } = self.tree_options;
+        let TreeOptions { reverse, least, .. } = self.tree_options;
         // The steps are the least share that was asked for, and then from `FIRST` on.
         let share = |step: i32| match step {
             0 => least,

@@ -99,7 +99,7 @@ impl Pages {
         })
     }
 
-    /// Answers with the report of what begins with the functions of the parameter `path`.
+    /// Answers with the report of what was left out below the functions of the parameter `path`.
     pub(super) fn subtree(&self, library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
         let path = asked.parameter("path").unwrap_or("[]");
         let path = serde_json::from_str::<Vec<String>>(path);
@@ -111,7 +111,7 @@ impl Pages {
         let made = self.made(&view, library)?;
         let found = report_below(&made.session, &path).map_err(|error| refusal(&error.into()))?;
         if found.nodes.is_empty() {
-            let what = "No stack begins with this path";
+            let what = "Nothing was left out below this path";
             return Err(Refusal::new(404, what, "Ask for the report again"));
         }
         Ok(Answer {
