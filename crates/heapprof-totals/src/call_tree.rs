@@ -5,6 +5,9 @@
 //! reversed), heaviest child first. Nodes that are too light are left out. Several profiles share
 //! one tree.
 
+mod pieces;
+
+use self::pieces::Pieces;
 use crate::error::Error;
 
 /// A node without its sums.
@@ -180,69 +183,31 @@ pub struct Shape<'a> {
 
 /// Builds the tree of all nodes that are heavy enough, of these of the stacks.
 pub fn build(stacks: &Stacks, which: Vec<u32>, shape: &Shape<'_>) -> Result<CallTree, Error> {
-    let width = stacks.width;
-    let count = which.len();
-    let mut builder = Builder {
-        stacks,
-        shape,
-        order: which,
-        first: std::iter::once(0)
-            .chain(stacks.end.iter().copied())
-            .collect(),
-        before: Vec::new(),
-        run_of: Vec::new(),
-        run_of_entity: vec![NO_RUN; shape.rank.len()],
-        found: Vec::new(),
-        runs: Vec::new(),
-        run_sums: Vec::new(),
-        tasks: Vec::new(),
-        task_sums: Vec::new(),
+    let mut pieces = match which.len() >= pieces::LARGE {
+        true => Pieces::wanted(),
+        false => Pieces::none(),
     };
-    let mut tree = CallTree {
-        width,
-        ..CallTree::default()
-    };
-    let is_signed = stacks.value.iter().any(|&value| value < 0);
-    let mut on_path = vec![0u32; shape.rank.len()];
-    let mut path: Vec<u32> = Vec::new();
-    builder.split(0, count, 0, NO_PARENT);
-    while let Some(task) = builder.tasks.pop() {
-        for left in path.drain(task.depth as usize..) {
-            on_path[left as usize] -= 1;
-        }
-        let id = u32::try_from(tree.node.len())
-            .map_err(|_| Error::Beyond("the number of call tree nodes".to_string()))?;
-        tree.node.push(Node {
-            entity: task.entity,
-            parent: task.parent,
-            depth: task.depth,
-            last_descendant: id,
-            outermost: on_path[task.entity as usize] == 0,
-        });
-        on_path[task.entity as usize] += 1;
-        path.push(task.entity);
-        let sums = builder.task_sums.len() - 2 * width;
-        tree.total.extend(&builder.task_sums[sums..sums + width]);
-        if is_signed {
-            tree.weight.extend(&builder.task_sums[sums + width..]);
-        }
-        builder.task_sums.truncate(sums);
-
-        let below = task.depth + 1;
-        let ended = builder.split(task.start, task.end, below, id);
-        let own = tree.own.len();
-        tree.own.resize(own + width, 0);
-        for &sample in &builder.order[task.start..ended] {
-            for (sum, value) in tree.own[own..]
-                .iter_mut()
-                .zip(stacks.values(sample as usize))
-            {
-                *sum += value;
-            }
-        }
-    }
+    let mut builder = Builder::new(stacks, which, shape, Scratch::of(shape));
+    let (mut tree, _) = builder.grow(&[], &mut pieces)?;
+    let order = builder.order;
+    pieces.grow(stacks, &order, shape)?.put_into(&mut tree)?;
     tree.find_descendants();
     Ok(tree)
+}
+
+impl CallTree {
+    /// Adds a node behind all others, with its total and its weight.
+    fn push(&mut self, node: Node) -> Result<u32, Error> {
+        let id = u32::try_from(self.node.len())
+            .ok()
+            .filter(|&id| id != NO_PARENT);
+        let id = id.ok_or_else(|| Error::Beyond("the number of call tree nodes".to_string()))?;
+        self.node.push(Node {
+            last_descendant: id,
+            ..node
+        });
+        Ok(id)
+    }
 }
 
 /// A node that is still to be made. The samples `order[start..end]` pass through it.
@@ -268,6 +233,23 @@ struct Run {
     next: usize,
 }
 
+/// Memory for one number of each entity, which trees that are built one after the other share.
+struct Scratch {
+    /// The run of each entity, while a range is split.
+    run_of_entity: Vec<u32>,
+    /// How often each entity is on the path to the node that is made.
+    on_path: Vec<u32>,
+}
+
+impl Scratch {
+    fn of(shape: &Shape<'_>) -> Self {
+        Self {
+            run_of_entity: vec![NO_RUN; shape.rank.len()],
+            on_path: vec![0; shape.rank.len()],
+        }
+    }
+}
+
 struct Builder<'a> {
     stacks: &'a Stacks,
     shape: &'a Shape<'a>,
@@ -278,8 +260,7 @@ struct Builder<'a> {
     before: Vec<u32>,
     /// The run of each stack of the range.
     run_of: Vec<u32>,
-    /// The run of each entity, while a range is split.
-    run_of_entity: Vec<u32>,
+    scratch: Scratch,
     found: Vec<Run>,
     /// The children of one node: heaviest column, rank, the task, position in `run_sums`.
     runs: Vec<(i64, u32, Task, usize)>,
@@ -290,7 +271,86 @@ struct Builder<'a> {
     task_sums: Vec<i64>,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(stacks: &'a Stacks, which: Vec<u32>, shape: &'a Shape<'a>, scratch: Scratch) -> Self {
+        Self {
+            stacks,
+            shape,
+            order: which,
+            first: std::iter::once(0)
+                .chain(stacks.end.iter().copied())
+                .collect(),
+            before: Vec::new(),
+            run_of: Vec::new(),
+            scratch,
+            found: Vec::new(),
+            runs: Vec::new(),
+            run_sums: Vec::new(),
+            tasks: Vec::new(),
+            task_sums: Vec::new(),
+        }
+    }
+
+    /// Builds the tree below a path of entities, except for what becomes a piece of its own.
+    /// Returns also what ends at the end of that path.
+    fn grow(&mut self, above: &[u32], pieces: &mut Pieces) -> Result<(CallTree, Vec<i64>), Error> {
+        let width = self.stacks.width;
+        let mut tree = CallTree {
+            width,
+            ..CallTree::default()
+        };
+        let is_signed = self.stacks.value.iter().any(|&value| value < 0);
+        let mut path = above.to_vec();
+        for &entity in above {
+            self.scratch.on_path[entity as usize] += 1;
+        }
+        let ended = self.split(0, self.order.len(), 0, NO_PARENT);
+        let mut of_path = vec![0; width];
+        self.add_own(0, ended, &mut of_path);
+        while let Some(task) = self.tasks.pop() {
+            for left in path.drain(above.len() + task.depth as usize..) {
+                self.scratch.on_path[left as usize] -= 1;
+            }
+            let entity = task.entity;
+            let id = tree.push(Node {
+                entity,
+                parent: task.parent,
+                depth: task.depth,
+                last_descendant: 0,
+                outermost: self.scratch.on_path[entity as usize] == 0,
+            })?;
+            self.scratch.on_path[entity as usize] += 1;
+            path.push(entity);
+            let sums = self.task_sums.len() - 2 * width;
+            tree.total.extend(&self.task_sums[sums..sums + width]);
+            if is_signed {
+                tree.weight.extend(&self.task_sums[sums + width..]);
+            }
+            self.task_sums.truncate(sums);
+
+            let own = tree.own.len();
+            tree.own.resize(own + width, 0);
+            if pieces.take(id, &task, &path) {
+                continue;
+            }
+            let ended = self.split(task.start, task.end, task.depth + 1, id);
+            self.add_own(task.start, ended, &mut tree.own[own..]);
+        }
+        for left in path {
+            self.scratch.on_path[left as usize] -= 1;
+        }
+        Ok((tree, of_path))
+    }
+
+    /// Adds the values of `order[start..end]` up.
+    fn add_own(&self, start: usize, end: usize, own: &mut [i64]) {
+        for &sample in &self.order[start..end] {
+            for (sum, value) in own.iter_mut().zip(self.stacks.values(sample as usize)) {
+                *sum += value;
+            }
+        }
+    }
+
     /// Splits the stacks of `order[start..end]` by their frame at `depth`. Those that have no more
     /// frames come first, and what is returned is where the others begin. Of these, the runs of
     /// equal frames become tasks if they are heavy enough, with the heaviest on top.
@@ -357,7 +417,7 @@ impl Builder<'_> {
                 continue;
             }
             let entity = *key;
-            let run = &mut self.run_of_entity[entity as usize];
+            let run = &mut self.scratch.run_of_entity[entity as usize];
             if *run == NO_RUN {
                 *run = self.found.len() as u32;
                 let (count, next) = (0, 0);
@@ -371,7 +431,7 @@ impl Builder<'_> {
             self.found[*run as usize].count += 1;
         }
         for run in &self.found {
-            self.run_of_entity[run.entity as usize] = NO_RUN;
+            self.scratch.run_of_entity[run.entity as usize] = NO_RUN;
         }
         // What ends is added up behind the runs, and not looked at.
         self.run_sums.clear();
@@ -424,6 +484,10 @@ mod tests {
 
     /// Stacks of a few entities with values of two columns, the same at each run.
     fn stacks(signed: bool) -> Stacks {
+        stacks_of(400, signed)
+    }
+
+    fn stacks_of(count: usize, signed: bool) -> Stacks {
         let mut stacks = Stacks {
             width: 2,
             ..Stacks::default()
@@ -435,7 +499,7 @@ mod tests {
                 .wrapping_add(1);
             (state >> 33) % below
         };
-        for _ in 0..400 {
+        for _ in 0..count {
             for _ in 0..1 + next(6) {
                 stacks.entity.push(next(5) as u32);
             }
@@ -471,6 +535,31 @@ mod tests {
                 let mut tree = built(&stacks, &[0, 0]);
                 assert_eq!(tree.heavier(&least), wanted.node.len());
                 tree.cut(&least);
+                assert_eq!(format!("{:?}", tree.node), format!("{:?}", wanted.node));
+                assert_eq!(tree.own, wanted.own);
+                assert_eq!(tree.total, wanted.total);
+                assert_eq!(tree.weight, wanted.weight);
+            }
+        }
+    }
+
+    /// The subtrees that threads build of copies are those that are built in place.
+    #[test]
+    fn pieces_make_the_same_tree() {
+        for signed in [false, true] {
+            let stacks = stacks_of(pieces::LARGE + 1, signed);
+            for (reverse, least) in [(false, [0, 0]), (true, [0, 0]), (false, [90_000, 50_000])] {
+                let shape = Shape {
+                    rank: &[0, 1, 2, 3, 4],
+                    reverse,
+                    least: &least,
+                };
+                let all: Vec<u32> = (0..stacks.len() as u32).collect();
+                let tree = build(&stacks, all.clone(), &shape).unwrap();
+                let mut builder = Builder::new(&stacks, all, &shape, Scratch::of(&shape));
+                let (mut wanted, _) = builder.grow(&[], &mut Pieces::none()).unwrap();
+                wanted.find_descendants();
+                assert!(wanted.node.len() > 100);
                 assert_eq!(format!("{:?}", tree.node), format!("{:?}", wanted.node));
                 assert_eq!(tree.own, wanted.own);
                 assert_eq!(tree.total, wanted.total);

@@ -1,0 +1,197 @@
+//! The small subtrees of a large call tree, each built from a copy of its stacks.
+//!
+//! The stacks of a subtree lie far from each other in memory, and are read once for each frame. So
+//! they are copied to where they lie close together, and several threads work at subtrees.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Builder, CallTree, NO_PARENT, Node, Scratch, Shape, Stacks, Task};
+use crate::error::Error;
+
+/// A tree of fewer stacks is built at once.
+pub(super) const LARGE: usize = 1 << 16;
+/// A subtree of more stacks is split further.
+const MOST: usize = 1 << 14;
+/// A subtree of fewer stacks is not worth a copy.
+const LEAST: usize = 1 << 5;
+/// The most threads.
+const THREADS: usize = 8;
+
+/// A subtree that is still to be built.
+struct Piece {
+    /// The number of its root in the tree.
+    node: u32,
+    /// Its stacks, as a range of the order.
+    start: usize,
+    end: usize,
+    /// The entities from the root of the tree to that of the piece.
+    path: Vec<u32>,
+}
+
+/// The subtrees that were put off.
+pub(super) struct Pieces {
+    is_wanted: bool,
+    pieces: Vec<Piece>,
+}
+
+/// A subtree without its root, and what ends in the root.
+type Grown = (CallTree, Vec<i64>);
+
+impl Pieces {
+    /// Subtrees are put off if they are small.
+    pub(super) fn wanted() -> Self {
+        Self {
+            is_wanted: true,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// None is put off.
+    pub(super) fn none() -> Self {
+        Self {
+            is_wanted: false,
+            pieces: Vec::new(),
+        }
+    }
+
+    /// Puts the subtree of a node off, and returns whether it does.
+    pub(super) fn take(&mut self, node: u32, task: &Task, path: &[u32]) -> bool {
+        let is_taken = self.is_wanted && (LEAST..=MOST).contains(&(task.end - task.start));
+        if is_taken {
+            self.pieces.push(Piece {
+                node,
+                start: task.start,
+                end: task.end,
+                path: path.to_vec(),
+            });
+        }
+        is_taken
+    }
+
+    /// Builds them, in several threads.
+    pub(super) fn grow(
+        self,
+        stacks: &Stacks,
+        order: &[u32],
+        shape: &Shape<'_>,
+    ) -> Result<GrownPieces, Error> {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            let mut scratch = Scratch::of(shape);
+            let mut grown = Vec::new();
+            while let Some(piece) = self.pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let near = piece.copy(stacks, order, shape.reverse);
+                let all = (0..near.len() as u32).collect();
+                let mut builder = Builder::new(&near, all, shape, scratch);
+                grown.push((piece.node, builder.grow(&piece.path, &mut Pieces::none())?));
+                scratch = builder.scratch;
+            }
+            Ok(grown)
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let more = cores.min(THREADS).min(self.pieces.len()).saturating_sub(1);
+        let all: Vec<Result<Vec<(u32, Grown)>, Error>> = std::thread::scope(|scope| {
+            // Where no thread can be had, this one does all of it.
+            let others: Vec<_> = (0..more)
+                .filter_map(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok())
+                .collect();
+            let mut all = vec![work()];
+            for other in others {
+                match other.join() {
+                    Ok(grown) => all.push(grown),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            all
+        });
+        let all: Result<Vec<Vec<(u32, Grown)>>, Error> = all.into_iter().collect();
+        let mut grown: Vec<(u32, Grown)> = all?.into_iter().flatten().collect();
+        grown.sort_by_key(|(node, _)| *node);
+        Ok(GrownPieces(grown))
+    }
+}
+
+impl Piece {
+    /// Copies what its stacks have below its root.
+    fn copy(&self, stacks: &Stacks, order: &[u32], reverse: bool) -> Stacks {
+        let mut near = Stacks {
+            width: stacks.width,
+            ..Stacks::default()
+        };
+        let above = self.path.len();
+        for &stack in &order[self.start..self.end] {
+            let entities = stacks.get(stack as usize);
+            near.entity.extend_from_slice(match reverse {
+                true => &entities[above..],
+                false => &entities[..entities.len() - above],
+            });
+            near.end.push(near.entity.len());
+            near.value.extend_from_slice(stacks.values(stack as usize));
+        }
+        near
+    }
+}
+
+/// The subtrees, in the order of their roots.
+pub(super) struct GrownPieces(Vec<(u32, Grown)>);
+
+impl GrownPieces {
+    /// Puts each behind its root.
+    pub(super) fn put_into(self, tree: &mut CallTree) -> Result<(), Error> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let old = std::mem::take(tree);
+        let width = old.width;
+        tree.width = width;
+        let is_signed = !old.weight.is_empty()
+            || self
+                .0
+                .iter()
+                .any(|(_, (piece, _))| !piece.weight.is_empty());
+        let mut pieces = self.0.into_iter().peekable();
+        let mut now = vec![NO_PARENT; old.node.len()];
+        for (at, node) in old.node.iter().enumerate() {
+            let parent = match node.parent {
+                NO_PARENT => NO_PARENT,
+                parent => now[parent as usize],
+            };
+            let id = tree.push(Node { parent, ..*node })?;
+            now[at] = id;
+            let sums = at * width..(at + 1) * width;
+            tree.total.extend(&old.total[sums.clone()]);
+            tree.add_weight(is_signed, &old, sums.clone());
+            match pieces.next_if(|(root, _)| *root as usize == at) {
+                None => tree.own.extend(&old.own[sums]),
+                Some((_, (piece, own))) => {
+                    tree.own.extend(own);
+                    let first = tree.node.len() as u32;
+                    for node in &piece.node {
+                        tree.push(Node {
+                            parent: match node.parent {
+                                NO_PARENT => id,
+                                parent => first + parent,
+                            },
+                            depth: tree.node[id as usize].depth + 1 + node.depth,
+                            ..*node
+                        })?;
+                    }
+                    tree.total.extend(&piece.total);
+                    tree.own.extend(&piece.own);
+                    tree.add_weight(is_signed, &piece, 0..piece.total.len());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl CallTree {
+    /// Adds the weights of some of another tree's sums. If that tree has no value below zero, they
+    /// are its totals.
+    fn add_weight(&mut self, is_signed: bool, of: &CallTree, sums: std::ops::Range<usize>) {
+        if is_signed {
+            self.weight.extend(&of.weights()[sums]);
+        }
+    }
+}
