@@ -222,7 +222,7 @@ const BEFORE: &str = "valid/go.leaky.before.pb.gz";
 
 #[test]
 fn what_cannot_be_done_is_one_line() {
-    let table: [(&[&str], &str); 25] = [
+    let table: [(&[&str], &str); 28] = [
         (
             &["-bananas", AFTER],
             "flag provided but not defined: -bananas",
@@ -282,7 +282,13 @@ fn what_cannot_be_done_is_one_line() {
             &["-top", "-tagfocus=99999999999999999999", AFTER],
             "beyond what a 64-bit number holds",
         ),
-        (&["-http=:8080", AFTER], "heapprof flame"),
+        (&["-http=0.0.0.0:8080", AFTER], "this machine only"),
+        (&["-http=8080", AFTER], "name a port"),
+        (&["-http=:x", AFTER], "the port is no number"),
+        (
+            &["-http=:", "-top", AFTER],
+            "not compatible with an output format",
+        ),
         (
             &["-no_browser", "-top", AFTER],
             "-no_browser only makes sense with -http",

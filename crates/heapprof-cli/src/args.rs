@@ -16,7 +16,7 @@ pub(crate) mod size;
 mod stats;
 mod store;
 mod tui;
-mod web;
+pub(crate) mod web;
 
 use std::path::{Path, PathBuf};
 

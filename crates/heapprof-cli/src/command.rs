@@ -138,7 +138,11 @@ impl Shared {
     /// This program as the host of the drop-in `command`.
     fn desk(&self, command: &'static str) -> Desk<'_> {
         let sources = &self.sources;
-        Desk { command, sources }
+        Desk {
+            command,
+            sources,
+            serve: web::of_pprof,
+        }
     }
 
     /// Starts the session of a question about one profile, and prints the question's notes.

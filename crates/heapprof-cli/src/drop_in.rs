@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use heapprof_dropin::{Body, Host, ReadAs, Transfer};
+use heapprof_dropin::{Body, Host, ReadAs, ServedPage, Transfer};
 use heapprof_profile::Profile;
 
 use crate::args::help_of;
@@ -16,6 +16,8 @@ pub(crate) struct Desk<'a> {
     /// The name of the command that runs.
     pub(crate) command: &'static str,
     pub(crate) sources: &'a Sources,
+    /// Serves a page.
+    pub(crate) serve: fn(&Sources, &ServedPage) -> Result<()>,
 }
 
 impl Host for Desk<'_> {
@@ -53,5 +55,9 @@ impl Host for Desk<'_> {
 
     fn write_into(&self, name: &str, file: File, body: Body<'_>) -> Result<()> {
         output::into(name, file, body)
+    }
+
+    fn serve(&self, page: &ServedPage) -> Result<()> {
+        (self.serve)(self.sources, page)
     }
 }

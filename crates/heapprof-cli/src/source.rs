@@ -49,6 +49,18 @@ impl Sources {
         }
     }
 
+    /// The same, for our own page instead of pprof's reports.
+    pub(crate) fn as_ours(&self) -> Self {
+        Self {
+            db: self.db.clone(),
+            options: self.options.clone().as_pprof(false),
+            names_in_use: false,
+            sum: self.sum,
+            stdin_read: Cell::new(self.stdin_read.get()),
+            known: None,
+        }
+    }
+
     /// These profiles and no others, which were read already.
     pub(crate) fn of_known(&self, known: HashMap<String, Source>) -> Self {
         Self {

@@ -41,6 +41,23 @@ pub struct Transfer {
     pub insecure: bool,
 }
 
+/// A page that a server shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServedPage {
+    /// The port; 0 is any that is free.
+    pub port: u16,
+    /// Whether the browser is opened.
+    pub opens: bool,
+    /// The profiles, which are added up.
+    pub sources: Vec<String>,
+    /// What they are compared with.
+    pub base: Option<String>,
+    /// Keeps only stacks with a matching frame; empty keeps all.
+    pub focus: String,
+    /// Leaves out stacks with a matching frame; empty leaves none out.
+    pub ignore: String,
+}
+
 /// The program that a drop-in is part of: it reads, writes and says things.
 pub trait Host {
     /// Says something that the user may want to know; the work goes on.
@@ -82,4 +99,10 @@ pub trait Host {
     /// # Errors
     /// As [`write`](Self::write).
     fn write_into(&self, name: &str, file: File, body: Body<'_>) -> Result<()>;
+
+    /// Serves a page until it is ended.
+    ///
+    /// # Errors
+    /// The profiles can't be read, or the port can't be had.
+    fn serve(&self, page: &ServedPage) -> Result<()>;
 }

@@ -20,7 +20,7 @@ pub mod reshape;
 pub use crate::{
     callgrind::callgrind,
     error::Error,
-    host::{Body, Host, ReadAs, Seen, Transfer},
+    host::{Body, Host, ReadAs, Seen, ServedPage, Transfer},
     jeprof::{help as jeprof_help, run as jeprof},
     pprof::{help as pprof_help, run as pprof},
 };

@@ -12,6 +12,7 @@ mod flag_table;
 mod flags;
 mod image;
 mod load;
+mod page;
 mod print;
 mod ranges;
 mod remote;
@@ -55,6 +56,9 @@ pub(crate) fn run_with(host: &dyn Host, args: &[String], threads_as_counted: boo
         bail!("no profile source specified");
     }
     let config = Config::new(host, typed)?;
+    if config.format == "http" {
+        return host.serve(&page::of(&config)?);
+    }
     // These formats do not look at stacks unless a filter does. Adding profiles up does look at
     // them.
     let passed_on = matches!(config.format, "proto" | "tags" | "comments")

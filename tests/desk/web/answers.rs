@@ -347,3 +347,32 @@ fn what_cannot_be_served_is_said_in_one_line() {
         "{said}"
     );
 }
+
+/// pprof's own flag serves the same page, of profiles that are added up.
+#[test]
+fn pprof_serves_the_page() {
+    let (before, after) = (sample(BEFORE), sample(AFTER));
+    let mut command = Command::new(heapprof());
+    let words = [
+        "pprof",
+        "-http=localhost:",
+        "-no_browser",
+        "-focus=a&b",
+        "-unit=mb",
+        &after,
+    ];
+    command.args(words);
+    let mut server = Server::of(&mut command);
+    let (token, state) = server.token.split_once('#').unwrap();
+    assert_eq!(state, "focus=a%26b");
+    server.token = token.to_string();
+    let top = printed(&["top", "--format", "json", &after]);
+    assert_eq!(server.json("top", ""), top);
+
+    let mut command = Command::new(heapprof());
+    let base = format!("-diff_base={before}");
+    command.args(["pprof", "-http=:", "-no_browser", &base, &after]);
+    let server = Server::of(&mut command);
+    let diff = printed(&["diff", "--format", "json", &before, &after]);
+    assert_eq!(server.json("diff", ""), diff);
+}

@@ -6,6 +6,9 @@ use super::Profiles;
 use super::list::SourceArgs;
 use crate::name;
 
+/// The most nodes that are sent at once, unless it is said otherwise.
+pub(crate) const MOST_NODES: usize = 100_000;
+
 #[derive(Debug, Args)]
 pub(crate) struct WebArgs {
     #[command(flatten)]
@@ -24,11 +27,17 @@ pub(crate) struct WebArgs {
     pub(crate) upload: bool,
     /// The most nodes of the call tree that are sent at once; the page asks for more where it is
     /// opened
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = MOST_NODES)]
     pub(crate) max_nodes: usize,
     /// Show the text of source lines
     #[arg(long)]
     pub(crate) source: bool,
     #[command(flatten)]
     pub(crate) source_files: SourceArgs,
+    /// Whether the profiles are added up. Only pprof's -http does that.
+    #[arg(skip)]
+    pub(crate) added_up: bool,
+    /// What the page begins with, as its address says it.
+    #[arg(skip)]
+    pub(crate) state: String,
 }

@@ -18,7 +18,9 @@ use signal_hook::iterator::Signals;
 use self::library::Library;
 use self::pages::Pages;
 use super::Shared;
-use crate::args::WebArgs;
+use crate::args::web::MOST_NODES;
+use crate::args::{Profiles, SourceArgs, WebArgs};
+use crate::source::Sources;
 use crate::{messages, output};
 
 /// The type of JSON.
@@ -31,11 +33,43 @@ const STATEMENT: usize = 64 << 10;
 const UPLOAD: usize = 256 << 20;
 
 pub(super) fn run(shared: Shared, args: &WebArgs) -> Result<()> {
-    let library = Library::open(shared.sources, args)?;
+    serve(shared.sources, args)
+}
+
+/// Serves the page that `pprof -http` asks for.
+pub(super) fn of_pprof(sources: &Sources, page: &heapprof_dropin::ServedPage) -> Result<()> {
+    let filters = [("focus", &page.focus), ("ignore", &page.ignore)];
+    let mut state = form_urlencoded::Serializer::new(String::new());
+    state.extend_pairs(filters.iter().filter(|(_, pattern)| !pattern.is_empty()));
+    let args = WebArgs {
+        profiles: Profiles {
+            profiles: page.sources.clone(),
+        },
+        base: page.base.iter().cloned().collect(),
+        port: page.port,
+        no_open: !page.opens,
+        upload: false,
+        max_nodes: MOST_NODES,
+        source: false,
+        source_files: SourceArgs {
+            source_path: Vec::new(),
+            trim_path: Vec::new(),
+        },
+        added_up: true,
+        state: state.finish(),
+    };
+    serve(sources.as_ours(), &args)
+}
+
+fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
+    let library = Library::open(sources, args)?;
     let title = library.title();
     let server = Server::bind(args.port)
         .with_context(|| format!("port {}: cannot be listened on", args.port))?;
-    let url = server.url();
+    let url = match args.state.as_str() {
+        "" => server.url(),
+        state => format!("{}#{state}", server.url()),
+    };
     let desk = Arc::new(Desk {
         pages: Pages::new(args),
         upload: args.upload,

@@ -124,10 +124,7 @@ fn format(flags: &Typed) -> Result<(Option<&'static str>, Option<String>)> {
 /// The format. Fails if none is named, or if heapprof offers something else for it.
 fn supported(flags: &Typed, format: Option<&'static str>) -> Result<&'static str> {
     if !flags.text("http").is_empty() {
-        bail!(
-            "-http: there is no web page; heapprof flame -o out.svg FILE writes a flame graph, \
-             -svg -output=out.svg the call graph"
-        );
+        return Ok("http");
     }
     let Some(format) = format else {
         bail!(

@@ -69,6 +69,13 @@ impl Typed {
         Ok(typed)
     }
 
+    /// The flags that were typed, in the order of their names.
+    pub(super) fn flags(&self) -> Vec<&'static str> {
+        let mut flags: Vec<&str> = self.value.keys().copied().collect();
+        flags.sort_unstable();
+        flags
+    }
+
     /// The text of a flag, or its default.
     pub(super) fn text(&self, name: &str) -> &str {
         match self.value.get(name) {

@@ -63,7 +63,8 @@ fn leading_to(url: &str) -> std::io::Result<NamedTempFile> {
         .prefix("heapprof-")
         .suffix(".html")
         .tempfile_in(folder)?;
-    // The address is made of digits and of letters that need no escape.
+    // The rest of the address needs no escape.
+    let url = url.replace('&', "&amp;");
     writeln!(
         file,
         "<!doctype html><meta charset=utf-8><meta name=referrer content=no-referrer>\

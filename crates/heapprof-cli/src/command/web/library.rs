@@ -119,6 +119,8 @@ impl Library {
                 "{}: there is no profile in it; heapprof load puts them in",
                 shelf.sources.db().display()
             );
+        } else if args.base.is_empty() && args.added_up {
+            first.push(shelf.offer(&named));
         } else if args.base.is_empty() {
             for name in expanded(&named)? {
                 first.push(shelf.offer(&[name]));

@@ -1,0 +1,58 @@
+//! `-http`: the page that heapprof serves instead of pprof's.
+
+use anyhow::{Result, bail};
+
+use crate::host::ServedPage;
+use crate::pprof::config::Config;
+use crate::pprof::remote;
+
+/// What this machine calls itself. pprof takes an empty host for it as well.
+const HERE: [&str; 4] = ["", "localhost", "127.0.0.1", "[::1]"];
+/// The flags that the page obeys.
+const OBEYED: [&str; 6] = ["base", "diff_base", "focus", "http", "ignore", "no_browser"];
+
+/// The page that the flags ask for.
+pub(super) fn of(config: &Config<'_>) -> Result<ServedPage> {
+    let (flags, host) = (&config.flags, config.host);
+    let place = flags.text("http");
+    let Some((name, port)) = place.rsplit_once(':') else {
+        bail!("-http={place}: name a port, as in -http=localhost:8080 or -http=:");
+    };
+    if !HERE.contains(&name) {
+        bail!(
+            "-http={place}: heapprof serves this machine only; leave {name} out, and lead the \
+             port here with ssh -L"
+        );
+    }
+    let port = match port {
+        "" => Ok(0),
+        port => port.parse(),
+    };
+    let Ok(port) = port else {
+        bail!("-http={place}: the port is no number from 0 to 65535");
+    };
+    let others = flags
+        .flags()
+        .into_iter()
+        .filter(|flag| !OBEYED.contains(flag));
+    let others: Vec<String> = others.map(|flag| format!("-{flag}")).collect();
+    if !others.is_empty() {
+        let others = others.join(", ");
+        host.note(&format!(
+            "{others}: without effect on the page, which has its own choices"
+        ));
+    }
+    let url = |source: &String| {
+        let is_file = host.path(source).exists();
+        let address = remote::address(source, is_file, flags);
+        address.map_or_else(|| source.clone(), |address| address.url)
+    };
+    Ok(ServedPage {
+        port,
+        opens: !flags.on("no_browser"),
+        sources: config.sources.iter().map(url).collect(),
+        base: config.base.as_ref().map(url),
+        focus: flags.text("focus").to_string(),
+        ignore: flags.text("ignore").to_string(),
+    })
+}
