@@ -6,9 +6,10 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 27] = [
+pub const COMMANDS: [&str; 30] = [
     "record",
     "preload-path",
+    "perl-install",
     "top",
     "tree",
     "peek",
@@ -21,6 +22,8 @@ pub const COMMANDS: [&str; 27] = [
     "leaks",
     "diff",
     "flame",
+    "report",
+    "web",
     "tui",
     "load",
     "ls",
