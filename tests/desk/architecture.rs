@@ -92,9 +92,10 @@ const OWNED: &[(&str, &str)] = &[
         "heapprof-collect heapprof-preload heapprof-alloc heapprof-cli",
     ),
     ("inferno", "heapprof-report"),
+    // The last one answers with the lists of the server's interface.
     (
         "serde_json",
-        "heapprof-formats heapprof-report heapprof-web",
+        "heapprof-formats heapprof-report heapprof-web heapprof-cli",
     ),
     // Tests compare with it what we write ourselves.
     ("prost", ""),

@@ -1,5 +1,5 @@
-//! The profiles that a server has: those that were named, those of the database, and those that were
-//! sent. Each is read when it is asked for first, and again if its file has changed.
+//! The profiles that a server has: those that were named, those of the database, and those that
+//! were sent. Each is read when it is asked for first, and again if its file has changed.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -17,12 +17,12 @@ const ROWS: usize = 10_000;
 /// So many bytes its rows may have.
 const ROOM: usize = 64 << 20;
 
-/// Answers a statement: `{"sql": "SELECT …"}`.
+/// Answers a statement: `{"sql": "…"}`.
 pub(super) fn answer(library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
     let sql = serde_json::from_slice::<serde_json::Value>(&asked.body).ok();
     let sql = sql.as_ref().and_then(|body| body.get("sql")?.as_str());
     let Some(sql) = sql else {
-        let what = "What is sent is not {\"sql\": \"SELECT ...\"}";
+        let what = "What is sent is not {\"sql\": \"STATEMENT\"}";
         return Err(Refusal::new(400, what, "Send JSON with the statement"));
     };
     let mut session = session(library, asked)?;
