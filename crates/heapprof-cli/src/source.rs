@@ -234,6 +234,12 @@ impl Sources {
         }
     }
 
+    /// The profile that the database has under this name.
+    pub(crate) fn restored(&self, name: &str) -> Result<Source> {
+        let store = Store::open(&self.db).and_then(|store| store.restore(name));
+        store.with_context(|| self.db.display().to_string())
+    }
+
     /// The database, if the argument can only be a name in it.
     fn stored(&self, name: &str) -> Result<Option<Store>> {
         let (whole, _) = parted(name);

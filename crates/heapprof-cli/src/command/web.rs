@@ -148,6 +148,7 @@ impl Answers for Desk {
             "commands" => Ok(answer(&words::documented())),
             "sql" => statement::answer(&self.library, asked),
             "upload" => {
+                allow(asked, &["name"])?;
                 let name = self.library.take(asked.parameter("name"), &asked.body)?;
                 Ok(answer(&json!({ "name": name })))
             }
@@ -163,6 +164,19 @@ fn answer(body: &serde_json::Value) -> Answer {
         body: Some(format!("{body}\n").into_bytes()),
         ..Answer::default()
     }
+}
+
+/// Refuses a parameter that is not one of these and does not choose profiles.
+fn allow(asked: &Asked, known: &[&str]) -> Result<(), Refusal> {
+    let is_known = |name: &str| known.contains(&name) || words::CHOICE.contains(&name);
+    let unknown = asked.parameters.iter().find(|(name, _)| !is_known(name));
+    let Some((name, _)) = unknown else {
+        return Ok(());
+    };
+    let known = words::CHOICE.iter().chain(known).copied();
+    let known = known.collect::<Vec<_>>().join(", ");
+    let what = format!("{} has no parameter {name:?}", asked.path);
+    Err(Refusal::new(400, what, format!("It has {known}")))
 }
 
 /// A question that cannot be answered, as the command line would say it.

@@ -20,6 +20,7 @@ export function goLive(app) {
     askAgain(app, live, false);
   };
   loadProfiles(app);
+  showBanner(app.source.notes());
   if (app.source.refreshMs > 0) {
     setInterval(() => app.part || askAgain(app, live, true), app.source.refreshMs);
   }
@@ -40,7 +41,7 @@ async function askAgain(app, live, onlyNews) {
     const container = await app.source.load(question, onlyNews);
     if (turn !== live.turn) return;
     live.asked = JSON.stringify(question);
-    showBanner('');
+    showBanner(app.source.notes());
     if (container) app.take(container);
   } catch (error) {
     if (turn === live.turn) showBanner(whatFailed(error));

@@ -18,10 +18,12 @@ export function makeWebSource(document, location) {
   const page = new URLSearchParams(location.search);
   const asked = { token: page.get('token'), profile: page.get('profile'), base: page.get('base') };
   const chosen = { profile: asked.profile, base: asked.base };
-  const seen = { tag: null };
+  const seen = { tag: null, notes: '' };
   const get = (path, extra, tag) => ask(api + path, { ...asked, ...extra }, tag);
   return {
     isLive: true,
+    // What the server had to say beside its last answer.
+    notes: () => seen.notes,
     refreshMs: Number(meta('heapprof-refresh')) || 0,
     chosen,
     // Returns the container that answers a question, or null if nothing is new since `onlyNews`.
@@ -29,6 +31,7 @@ export function makeWebSource(document, location) {
       const response = await get('/report', reportQuestion(question), onlyNews && seen.tag);
       if (response.status === 304) return null;
       seen.tag = response.headers.get('ETag');
+      seen.notes = JSON.parse(response.headers.get('heapprof-notes') || '[]').join('; ');
       return openContainer(await response.arrayBuffer());
     },
     // Returns what "(other)" stands for. The path is function names from the root, without it.

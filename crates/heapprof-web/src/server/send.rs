@@ -31,7 +31,7 @@ type Reply = Response<Full<Bytes>>;
 pub(super) struct Desk {
     guard: Guard,
     answers: Arc<dyn Answers>,
-    places: Semaphore,
+    places: Arc<Semaphore>,
 }
 
 impl Desk {
@@ -39,7 +39,7 @@ impl Desk {
         Self {
             guard,
             answers,
-            places: Semaphore::new(WAITING),
+            places: Arc::new(Semaphore::new(WAITING)),
         }
     }
 
@@ -68,12 +68,16 @@ impl Desk {
                 ..asked
             },
         };
-        let Ok(_place) = self.places.try_acquire() else {
+        let Ok(place) = self.places.clone().try_acquire_owned() else {
             let help = "Ask again in a moment";
             return Err(Refusal::new(503, "Too much is asked at once", help));
         };
         let answers = self.answers.clone();
-        let work = move || catch_unwind(AssertUnwindSafe(|| answers.answer(&asked)));
+        let work = move || {
+            // The place is taken as long as the work goes on, also if nobody waits for it any more.
+            let _place = place;
+            catch_unwind(AssertUnwindSafe(|| answers.answer(&asked)))
+        };
         match tokio::task::spawn_blocking(work).await {
             Ok(Ok(answer)) => Ok(answered(answer?)),
             // The worker has said why on its way.

@@ -307,7 +307,9 @@ impl Shelf {
         }
         let source = match &offered.from {
             From::Named(arguments) => self.sources.read(arguments)?,
-            From::Stored | From::Sent => self.sources.read(&[name.to_string()])?,
+            // A name of the database is no file's name, whatever it looks like.
+            From::Stored => self.sources.restored(name)?,
+            From::Sent => anyhow::bail!("{name}: there is no such profile"),
         };
         self.readings += 1;
         let known = Known {

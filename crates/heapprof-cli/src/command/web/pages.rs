@@ -4,6 +4,8 @@
 //! Each view is a question that stays, because the page asks it again for another part. The last
 //! few are kept.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -16,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use super::super::report::{Page, page_rows};
 use super::library::{Choice, Library};
-use super::{BYTES, refusal};
+use super::{BYTES, allow, refusal};
 use crate::args::report::PathNames;
 use crate::args::{SourceArgs, WebArgs};
 use crate::source_file::SourceFiles;
@@ -30,6 +32,8 @@ const DEEPEST: usize = 4096;
 pub(super) struct Pages {
     views: Mutex<Vec<Arc<View>>>,
     most: usize,
+    /// What tags begin with, another text for every server.
+    salt: u64,
     source: Option<(Vec<PathBuf>, Vec<String>)>,
 }
 
@@ -65,6 +69,7 @@ impl Pages {
         Self {
             views: Mutex::default(),
             most: args.max_nodes.max(1),
+            salt: RandomState::new().build_hasher().finish(),
             source: args
                 .source
                 .then(|| (source_path.clone(), trim_path.clone())),
@@ -73,8 +78,9 @@ impl Pages {
 
     /// Answers with the report of a view.
     pub(super) fn report(&self, library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+        allow(asked, &["focus", "ignore"])?;
         let view = self.view(library, asked)?;
-        let tag = view.key.tag();
+        let tag = view.key.tag(self.salt);
         if asked.known.as_ref() == Some(&tag) {
             return Ok(Answer {
                 media: BYTES,
@@ -101,6 +107,7 @@ impl Pages {
 
     /// Answers with the report of what was left out below the functions of the parameter `path`.
     pub(super) fn subtree(&self, library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+        allow(asked, &["focus", "ignore", "path"])?;
         let path = asked.parameter("path").unwrap_or("[]");
         let path = serde_json::from_str::<Vec<String>>(path);
         let Some(path) = path.ok().filter(|path| path.len() <= DEEPEST) else {
@@ -224,8 +231,8 @@ impl Pages {
 
 impl Key {
     /// A text that is another for every other view, as an entity tag.
-    fn tag(&self) -> String {
-        let digest = Sha256::digest(format!("{self:?}"));
+    fn tag(&self, salt: u64) -> String {
+        let digest = Sha256::digest(format!("{salt} {self:?}"));
         let hex: String = digest[..16]
             .iter()
             .map(|byte| format!("{byte:02x}"))

@@ -8,7 +8,7 @@ use heapprof_report::{Format, Style, result_table};
 use heapprof_web::{Answer, Asked, Refusal};
 
 use super::library::Library;
-use super::{JSON, refusal};
+use super::{JSON, allow, refusal};
 
 /// So long a statement may run.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -19,6 +19,7 @@ const ROOM: usize = 64 << 20;
 
 /// Answers a statement: `{"sql": "…"}`.
 pub(super) fn answer(library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
+    allow(asked, &["database"])?;
     let sql = serde_json::from_slice::<serde_json::Value>(&asked.body).ok();
     let sql = sql.as_ref().and_then(|body| body.get("sql")?.as_str());
     let Some(sql) = sql else {
@@ -28,9 +29,7 @@ pub(super) fn answer(library: &Library, asked: &Asked) -> Result<Answer, Refusal
     let mut session = session(library, asked)?;
     let (text, is_cut) = run(&mut session, sql).map_err(|error| refusal(&error))?;
     let notes = match is_cut {
-        true => vec![format!(
-            "only the first {ROWS} rows are here; add LIMIT or a condition"
-        )],
+        true => vec!["only the first rows are here; add LIMIT or a condition".to_string()],
         false => Vec::new(),
     };
     Ok(Answer {

@@ -65,7 +65,7 @@ const SWITCHES: [&str; 4] = [
     "relative_percentages",
 ];
 /// What says which profiles are asked about.
-const CHOICE: [&str; 2] = ["profile", "base"];
+pub(super) const CHOICE: [&str; 2] = ["profile", "base"];
 
 /// All of them.
 const COMMANDS: &[Command] = &[
