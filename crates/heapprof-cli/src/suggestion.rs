@@ -49,7 +49,6 @@ const WORDS: &[(&str, &str)] = &[
     ("symbols", "symbolize"),
     ("text", "top"),
     ("trace", "record"),
-    ("web", "flame"),
     ("weblist", "list"),
 ];
 
