@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rusqlite::ErrorCode;
+use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 
@@ -47,10 +48,11 @@ pub struct Call<'a> {
     pub after: i64,
 }
 
-/// The longest text or blob that a statement may make if it is limited.
-const LONGEST: i32 = 4 << 20;
+/// The longest text or blob that a limited statement may make or read. The time is not looked at
+/// within a function, and a search takes the square of this.
+const LONGEST: i32 = 64 << 10;
 /// The time is looked at each time SQLite's machine has taken so many steps.
-const STEPS: i32 = 10_000;
+const STEPS: i32 = 1_000;
 
 impl Session {
     /// Ends statements that run longer than this, from now on, and those that make a longer text
@@ -59,12 +61,36 @@ impl Session {
     /// # Errors
     /// SQLite may refuse it.
     pub fn limit_statements(&mut self, patience: Duration) -> Result<(), Error> {
+        self.make_views()?;
+        // What is not a question, such as a PRAGMA that limits the memory of the whole process, is
+        // refused.
+        let only_asks = |context: AuthContext<'_>| match context.action {
+            AuthAction::Select
+            | AuthAction::Read { .. }
+            | AuthAction::Function { .. }
+            | AuthAction::Recursive => Authorization::Allow,
+            _ => Authorization::Deny,
+        };
+        self.connection.authorizer(Some(only_asks))?;
         let end = Instant::now() + patience;
         self.connection
             .set_limit(Limit::SQLITE_LIMIT_LENGTH, LONGEST)?;
         self.patience = Some(patience);
         let is_late = move || Instant::now() > end;
         Ok(self.connection.progress_handler(STEPS, Some(is_late))?)
+    }
+
+    /// Makes the views that statements of users read. A database has them, and a question's tables
+    /// do not.
+    fn make_views(&self) -> Result<(), Error> {
+        if self.is_stored() {
+            return Ok(());
+        }
+        for view in views()? {
+            let view = view.replacen("CREATE VIEW", "CREATE VIEW IF NOT EXISTS", 1);
+            self.connection.execute_batch(&view)?;
+        }
+        Ok(())
     }
 
     /// Makes the table `f(id, function, before, after)` of these calls, for statements of users.
@@ -110,13 +136,8 @@ pub struct Statement<'s> {
 impl<'s> Statement<'s> {
     /// Prepares a statement, and refuses one that can't be run, has parameters or would write.
     pub fn new(session: &'s Session, sql: &str) -> Result<Self, Error> {
-        if !session.is_stored() {
-            // A database has its views. Over a question's tables they are made here, because only
-            // statements of users read them.
-            for view in views()? {
-                let view = view.replacen("CREATE VIEW", "CREATE VIEW IF NOT EXISTS", 1);
-                session.connection.execute_batch(&view)?;
-            }
+        if session.patience.is_none() {
+            session.make_views()?;
         }
         let statement = session
             .connection
@@ -212,8 +233,8 @@ fn ended(patience: Option<Duration>, error: rusqlite::Error) -> Error {
             patience.as_secs()
         )),
         Some(ErrorCode::TooBig) => Error::Sql(format!(
-            "makes a value of more than {} MiB; ask for less",
-            LONGEST >> 20
+            "makes or reads a value of more than {} KiB; ask for less",
+            LONGEST >> 10
         )),
         _ => error.into(),
     }

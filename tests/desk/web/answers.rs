@@ -183,9 +183,15 @@ fn statements_only_read_and_end() {
     for (sql, wanted) in [
         ("DELETE FROM function", "the statement"),
         ("ATTACH 'x.db' AS x", "the statement"),
-        ("SELECT zeroblob(100000000)", "more than 4 MiB"),
+        ("SELECT zeroblob(100000000)", "more than 64 KiB"),
         ("SELECT 1; SELECT 2", "more than one statement"),
         ("", "is empty"),
+        ("PRAGMA hard_heap_limit=100000", "not authorized"),
+        ("PRAGMA writable_schema=1", "not authorized"),
+        (
+            "SELECT instr(hex(zeroblob(2000000)), '1')",
+            "more than 64 KiB",
+        ),
     ] {
         let refused = ask(sql);
         assert_eq!(refused.status, 400, "{sql}");

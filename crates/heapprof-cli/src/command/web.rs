@@ -7,7 +7,7 @@ mod pages;
 mod statement;
 mod words;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, TryLockError};
 
 use anyhow::{Context, Result};
 use heapprof_web::{API, Answer, Answers, Asked, Refusal, Served, ServedPage, Server, Stop, Takes};
@@ -74,6 +74,7 @@ fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
         pages: Pages::new(args),
         upload: args.upload,
         source: args.source,
+        statement: Mutex::default(),
         title: title.clone(),
         library,
     });
@@ -104,6 +105,8 @@ fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
 struct Desk {
     library: Library,
     pages: Pages,
+    /// Held while a statement runs, so that one worker is left for the page.
+    statement: Mutex<()>,
     title: String,
     upload: bool,
     source: bool,
@@ -146,7 +149,13 @@ impl Answers for Desk {
                 Ok(answer(&json!({ "profiles": profiles, "shown": shown })))
             }
             "commands" => Ok(answer(&words::documented())),
-            "sql" => statement::answer(&self.library, asked),
+            "sql" => match self.statement.try_lock() {
+                Err(TryLockError::WouldBlock) => {
+                    let help = "Ask again when it has ended; it has 10 s";
+                    Err(Refusal::new(503, "Another statement runs", help))
+                }
+                _held => statement::answer(&self.library, asked),
+            },
             "upload" => {
                 allow(asked, &["name"])?;
                 let name = self.library.take(asked.parameter("name"), &asked.body)?;

@@ -4,6 +4,7 @@
 //! the name of a file that only this user can read and that leads to the address.
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -23,6 +24,8 @@ pub(super) fn open(url: &str) -> Option<NamedTempFile> {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            // Ctrl-C is for the server only.
+            .process_group(0)
             .spawn()?;
         std::thread::spawn(move || child.wait());
         Ok(file)
