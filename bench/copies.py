@@ -12,25 +12,7 @@ import subprocess
 import sys
 import tempfile
 
-
-def varint(data, at):
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value, at
-
-
-def encoded(n):
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
+from wire import message, read_varint, varint
 
 
 def fields(data):
@@ -38,19 +20,15 @@ def fields(data):
     at = 0
     while at < len(data):
         begin = at
-        key, at = varint(data, at)
+        key, at = read_varint(data, at)
         if key & 7 == 0:
-            _, at = varint(data, at)
+            _, at = read_varint(data, at)
             yield key >> 3, None, data[begin:at]
             continue
         assert key & 7 == 2, "profiles have no other fields"
-        size, at = varint(data, at)
+        size, at = read_varint(data, at)
         yield key >> 3, data[at : at + size], data[begin : at + size]
         at += size
-
-
-def message(number, body):
-    return encoded(number << 3 | 2) + encoded(len(body)) + body
 
 
 def scaled(sample):
@@ -62,8 +40,8 @@ def scaled(sample):
             continue
         factor, values, at = random.randrange(100, 200), bytearray(), 0
         while at < len(body):
-            value, at = varint(body, at)
-            values += encoded(value * factor // 100)
+            value, at = read_varint(body, at)
+            values += varint(value * factor // 100)
         out += message(2, values)
     return bytes(out)
 

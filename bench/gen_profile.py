@@ -16,40 +16,9 @@ import gzip
 import random
 import sys
 
+from wire import TYPES, Strings, message, number, packed
+
 SIZES = (16, 24, 32, 48, 64, 128, 256, 1024, 4096, 65536)
-TYPES = (
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-)
-
-
-def varint(n):
-    encoded = bytearray()
-    while n > 127:
-        encoded.append(n & 127 | 128)
-        n >>= 7
-    encoded.append(n)
-    return bytes(encoded)
-
-
-def number(field, n):
-    return varint(field << 3) + varint(n)
-
-
-def message(field, body):
-    return varint(field << 3 | 2) + varint(len(body)) + body
-
-
-class Strings:
-    """The profile's texts, each once."""
-
-    def __init__(self):
-        self.index = {"": 0}
-
-    def __call__(self, text):
-        return self.index.setdefault(text, len(self.index))
 
 
 class CallTree:
@@ -110,8 +79,8 @@ def profile(samples, functions, depth):
         label = number(1, strings("bytes")) + number(3, size) + number(4, strings("bytes"))
         out += message(
             2,
-            message(1, b"".join(map(varint, stack)))
-            + message(2, b"".join(map(varint, values)))
+            packed(1, stack)
+            + packed(2, values)
             + message(3, label),
         )
     out += message(

@@ -9,6 +9,8 @@ everywhere. Written as outdir/snap00.pb.gz and so on, the same bytes for the sam
 
 import gzip, os, random, sys
 
+from wire import TYPES, Strings, message, number, packed
+
 count, out = int(sys.argv[1]), sys.argv[2]
 more = sys.argv[3:]
 samples, functions, depth = (
@@ -16,67 +18,32 @@ samples, functions, depth = (
 )
 shared = float(more[3]) if len(more) > 3 else 0.9
 random.seed(11)
-
-
-def varint(n):
-    n &= (1 << 64) - 1
-    o = bytearray()
-    while n > 127:
-        o.append(n & 127 | 128)
-        n >>= 7
-    o.append(n)
-    return bytes(o)
-
-
-def num(field, n):
-    return varint(field << 3) + varint(n)
-
-
-def blob(field, b):
-    return varint(field << 3 | 2) + varint(len(b)) + b
-
-
-strings, index = [""], {"": 0}
-
-
-def s(text):
-    if text not in index:
-        index[text] = len(strings)
-        strings.append(text)
-    return index[text]
-
-
-head = b"".join(
-    blob(1, num(1, s(a)) + num(2, s(b)))
-    for a, b in (
-        ("alloc_objects", "count"),
-        ("alloc_space", "bytes"),
-        ("inuse_objects", "count"),
-        ("inuse_space", "bytes"),
-    )
-)
+s = Strings()
+head = b"".join(message(1, number(1, s(a)) + number(2, s(b))) for a, b in TYPES)
 locations = functions * 3
 tail = bytearray(
-    blob(
-        3, num(1, 1) + num(2, 0x400000) + num(3, 0x4000000) + num(5, s("/usr/bin/app")) + num(7, 1)
+    message(
+        3,
+        number(1, 1)
+        + number(2, 0x400000)
+        + number(3, 0x4000000)
+        + number(5, s("/usr/bin/app"))
+        + number(7, 1),
     )
 )
 for i in range(locations):
-    tail += blob(
-        4,
-        num(1, i + 1)
-        + num(2, 1)
-        + num(3, 0x400000 + i * 16)
-        + blob(4, num(1, random.randrange(functions) + 1) + num(2, random.randint(1, 3000))),
+    line = number(1, random.randrange(functions) + 1) + number(2, random.randint(1, 3000))
+    tail += message(
+        4, number(1, i + 1) + number(2, 1) + number(3, 0x400000 + i * 16) + message(4, line)
     )
 for i in range(functions):
     name = s(f"ns{i % 200}::mod{i % 3001}::Type{i % 997}::method_{i}")
-    tail += blob(
+    tail += message(
         5,
-        num(1, i + 1)
-        + num(2, name)
-        + num(3, name)
-        + num(4, s(f"/src/pkg{i % 500}/file{i % 5000}.cc")),
+        number(1, i + 1)
+        + number(2, name)
+        + number(3, name)
+        + number(4, s(f"/src/pkg{i % 500}/file{i % 5000}.cc")),
     )
 
 # One call tree with skewed branching; stacks are paths in it.
@@ -102,11 +69,11 @@ def stack():
     while n != -1:
         ids.append(place[n])
         n = parent[n]
-    return blob(1, b"".join(map(varint, ids)))
+    return packed(1, ids)
 
 
 key, unit = s("bytes"), s("bytes")
-strings_part = b"".join(blob(6, x.encode()) for x in strings)
+strings_part = b"".join(message(6, x.encode()) for x in s.index)
 common = [stack() for _ in range(int(samples * shared))]
 os.makedirs(out, exist_ok=True)
 for snapshot in range(count):
@@ -115,14 +82,15 @@ for snapshot in range(count):
         objects = random.randint(1, 5000)
         size = random.choice((16, 24, 32, 48, 64, 128, 256, 1024, 4096, 65536))
         live = random.choice((0, 0, objects // 3, objects))
-        values = b"".join(map(varint, (objects, objects * size, live, live * size)))
-        body += blob(2, ids + blob(2, values) + blob(3, num(1, key) + num(3, size) + num(4, unit)))
+        values = (objects, objects * size, live, live * size)
+        label = number(1, key) + number(3, size) + number(4, unit)
+        body += message(2, ids + packed(2, values) + message(3, label))
     body += (
         tail
         + strings_part
-        + num(9, 1760000000000000000 + snapshot * 60_000_000_000)
-        + num(12, 524288)
-        + num(14, s("inuse_space"))
+        + number(9, 1760000000000000000 + snapshot * 60_000_000_000)
+        + number(12, 524288)
+        + number(14, s("inuse_space"))
     )
     with gzip.GzipFile(
         os.path.join(out, f"snap{snapshot:02}.pb.gz"), "wb", compresslevel=1, mtime=0

@@ -21,6 +21,8 @@ import urllib.parse
 import urllib.request
 import zlib
 
+from wire import read_varint
+
 FILTERS = ("method_1", "method_2", "method_3", "mod1", "Type2")
 
 
@@ -60,14 +62,7 @@ def others(body):
         at, count, kind = places[name]
         out = []
         for _ in range(count):
-            value = shift = 0
-            while True:
-                byte = data[at]
-                at += 1
-                value |= (byte & 127) << shift
-                shift += 7
-                if byte < 128:
-                    break
+            value, at = read_varint(data, at)
             if kind == "d":
                 value = (value >> 1) ^ -(value & 1)
                 value += out[-1] if out else 0
@@ -95,7 +90,8 @@ def main():
     peaks = []
     for _ in range(rounds):
         began = time.monotonic()
-        subprocess.run([heapprof, "top", "-n", "40", profile], stdout=subprocess.DEVNULL, check=True)
+        command = [heapprof, "top", "-n", "40", profile]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         times["top"].append(time.monotonic() - began)
         server = Server(heapprof, profile)
         _, report = server.ask("report")
@@ -108,8 +104,10 @@ def main():
             times["opened"].append(server.ask("subtree", path=json.dumps(path))[0])
         peaks.append(server.end())
     top = statistics.median(times["top"])
-    print(f"{os.path.basename(profile)}, {rounds} rounds; memory of the server {max(peaks):.0f} MiB")
-    for name, each in times.items():
+    name = os.path.basename(profile)
+    print(f"{name}, {rounds} rounds; memory of the server {max(peaks):.0f} MiB")
+    # A small profile has no nodes to open.
+    for name, each in filter(lambda item: item[1], times.items()):
         middle = statistics.median(each)
         print(
             f"{name:12} {middle * 1000:7.0f} ms  ({min(each) * 1000:.0f} to {max(each) * 1000:.0f})"

@@ -1,44 +1,12 @@
 """Writes profiles in pprof's format, as plainly as possible."""
 
 import gzip
+import pathlib
+import sys
 
-TYPES = (
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-)
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "bench"))
 
-
-def varint(n):
-    out = bytearray()
-    while n > 127:
-        out.append(n & 127 | 128)
-        n >>= 7
-    out.append(n)
-    return bytes(out)
-
-
-def number(field, n):
-    return varint(field << 3) + varint(n)
-
-
-def message(field, body):
-    return varint(field << 3 | 2) + varint(len(body)) + body
-
-
-def packed(field, numbers):
-    return message(field, b"".join(varint(n) for n in numbers))
-
-
-class Strings:
-    """The texts of a profile, each once."""
-
-    def __init__(self):
-        self.index = {"": 0}
-
-    def __call__(self, text):
-        return self.index.setdefault(text, len(self.index))
+from wire import TYPES, Strings, message, number, packed  # noqa: E402
 
 
 def profile(functions, stacks, time_nanos=0, comments=(), program=None):
