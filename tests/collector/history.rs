@@ -9,19 +9,11 @@ use heapprof_tests::expectations::Sums;
 use heapprof_tests::harness::command;
 
 use crate::programs::build;
-use crate::stacks::read;
+use crate::stacks;
 
 /// Records a program and returns its profile.
 fn record(folder: &Path, options: &[&str], words: &[&std::ffi::OsStr]) -> Profile {
-    let output = command(folder)
-        .args(["record", "-o", "out.pb.gz"])
-        .args(options)
-        .arg("--")
-        .args(words)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    read(&folder.join("out.pb.gz"))
+    stacks::record(command(folder), folder, options, words)
 }
 
 /// The curve that a program saw: microseconds since 1970, and bytes.

@@ -380,7 +380,7 @@ fn a_log_gets_plain_blocks() {
         "{err}"
     );
     assert!(
-        err.contains("  exact") && err.contains("In use 10MiB") && err.contains("  keep\n"),
+        err.contains("exact   In use 10") && err.contains("  keep\n"),
         "{err}"
     );
     assert!(err.contains("ended with exit code 5"), "{err}");

@@ -56,6 +56,24 @@ pub(crate) fn read(path: &Path) -> Profile {
     decode(file).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
+/// Records a program with what `command` says besides. Returns its profile, which is in the folder.
+pub(crate) fn record(
+    mut command: Command,
+    folder: &Path,
+    options: &[&str],
+    words: &[&std::ffi::OsStr],
+) -> Profile {
+    let output = command
+        .args(["record", "-o", "out.pb.gz"])
+        .args(options)
+        .arg("--")
+        .args(words)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    read(&folder.join("out.pb.gz"))
+}
+
 fn unwinder() -> Option<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let build = || {

@@ -8,7 +8,7 @@ use heapprof_profile::Profile;
 use heapprof_tests::harness::{command, run};
 
 use crate::programs::build;
-use crate::stacks::read;
+use crate::stacks::{self, read};
 
 /// What a thread allocated in a function, and what of that is in use: objects and bytes.
 type Share = [i64; 4];
@@ -64,16 +64,10 @@ fn own_shares(path: &Path) -> BTreeMap<Who, Share> {
 
 /// Records the program. Returns its profile, and where the files are.
 fn record(folder: &Path, options: &[&str], words: &[&std::ffi::OsStr]) -> Profile {
-    let output = command(folder)
-        .env("SHARES", folder.join("shares"))
-        .args(["record", "-o", "out.pb.gz", "--keep-small"])
-        .args(options)
-        .arg("--")
-        .args(words)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    read(&folder.join("out.pb.gz"))
+    let mut command = command(folder);
+    command.env("SHARES", folder.join("shares"));
+    let options = [&["--keep-small"], options].concat();
+    stacks::record(command, folder, &options, words)
 }
 
 fn sum(shares: &BTreeMap<Who, Share>) -> Share {
@@ -197,7 +191,11 @@ fn countless_threads_are_bounded() {
     let source = r#"
 #include <pthread.h>
 #include <stdlib.h>
-__attribute__((noinline)) void *one(void *p) { p = malloc(100); __asm__ volatile("" : : "r"(p)); return p; }
+__attribute__((noinline)) void *one(void *p) {
+    p = malloc(100);
+    __asm__ volatile("" : : "r"(p));
+    return p;
+}
 int main(void) {
     for (int i = 0; i < 5000; i++) {
         pthread_t thread;

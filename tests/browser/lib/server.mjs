@@ -31,7 +31,8 @@ export async function startServer(pages, now) {
     } else if (now.broken) {
       say(400, { error: now.broken });
     } else if (path === '/api/v1/profiles') {
-      say(200, [{ name: 'a', title: 'first <b>', time: 1 }, { name: 'b', title: 'second' }]);
+      const profiles = [{ name: 'a', title: 'first <b>' }, { name: 'b', title: 'second' }];
+      say(200, { profiles, shown: {} });
     } else {
       const name = path === '/api/v1/subtree' ? now.part : now.page;
       const tag = `"${name}-${now.version}"`;
