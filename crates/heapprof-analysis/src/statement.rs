@@ -62,8 +62,8 @@ impl Session {
     /// SQLite may refuse it.
     pub fn limit_statements(&mut self, patience: Duration) -> Result<(), Error> {
         self.make_views()?;
-        // What is not a question, such as a PRAGMA that limits the memory of the whole process, is
-        // refused.
+        // Everything but a question is refused, because a PRAGMA can limit the memory of the whole
+        // process.
         let only_asks = |context: AuthContext<'_>| match context.action {
             AuthAction::Select
             | AuthAction::Read { .. }

@@ -246,10 +246,7 @@ impl Shared {
 
     /// Writes a report's text.
     pub(crate) fn text(&self, file: Option<&Path>, text: &str) -> Result<()> {
-        match &self.kept {
-            Some(_) => self.write(file, |out| Ok(out.write_all(text.as_bytes())?)),
-            None => output::text(file, text),
-        }
+        self.write(file, |out| Ok(out.write_all(text.as_bytes())?))
     }
 
     /// Says something beside the report.

@@ -17,6 +17,7 @@ use crate::progress::Progress;
 use crate::{default_profile, fetch, messages, name};
 
 /// Reads profiles as the command line's options say.
+#[derive(Clone)]
 pub(crate) struct Sources {
     db: PathBuf,
     options: Options,
@@ -52,24 +53,17 @@ impl Sources {
     /// The same, for our own page instead of pprof's reports.
     pub(crate) fn as_ours(&self) -> Self {
         Self {
-            db: self.db.clone(),
             options: self.options.clone().as_pprof(false),
             names_in_use: false,
-            sum: self.sum,
-            stdin_read: Cell::new(self.stdin_read.get()),
-            known: None,
+            ..self.clone()
         }
     }
 
     /// These profiles and no others, which were read already.
     pub(crate) fn of_known(&self, known: HashMap<String, Source>) -> Self {
         Self {
-            db: self.db.clone(),
-            options: self.options.clone(),
-            names_in_use: self.names_in_use,
-            sum: self.sum,
-            stdin_read: Cell::new(true),
             known: Some(known),
+            ..self.clone()
         }
     }
 
@@ -234,6 +228,12 @@ impl Sources {
         }
     }
 
+    /// The profile in bytes that somebody sent.
+    pub(crate) fn sent(&self, name: &str, bytes: &[u8]) -> Result<Profile> {
+        let length = bytes.len() as u64;
+        decode(name, bytes, Some(length), self.options.clone()).map(Reading::commented)
+    }
+
     /// The profile that the database has under this name.
     pub(crate) fn restored(&self, name: &str) -> Result<Source> {
         let store = Store::open(&self.db).and_then(|store| store.restore(name));
@@ -287,12 +287,6 @@ impl Sources {
             false => Ok(result?),
         }
     }
-}
-
-/// Reads a profile from bytes that somebody sent.
-pub(crate) fn sent(sources: &Sources, name: &str, bytes: &[u8]) -> Result<Profile> {
-    let length = bytes.len() as u64;
-    decode(name, bytes, Some(length), sources.options.clone()).map(Reading::commented)
 }
 
 fn file(name: &str, path: &Path, options: Options) -> Result<Reading> {

@@ -97,8 +97,8 @@ variables! {
          (Perl, or one that registers itself): the interpreter's subs and lines alone, the native \
          ones alone, or both. gperftools' text form always has the native ones.";
     THREADS "HEAPPROF_THREADS", UserOrRecord, "`yes` or `no`", "`no`",
-        "Keeps each thread's share, as labels of what it allocates: `thread`, the thread's name, and \
-         `tid`, its number. gperftools' text form has no labels.";
+        "Keeps each thread's share, as labels of what it allocates: `thread`, the thread's name, \
+         and `tid`, its number. gperftools' text form has no labels.";
     PERL_EVALS "HEAPPROF_PERL_EVALS", UserOrRecord, "`merged` or `numbered`", "`merged`",
         "The file of Perl code that comes from `eval \"...\"`. Perl numbers each evaluation, as in \
          `(eval 12)`. `merged` leaves the number out, so that equal code is one place.";

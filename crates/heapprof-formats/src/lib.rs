@@ -48,7 +48,7 @@ pub use crate::{
     error::Error,
     format::Format,
     open::read,
-    others::DATABASE,
+    others::{DATABASE, DATABASE_HEAD},
     readers::{formats, sniff},
     reading::{MprofCall, Options, Part, Reading, Values},
     writers::{GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope},

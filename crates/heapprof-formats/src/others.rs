@@ -10,6 +10,8 @@ pub(crate) use json::ANY as ANY_JSON;
 
 /// What [`Error::Unknown`](crate::Error) says of a SQLite database.
 pub const DATABASE: &str = "is a SQLite database";
+/// What such a file begins with.
+pub const DATABASE_HEAD: &[u8] = b"SQLite format 3\0";
 /// What to do with JSON or other data that speedscope opens.
 const SPEEDSCOPE: &str =
     "open it in speedscope (www.speedscope.app), export it there, and name what it exports";
@@ -182,7 +184,7 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (0, b"{)\x03", CPROFILE),
     (0, b"{\xa9\x03", CPROFILE),
     // Others.
-    (0, b"SQLite format 3\0", DATABASE),
+    (0, DATABASE_HEAD, DATABASE),
     (0, b"MZ", "is a program or library of Windows"),
     (
         0,

@@ -24,5 +24,5 @@ pub use crate::{
         Curve, Frame, Function, Growth, LeftOut, Module, Node, Peak, Report, SampleType, SizeRows,
         Sizes, Snapshot,
     },
-    server::{API, Answer, Answers, Asked, Refusal, Server, Stop, Takes},
+    server::{API, Answer, Answers, Asked, JSON, Refusal, Server, Stop, Takes},
 };

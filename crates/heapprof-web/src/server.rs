@@ -19,7 +19,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Notify, Semaphore};
 
-pub use self::answer::{Answer, Answers, Asked, Refusal, Takes};
+pub use self::answer::{Answer, Answers, Asked, JSON, Refusal, Takes};
 use self::guard::Guard;
 use self::send::Desk;
 use self::token::Token;

@@ -214,7 +214,8 @@ fn reports_have_tags_and_paths() {
     let (host, token) = (&server.host, &server.token);
     let again = |path: &str| {
         let head = format!(
-            "GET /api/v1/{path}token={token} HTTP/1.1\r\nHost: {host}\r\nIf-None-Match: {tag}\r\n\r\n"
+            "GET /api/v1/{path}token={token} HTTP/1.1\r\nHost: {host}\r\n\
+             If-None-Match: {tag}\r\n\r\n"
         );
         server.raw(head.as_bytes())
     };

@@ -72,31 +72,28 @@ impl Question {
 
     /// The signed sum of each block over the stacks that the filters keep.
     pub(crate) fn net(&self) -> Vec<i64> {
-        let stacks = self.stacks();
-        let mut net = vec![0; stacks.width];
-        for values in stacks.value.chunks_exact(stacks.width.max(1)) {
-            // The totals of the parts bound these sums.
-            for (sum, value) in net.iter_mut().zip(values) {
-                *sum += value;
-            }
-        }
-        net
+        self.sums(0..self.stacks().len() as u32).0
     }
 
-    /// What [`tree`](Self::tree) left out below functions of these names, from the root on: the
-    /// tree of the stacks that pass nodes of that path, and then a node that is not there.
-    pub(crate) fn tree_below(&self, path: &[String]) -> Result<Below, Error> {
+    /// The signed sum of each block over these stacks, and the sum regardless of sign.
+    fn sums(&self, which: impl Iterator<Item = u32>) -> (Vec<i64>, Vec<i64>) {
         let stacks = self.stacks();
-        let which = self.left_out_below(path)?;
-        let mut net = vec![0i64; stacks.width];
-        let mut whole = vec![0i64; stacks.width];
-        // The totals of all stacks bound these sums.
-        for &stack in &which {
+        let (mut net, mut whole) = (vec![0; stacks.width], vec![0; stacks.width]);
+        // The totals of the parts bound these sums.
+        for stack in which {
             for (at, &value) in stacks.values(stack as usize).iter().enumerate() {
                 net[at] += value;
                 whole[at] += value.abs();
             }
         }
+        (net, whole)
+    }
+
+    /// What [`tree`](Self::tree) left out below functions of these names, from the root on: the
+    /// tree of the stacks that pass nodes of that path, and then a node that is not there.
+    pub(crate) fn tree_below(&self, path: &[String]) -> Result<Below, Error> {
+        let which = self.left_out_below(path)?;
+        let (net, whole) = self.sums(which.iter().copied());
         let most = self.tree_options.most.map(|most| most.min(MOST_BELOW));
         let tree = self.grown(which, &whole, most)?;
         Ok(Below { tree, net })

@@ -24,7 +24,7 @@ pub(crate) struct ListArgs {
 }
 
 /// Where source files are.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SourceArgs {
     /// Folders to look for source in, separated by colons; the default is the current folder and
     /// the folders above it

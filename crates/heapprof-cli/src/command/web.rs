@@ -10,7 +10,9 @@ mod words;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use anyhow::{Context, Result};
-use heapprof_web::{API, Answer, Answers, Asked, Refusal, Served, ServedPage, Server, Stop, Takes};
+use heapprof_web::{
+    API, Answer, Answers, Asked, JSON, Refusal, Served, ServedPage, Server, Stop, Takes,
+};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -23,8 +25,6 @@ use crate::args::{Profiles, SourceArgs, WebArgs};
 use crate::source::Sources;
 use crate::{messages, output};
 
-/// The type of JSON.
-const JSON: &str = "application/json";
 /// The type of bytes without a type.
 const BYTES: &str = "application/octet-stream";
 /// The most bytes of a statement.
@@ -51,10 +51,7 @@ pub(super) fn of_pprof(sources: &Sources, page: &heapprof_dropin::ServedPage) ->
         upload: false,
         max_nodes: MOST_NODES,
         source: false,
-        source_files: SourceArgs {
-            source_path: Vec::new(),
-            trim_path: Vec::new(),
-        },
+        source_files: SourceArgs::default(),
         added_up: true,
         state: state.finish(),
     };
@@ -146,9 +143,11 @@ impl Answers for Desk {
             "subtree" => self.pages.subtree(&self.library, asked),
             "profiles" => {
                 let (profiles, shown) = (self.library.offered(), self.library.shown());
-                Ok(answer(&json!({ "profiles": profiles, "shown": shown })))
+                Ok(Answer::json(
+                    &json!({ "profiles": profiles, "shown": shown }),
+                ))
             }
-            "commands" => Ok(answer(&words::documented())),
+            "commands" => Ok(Answer::json(&words::documented())),
             "sql" => match self.statement.try_lock() {
                 Err(TryLockError::WouldBlock) => {
                     let help = "Ask again when it has ended; it has 10 s";
@@ -159,19 +158,10 @@ impl Answers for Desk {
             "upload" => {
                 allow(asked, &["name"])?;
                 let name = self.library.take(asked.parameter("name"), &asked.body)?;
-                Ok(answer(&json!({ "name": name })))
+                Ok(Answer::json(&json!({ "name": name })))
             }
             _ => words::answer(&self.library, asked, self.source),
         }
-    }
-}
-
-/// An answer in JSON.
-fn answer(body: &serde_json::Value) -> Answer {
-    Answer {
-        media: JSON,
-        body: Some(format!("{body}\n").into_bytes()),
-        ..Answer::default()
     }
 }
 
@@ -182,10 +172,22 @@ fn allow(asked: &Asked, known: &[&str]) -> Result<(), Refusal> {
     let Some((name, _)) = unknown else {
         return Ok(());
     };
-    let known = words::CHOICE.iter().chain(known).copied();
+    Err(unknown_parameter(
+        asked,
+        name,
+        words::CHOICE.iter().chain(known).copied(),
+    ))
+}
+
+/// The refusal of a parameter that a path does not have.
+fn unknown_parameter<'a>(
+    asked: &Asked,
+    name: &str,
+    known: impl Iterator<Item = &'a str>,
+) -> Refusal {
     let known = known.collect::<Vec<_>>().join(", ");
     let what = format!("{} has no parameter {name:?}", asked.path);
-    Err(Refusal::new(400, what, format!("It has {known}")))
+    Refusal::new(400, what, format!("It has {known}"))
 }
 
 /// A question that cannot be answered, as the command line would say it.

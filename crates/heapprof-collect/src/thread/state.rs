@@ -77,7 +77,7 @@ pub(crate) struct Threads {
     /// Held while a thread's slot is reached from another thread, and when it ceases to be.
     slots: Lock<{ rank::SLOTS }>,
     key: Key,
-    /// Who they are.
+    /// Their names and the kernel's numbers of them.
     pub(crate) names: ThreadNames,
 }
 

@@ -78,7 +78,7 @@ const FLAGS: &[Flag] = &[
 
     flag(Elsewhere, Regex, "weblist", "", "heapprof list shows sources"),
     flag(Elsewhere, Regex, "disasm", "", "heapprof top -g addresses shows instructions' values"),
-    flag(Elsewhere, Text, "http", "", "[HOST]:[PORT] to serve heapprof's page at; this machine only"),
+    flag(Elsewhere, Text, "http", "", "[HOST]:[PORT] of heapprof's page; this machine only"),
     flag(Elsewhere, Bool, "no_browser", "false", "Goes with -http"),
     flag(Elsewhere, Bool, "web", "false", "-svg with -output, and open the file"),
     flag(Elsewhere, Bool, "eog", "false", "-svg with -output, and open the file"),

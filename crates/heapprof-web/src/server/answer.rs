@@ -2,6 +2,9 @@
 
 use crate::ServedPage;
 
+/// The type of JSON.
+pub const JSON: &str = "application/json";
+
 /// Whoever knows the answers.
 pub trait Answers: Send + Sync + 'static {
     /// Returns the page.
@@ -66,6 +69,18 @@ pub struct Answer {
     pub notes: Vec<String>,
 }
 
+impl Answer {
+    /// Makes an answer in JSON.
+    #[must_use]
+    pub fn json(body: &serde_json::Value) -> Self {
+        Self {
+            media: JSON,
+            body: Some(format!("{body}\n").into_bytes()),
+            ..Self::default()
+        }
+    }
+}
+
 /// Why there is no answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal {
@@ -77,6 +92,8 @@ pub struct Refusal {
     pub cause: String,
     /// What helps.
     pub help: String,
+    /// The methods that the path takes, if it does not take the one that was used.
+    pub allowed: Option<&'static str>,
 }
 
 impl Refusal {
@@ -86,8 +103,8 @@ impl Refusal {
         Self {
             status,
             what: what.into(),
-            cause: String::new(),
             help: help.into(),
+            ..Self::default()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who may ask, and what: decided from the head of a request, before anything is read or worked.
+//! The rules of who may ask for what. The head of a request decides, before anything else is read.
 
 use hyper::header::{
     CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, IF_NONE_MATCH,
@@ -65,7 +65,7 @@ impl Guard {
         if head.uri.path() == "/" {
             return match head.method {
                 Method::GET | Method::HEAD => Ok(Wish::Page),
-                _ => Err(method("GET")),
+                _ => Err(method("GET", "GET, HEAD")),
             };
         }
         self.check_origin(&head.headers)?;
@@ -89,13 +89,13 @@ impl Guard {
         };
         let Some(takes) = answers.takes(path)? else {
             if !matches!(head.method, Method::GET | Method::HEAD) {
-                return Err(method("GET"));
+                return Err(method("GET", "GET, HEAD"));
             }
             asked.known = one(&head.headers, &IF_NONE_MATCH)?.map(str::to_string);
             return Ok(Wish::Answer(asked));
         };
         if head.method != Method::POST {
-            return Err(method("POST"));
+            return Err(method("POST", "POST"));
         }
         check_body(&head.headers, takes)?;
         Ok(Wish::Sent(asked, takes))
@@ -138,12 +138,12 @@ impl Guard {
     }
 }
 
-fn method(allowed: &str) -> Refusal {
-    Refusal::new(
-        405,
-        "This path does not take that method",
-        format!("Use {allowed}"),
-    )
+fn method(helps: &str, allowed: &'static str) -> Refusal {
+    let what = "This path does not take that method";
+    Refusal {
+        allowed: Some(allowed),
+        ..Refusal::new(405, what, format!("Use {helps}"))
+    }
 }
 
 /// The value of a header that may stand once.

@@ -16,7 +16,7 @@ use hyper::header::{
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::Semaphore;
 
-use super::answer::{Answer, Answers, Asked, Refusal, Takes};
+use super::answer::{Answer, Answers, Asked, JSON, Refusal, Takes};
 use super::guard::{Guard, Wish, too_large};
 
 /// So many questions wait for a worker. Others are told to come back.
@@ -128,15 +128,9 @@ const NOTHING: &str = "default-src 'none'; frame-ancestors 'none'";
 fn refused(refusal: &Refusal) -> Reply {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
     let mut reply = sent(status, JSON, NOTHING, text(refusal).into());
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        let allowed = if refusal.help.ends_with("POST") {
-            "POST"
-        } else {
-            "GET, HEAD"
-        };
-        reply
-            .headers_mut()
-            .insert(ALLOW, HeaderValue::from_static(allowed));
+    if let Some(allowed) = refusal.allowed {
+        let headers = reply.headers_mut();
+        headers.insert(ALLOW, HeaderValue::from_static(allowed));
     }
     reply
 }
@@ -158,9 +152,6 @@ fn text(refusal: &Refusal) -> String {
     });
     format!("{error}\n")
 }
-
-/// The type of JSON.
-const JSON: &str = "application/json";
 
 fn sent(status: StatusCode, media: &str, policy: &str, body: Bytes) -> Reply {
     let mut reply = Response::new(Full::new(body));

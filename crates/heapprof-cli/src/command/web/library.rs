@@ -1,14 +1,14 @@
 //! The profiles that a server has: those that were named, those of the database, and those that
 //! were sent. Each is read when it is asked for first, and again if its file has changed.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Source, Store, agree};
+use heapprof_formats::DATABASE_HEAD;
 use heapprof_web::{Asked, Refusal};
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::super::report::expanded;
 use super::refusal;
 use crate::args::WebArgs;
 use crate::name;
-use crate::source::{Sources, in_order_of_time, sent};
+use crate::source::{Sources, in_order_of_time};
 
 /// So many profiles of the database are kept once they were read.
 const KEPT: usize = 8;
@@ -24,8 +24,6 @@ const KEPT: usize = 8;
 const MOST_SENT: usize = 16;
 /// The longest name of a profile that is sent, in characters.
 const LONGEST: usize = 100;
-/// What a SQLite file begins with.
-const DATABASE: &[u8] = b"SQLite format 3\0";
 
 /// The profiles of a server.
 pub(super) struct Library {
@@ -220,12 +218,16 @@ impl Library {
         self.shelf().read(name).map_err(|error| refusal(&error))
     }
 
+    /// Returns the profiles of some names.
+    pub(super) fn read_all(&self, names: &[String]) -> Result<Vec<Source>, Refusal> {
+        let one = |name: &String| Ok(self.read(name)?.source);
+        names.iter().map(one).collect()
+    }
+
     /// Reads profiles that a command may then ask for.
     pub(super) fn sources(&self, names: &[String]) -> Result<Sources, Refusal> {
-        let mut known = HashMap::new();
-        for name in names {
-            known.insert(name.clone(), self.read(name)?.source);
-        }
+        let read = self.read_all(names)?;
+        let known = names.iter().cloned().zip(read).collect();
         Ok(self.shelf().sources.of_known(known))
     }
 
@@ -254,7 +256,8 @@ impl Library {
             count += 1;
             name = format!("{wished} ({count})");
         }
-        let profile = sent(&shelf.sources, &name, bytes).map_err(|error| refusal(&error))?;
+        let profile = shelf.sources.sent(&name, bytes);
+        let profile = profile.map_err(|error| refusal(&error))?;
         shelf.sent += 1;
         shelf.readings += 1;
         let known = Known {
@@ -293,8 +296,8 @@ impl Shelf {
 
     fn read(&mut self, name: &str) -> Result<Known> {
         let at = self.offered.iter().position(|offered| offered.name == name);
-        let offered =
-            &self.offered[at.with_context(|| format!("{name}: there is no such profile"))?];
+        let at = at.with_context(|| format!("{name}: there is no such profile"))?;
+        let offered = &self.offered[at];
         let file = match &offered.from {
             From::Named(arguments) => state(arguments),
             From::Stored | From::Sent => None,
@@ -318,10 +321,9 @@ impl Shelf {
             source,
         };
         self.forget();
-        if let Some(offered) = self.offered.iter_mut().find(|offered| offered.name == name) {
-            offered.time_nanos = known.source.profile.time_nanos;
-            offered.read = Some(known.clone());
-        }
+        let offered = &mut self.offered[at];
+        offered.time_nanos = known.source.profile.time_nanos;
+        offered.read = Some(known.clone());
         Ok(known)
     }
 
@@ -354,17 +356,11 @@ fn state(arguments: &[String]) -> Option<[i64; 4]> {
 
 /// Whether an argument names a database.
 fn is_database(argument: &str) -> bool {
-    let mut head = [0; DATABASE.len()];
+    let mut head = [0; DATABASE_HEAD.len()];
     let path = name::path(argument);
     path.is_file()
         && File::open(path)
             .and_then(|mut file| file.read_exact(&mut head))
             .is_ok()
-        && head == DATABASE
+        && head == DATABASE_HEAD
 }
-
-/// Only texts about profiles leave the library, so that it can be shared between threads.
-const _: fn() = || {
-    fn is_shared<T: Send + Sync>() {}
-    is_shared::<Arc<Library>>();
-};

@@ -6,7 +6,6 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::{Context, Result};
@@ -34,7 +33,8 @@ pub(super) struct Pages {
     most: usize,
     /// What tags begin with, another text for every server.
     salt: u64,
-    source: Option<(Vec<PathBuf>, Vec<String>)>,
+    /// Where source files are, if the text of their lines is shown.
+    source: Option<SourceArgs>,
 }
 
 /// What a view is of.
@@ -62,17 +62,11 @@ struct Made {
 impl Pages {
     /// There is no view yet.
     pub(super) fn new(args: &WebArgs) -> Self {
-        let SourceArgs {
-            source_path,
-            trim_path,
-        } = &args.source_files;
         Self {
             views: Mutex::default(),
             most: args.max_nodes.max(1),
             salt: RandomState::new().build_hasher().finish(),
-            source: args
-                .source
-                .then(|| (source_path.clone(), trim_path.clone())),
+            source: args.source.then(|| args.source_files.clone()),
         }
     }
 
@@ -172,10 +166,7 @@ impl Pages {
     }
 
     fn make(&self, key: &Key, library: &Library) -> Result<Made, Refusal> {
-        let mut sources = Vec::new();
-        for name in &key.choice.names {
-            sources.push(library.read(name)?.source);
-        }
+        let mut sources = library.read_all(&key.choice.names)?;
         let mut query = Query {
             granularity: Granularity::Lines,
             ..Query::default()
@@ -210,14 +201,7 @@ impl Pages {
             true => names.split_at(1),
             false => names.split_at(0),
         };
-        let args = self
-            .source
-            .as_ref()
-            .map(|(source_path, trim_path)| SourceArgs {
-                source_path: source_path.clone(),
-                trim_path: trim_path.clone(),
-            });
-        let files = args.as_ref().map(SourceFiles::new);
+        let files = self.source.as_ref().map(SourceFiles::new);
         let page = Page {
             names: after,
             base,

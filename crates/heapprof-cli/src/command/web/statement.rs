@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use heapprof_analysis::{Query, Question, Session, Statement, Store, Types};
 use heapprof_report::{Format, Style, result_table};
-use heapprof_web::{Answer, Asked, Refusal};
+use heapprof_web::{Answer, Asked, JSON, Refusal};
 
 use super::library::Library;
-use super::{JSON, allow, refusal};
+use super::{allow, refusal};
 
 /// So long a statement may run.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,10 +52,7 @@ fn session(library: &Library, asked: &Asked) -> Result<Session, Refusal> {
             store.with_context(|| db.display().to_string())
         }
         false => {
-            let mut sources = Vec::new();
-            for name in &library.chosen(asked)?.names {
-                sources.push(library.read(name)?.source);
-            }
+            let sources = library.read_all(&library.chosen(asked)?.names)?;
             let question = Question::new(sources, &Query::default(), Types::All);
             question.and_then(Session::new).map_err(Into::into)
         }

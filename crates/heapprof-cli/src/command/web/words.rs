@@ -5,12 +5,12 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 
 use clap::Parser;
-use heapprof_web::{Answer, Asked, Refusal};
+use heapprof_web::{Answer, Asked, JSON, Refusal};
 use serde_json::json;
 
 use super::super::{Kept, Shared, reported};
 use super::library::Library;
-use super::{JSON, refusal};
+use super::{refusal, unknown_parameter};
 use crate::args::{Cli, Color};
 use crate::name;
 
@@ -176,10 +176,8 @@ impl Command {
                     }
                 }
             } else {
-                let known: Vec<&str> = self.options().chain(self.switches()).collect();
-                let help = format!("It has {}", known.join(", "));
-                let what = format!("{} has no parameter {key:?}", self.name);
-                return Err(Refusal::new(400, what, help));
+                let known = self.options().chain(self.switches());
+                return Err(unknown_parameter(asked, key, known));
             }
         }
         words.push("--".into());
