@@ -101,14 +101,15 @@ pub fn report(session: &Session) -> Result<Report, Error> {
 }
 
 /// Reports what [`report`] left out below functions of these names, from the root on: what the
-/// node there that is named (other) stands for. The nodes of the path are in it, too. The tree is
-/// empty if nothing was left out there.
+/// node there that is named (other) stands for. Where there are several paths, each next one leads
+/// to such a node of what the one before led to. The functions of the path are in the tree, too,
+/// without their lines. It is empty if nothing was left out there.
 ///
 /// # Errors
 /// They are those of [`report`].
-pub fn report_below(session: &Session, path: &[String]) -> Result<Report, Error> {
+pub fn report_below(session: &Session, paths: &[Vec<String>]) -> Result<Report, Error> {
     let question = asked(session)?;
-    let Below { tree, net } = question.tree_below(path)?;
+    let Below { tree, net } = question.tree_below(paths)?;
     made(session, question, &tree, &net)
 }
 

@@ -361,6 +361,27 @@ fn left_out(report: &Report) -> (BTreeMap<Vec<String>, Vec<i64>>, Vec<i64>) {
     (others, sums)
 }
 
+/// Opens the last of these paths, and then the first (other) of what that shows, so many levels
+/// deep. All values must be there each time, and something more must be shown.
+fn open_all(
+    session: &Session,
+    paths: &mut Vec<Vec<String>>,
+    values: &[i64],
+    levels: usize,
+    what: &str,
+) {
+    let below = report_below(session, paths).unwrap();
+    let (others, sums) = left_out(&below);
+    assert_eq!(sums, values, "{what}, {paths:?}");
+    let shown = below.nodes.len() - below.left_out.0;
+    let way = paths[paths.len() - 1].len();
+    assert!(shown > way, "{what}: nothing new below {paths:?}");
+    if let Some((path, values)) = others.iter().next().filter(|_| levels > 1) {
+        paths.push(path.clone());
+        open_all(session, paths, values, levels - 1, what);
+    }
+}
+
 /// What a node (other) stands for is what is shown when it is opened, to the last byte, and a tree
 /// of any size holds the total.
 #[test]
@@ -388,10 +409,10 @@ fn what_was_left_out_is_below_its_path() {
             .unwrap();
             let (others, sums) = left_out(&report(&session).unwrap());
             assert_eq!(sums, net, "{file}, {most} nodes");
-            for (path, values) in others {
-                let below = report_below(&session, &path).unwrap();
-                let (_, sums) = left_out(&below);
-                assert_eq!(sums, values, "{file}, {most} nodes, {path:?}");
+            for (at, (path, values)) in (0..).zip(others) {
+                let levels = if at == 0 { 4 } else { 1 };
+                let what = format!("{file}, {most} nodes");
+                open_all(&session, &mut vec![path], &values, levels, &what);
             }
         }
     }

@@ -53,15 +53,44 @@ impl CallTree {
     /// Takes out the nodes that a tree which asks for at least so much would not have. That must
     /// not be less than this tree was built to ask for.
     pub fn cut(&mut self, least: &[i64]) {
+        let is_kept = |tree: &Self, at: usize| is_heavy(tree.weight_of(at), least);
+        self.retain(is_kept);
+    }
+
+    /// Keeps so many of the heaviest nodes, and of equally heavy ones those that come first. A node
+    /// is as heavy as its largest part of the `whole` of a column.
+    pub fn keep(&mut self, most: usize, whole: &[i64]) {
+        if self.node.len() <= most {
+            return;
+        }
+        let share = |at: usize| {
+            let parts = self.weight_of(at).iter().zip(whole);
+            parts
+                .map(|(&part, &whole)| part as f64 / whole.max(1) as f64)
+                .fold(0.0, f64::max)
+        };
+        let mut order: Vec<(f64, usize)> = (0..self.node.len()).map(|at| (share(at), at)).collect();
+        // A parent is at least as heavy as its child, and comes before it. So it is kept, too.
+        order.select_nth_unstable_by(most, |(a, at), (b, than)| b.total_cmp(a).then(at.cmp(than)));
+        let mut is_kept = vec![false; self.node.len()];
+        for &(_, at) in &order[..most] {
+            is_kept[at] = true;
+        }
+        self.retain(|_, at| is_kept[at]);
+    }
+
+    /// Takes out the nodes that are not kept. The parent of one that is must be kept, too.
+    fn retain(&mut self, is_kept: impl Fn(&Self, usize) -> bool) {
         let width = self.width;
         // Where each node is now. A node that stays has a parent that stays, which comes before.
         let mut now = vec![NO_PARENT; self.node.len()];
         let mut kept = 0;
         for at in 0..self.node.len() {
-            let sums = at * width..(at + 1) * width;
-            if !is_heavy(&self.weights()[sums.clone()], least) {
+            // What is moved is at or before `at`, so that this node is still itself.
+            if !is_kept(self, at) {
                 continue;
             }
+            let sums = at * width..(at + 1) * width;
             let mut node = self.node[at];
             if node.parent != NO_PARENT {
                 node.parent = now[node.parent as usize];
@@ -91,6 +120,55 @@ impl CallTree {
             true => &self.total,
             false => &self.weight,
         }
+    }
+
+    /// The weights of one node.
+    fn weight_of(&self, at: usize) -> &[i64] {
+        &self.weights()[at * self.width..(at + 1) * self.width]
+    }
+
+    /// Puts one node for each of these entities above all others, one below the other. `net` and
+    /// `whole` are the sums of all roots, and those regardless of sign.
+    ///
+    /// # Errors
+    /// The nodes may be too many.
+    pub fn put_below(self, way: &[u32], net: &[i64], whole: &[i64]) -> Result<Self, Error> {
+        let mut tree = Self {
+            width: self.width,
+            ..Self::default()
+        };
+        let is_signed = net != whole || !self.weight.is_empty();
+        for (depth, &entity) in (0..).zip(way) {
+            tree.push(Node {
+                entity,
+                parent: if depth == 0 { NO_PARENT } else { depth - 1 },
+                depth,
+                last_descendant: 0,
+                outermost: !way[..depth as usize].contains(&entity),
+            })?;
+            tree.own.extend(net.iter().map(|_| 0));
+            tree.total.extend(net);
+            tree.weight.extend(whole.iter().filter(|_| is_signed));
+        }
+        let above = way.len() as u32;
+        for node in &self.node {
+            let parent = match node.parent {
+                NO_PARENT if above == 0 => NO_PARENT,
+                NO_PARENT => above - 1,
+                parent => parent + above,
+            };
+            tree.push(Node {
+                parent,
+                depth: node.depth + above,
+                outermost: node.outermost && !way.contains(&node.entity),
+                ..*node
+            })?;
+        }
+        tree.own.extend(&self.own);
+        tree.total.extend(&self.total);
+        tree.add_weight(is_signed, &self, 0..self.total.len());
+        tree.find_descendants();
+        Ok(tree)
     }
 
     /// Tells each node what its last descendant is. Each is its own until then.
@@ -142,6 +220,22 @@ impl Stacks {
     /// The values of stack `i`.
     pub fn values(&self, i: usize) -> &[i64] {
         &self.value[i * self.width..(i + 1) * self.width]
+    }
+
+    /// Copies these stacks without so many frames at the root.
+    pub fn below(&self, which: &[u32], depth: usize) -> Self {
+        let mut below = Self {
+            width: self.width,
+            ..Self::default()
+        };
+        for &stack in which {
+            let entities = self.get(stack as usize);
+            let kept = entities.len().saturating_sub(depth);
+            below.entity.extend_from_slice(&entities[..kept]);
+            below.end.push(below.entity.len());
+            below.value.extend_from_slice(self.values(stack as usize));
+        }
+        below
     }
 
     /// Merges equal stacks if values have both signs. They then cancel before they are weighed,

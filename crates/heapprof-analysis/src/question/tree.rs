@@ -63,51 +63,66 @@ impl Question {
     }
 
     pub(crate) fn tree(&self) -> Result<&CallTree, Error> {
-        let made = self.tree.get_or_init(|| {
-            let all = (0..self.stacks().len() as u32).collect();
-            self.grown(all, &self.whole(), self.tree_options.most)
-        });
+        let made = self
+            .tree
+            .get_or_init(|| self.grown(self.stacks(), &self.whole(), self.tree_options.most));
         made.as_ref().map_err(|e| e.clone().into())
     }
 
     /// The signed sum of each block over the stacks that the filters keep.
     pub(crate) fn net(&self) -> Vec<i64> {
-        self.sums(0..self.stacks().len() as u32).0
-    }
-
-    /// The signed sum of each block over these stacks, and the sum regardless of sign.
-    fn sums(&self, which: impl Iterator<Item = u32>) -> (Vec<i64>, Vec<i64>) {
-        let stacks = self.stacks();
-        let (mut net, mut whole) = (vec![0; stacks.width], vec![0; stacks.width]);
         // The totals of the parts bound these sums.
-        for stack in which {
-            for (at, &value) in stacks.values(stack as usize).iter().enumerate() {
-                net[at] += value;
-                whole[at] += value.abs();
-            }
-        }
-        (net, whole)
+        sums(self.stacks()).0
     }
 
     /// What [`tree`](Self::tree) left out below functions of these names, from the root on: the
-    /// tree of the stacks that pass nodes of that path, and then a node that is not there.
-    pub(crate) fn tree_below(&self, path: &[String]) -> Result<Below, Error> {
-        let which = self.left_out_below(path)?;
-        let (net, whole) = self.sums(which.iter().copied());
+    /// tree of the stacks that pass nodes of that path, and then a node that is not there. Where
+    /// there are several paths, each next one is below what the one before led to.
+    ///
+    /// The functions of the path are one node each in it, so that no node is spent on their lines.
+    pub(crate) fn tree_below(&self, paths: &[Vec<String>]) -> Result<Below, Error> {
         let most = self.tree_options.most.map(|most| most.min(MOST_BELOW));
-        let tree = self.grown(which, &whole, most)?;
+        let (mut below, mut tree) = (None::<Stacks>, None::<CallTree>);
+        // The names of the way down to what is below, and the entities that stand for them.
+        let (mut above, mut way) = (Vec::new(), Vec::new());
+        for path in paths {
+            let stacks = below.as_ref().unwrap_or_else(|| self.stacks());
+            let tree_of = match &tree {
+                Some(tree) => tree,
+                None => self.tree()?,
+            };
+            let further = path.strip_prefix(&above[..]);
+            let which = further.map_or(Vec::new(), |path| self.left_out(stacks, tree_of, path));
+            if let (Some(further), Some(&first)) = (further, which.first()) {
+                let of_first = stacks.get(first as usize);
+                way.extend(of_first.iter().rev().take(further.len()));
+            }
+            let part = stacks.below(&which, path.len() - above.len().min(path.len()));
+            tree = Some(self.grown(&part, &sums(&part).1, most)?);
+            below = Some(part);
+            above.clone_from(path);
+        }
+        let part = below.unwrap_or_else(|| self.stacks().below(&[], 0));
+        let (net, whole) = sums(&part);
+        let tree = match part.len() {
+            0 => CallTree {
+                width: self.stacks().width,
+                ..CallTree::default()
+            },
+            _ => tree.unwrap_or_default().put_below(&way, &net, &whole)?,
+        };
         Ok(Below { tree, net })
     }
 
-    fn left_out_below(&self, path: &[String]) -> Result<Vec<u32>, Error> {
-        let tree = self.tree()?;
+    /// The stacks that pass nodes of the tree of these names, and then a node that is not there.
+    fn left_out(&self, stacks: &Stacks, tree: &CallTree, path: &[String]) -> Vec<u32> {
         // Equal texts have equal numbers.
         let asked: Option<Vec<StringId>> = path
             .iter()
             .map(|name| self.table.strings.find(name))
             .collect();
         let Some(asked) = asked else {
-            return Ok(Vec::new());
+            return Vec::new();
         };
         let name = |entity: u32| {
             let entity = self.table.entity[entity as usize];
@@ -127,7 +142,6 @@ impl Question {
                 known.insert((node.parent, node.entity), at);
             }
         }
-        let stacks = self.stacks();
         let is_left_out = |stack: &u32| {
             let stack = stacks.get(*stack as usize);
             let Some((next, above)) = stack
@@ -145,17 +159,16 @@ impl Question {
             }
             !known.contains_key(&(node, *next))
         };
-        Ok((0..stacks.len() as u32).filter(is_left_out).collect())
+        (0..stacks.len() as u32).filter(is_left_out).collect()
     }
 
     /// Makes a tree of these stacks. `whole` is the sum of each block that shares are of.
     fn grown(
         &self,
-        which: Vec<u32>,
+        stacks: &Stacks,
         whole: &[i64],
         most: Option<usize>,
     ) -> Result<CallTree, heapprof_totals::Error> {
-        let stacks = self.stacks();
         let TreeOptions { reverse, least, .. } = self.tree_options;
         // The steps are the least share that was asked for, and then from `FIRST` on.
         let share = |step: i32| match step {
@@ -169,26 +182,18 @@ impl Question {
             };
             whole.iter().map(part).collect()
         };
-        let build = |which: Vec<u32>, step: i32| {
-            let least = &needed(step);
-            let rank = self.ranks();
-            call_tree::build(
-                stacks,
-                which,
-                &Shape {
-                    rank,
-                    reverse,
-                    least,
-                },
-            )
+        let build = |step: i32| {
+            let all = (0..stacks.len() as u32).collect();
+            let shape = Shape {
+                rank: self.ranks(),
+                reverse,
+                least: &needed(step),
+            };
+            call_tree::build(stacks, all, &shape)
         };
         let most = most.unwrap_or(usize::MAX);
-        let frames: usize = which
-            .iter()
-            .map(|&stack| stacks.get(stack as usize).len())
-            .sum();
-        if frames <= most {
-            return build(which, 0);
+        if stacks.entity.len() <= most {
+            return build(0);
         }
         // Most nodes of a large tree are too small to be seen, and building them takes most of the
         // time. So the first tree leaves out what is far too small.
@@ -196,19 +201,35 @@ impl Question {
         while share(step) * (most as f64) < GUESS {
             step += 1;
         }
-        let mut tree = build(which.clone(), step)?;
+        let mut tree = build(step)?;
         let mut back = 1;
         while tree.node.len() <= most && step > 0 {
             step = (step - back).max(0);
             back *= 2;
-            tree = build(which.clone(), step)?;
+            tree = build(step)?;
         }
         if tree.node.len() > most {
             while tree.heavier(&needed(step)) > most && share(step) < 1.0 {
                 step += 1;
             }
-            tree.cut(&needed(step));
+            // Many nodes may weigh the same, and one step may take all of them out.
+            match tree.heavier(&needed(step)) * 2 < most {
+                true => tree.keep((most / 2).max(1).min(most), whole),
+                false => tree.cut(&needed(step)),
+            }
         }
         Ok(tree)
     }
+}
+
+/// The signed sum of each block over all stacks, and the sum regardless of sign.
+fn sums(stacks: &Stacks) -> (Vec<i64>, Vec<i64>) {
+    let (mut net, mut whole) = (vec![0; stacks.width], vec![0; stacks.width]);
+    for values in stacks.value.chunks_exact(stacks.width.max(1)) {
+        for ((net, whole), value) in net.iter_mut().zip(&mut whole).zip(values) {
+            *net += value;
+            *whole += value.abs();
+        }
+    }
+    (net, whole)
 }

@@ -189,7 +189,12 @@ impl GrownPieces {
 impl CallTree {
     /// Adds the weights of some of another tree's sums. If that tree has no value below zero, they
     /// are its totals.
-    fn add_weight(&mut self, is_signed: bool, of: &CallTree, sums: std::ops::Range<usize>) {
+    pub(super) fn add_weight(
+        &mut self,
+        is_signed: bool,
+        of: &CallTree,
+        sums: std::ops::Range<usize>,
+    ) {
         if is_signed {
             self.weight.extend(&of.weights()[sums]);
         }

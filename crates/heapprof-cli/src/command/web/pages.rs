@@ -26,6 +26,8 @@ use crate::source_file::SourceFiles;
 const KEPT: usize = 4;
 /// So many functions a path may have.
 const DEEPEST: usize = 4096;
+/// So many parts may be opened, each in the one before.
+const PARTS: usize = 64;
 
 /// The views of a server.
 pub(super) struct Pages {
@@ -99,18 +101,17 @@ impl Pages {
         })
     }
 
-    /// Answers with the report of what was left out below the functions of the parameter `path`.
+    /// Answers with the report of what was left out below the functions of the parameter `path`: a
+    /// list of names, or a list of such lists, each in the part that the one before led to.
     pub(super) fn subtree(&self, library: &Library, asked: &Asked) -> Result<Answer, Refusal> {
         allow(asked, &["focus", "ignore", "path"])?;
-        let path = asked.parameter("path").unwrap_or("[]");
-        let path = serde_json::from_str::<Vec<String>>(path);
-        let Some(path) = path.ok().filter(|path| path.len() <= DEEPEST) else {
-            let what = "The path is not a JSON list of function names";
+        let Some(paths) = paths(asked.parameter("path").unwrap_or("[]")) else {
+            let what = "The path is not a JSON list of function names, nor a list of such lists";
             return Err(Refusal::new(400, what, "Send path=[\"main\",\"parse\"]"));
         };
         let view = self.view(library, asked)?;
         let made = self.made(&view, library)?;
-        let found = report_below(&made.session, &path).map_err(|error| refusal(&error.into()))?;
+        let found = report_below(&made.session, &paths).map_err(|error| refusal(&error.into()))?;
         if found.nodes.is_empty() {
             let what = "Nothing was left out below this path";
             return Err(Refusal::new(404, what, "Ask for the report again"));
@@ -211,6 +212,14 @@ impl Pages {
         let packed = Container::quick(&page_rows(found, &page)).context("the page");
         Ok(packed.map_err(|error| refusal(&error))?.into_bytes())
     }
+}
+
+/// Reads the parameter `path`; `None` if it is no path, or too deep.
+fn paths(text: &str) -> Option<Vec<Vec<String>>> {
+    let one = serde_json::from_str(text).map(|path| vec![path]);
+    let paths: Vec<Vec<String>> = one.or_else(|_| serde_json::from_str(text)).ok()?;
+    let is_fit = paths.len() <= PARTS && paths.iter().all(|path| path.len() <= DEEPEST);
+    is_fit.then_some(paths)
 }
 
 impl Key {
