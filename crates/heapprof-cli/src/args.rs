@@ -223,8 +223,9 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     #[command(
         after_help = "The page is served to this machine only, and only to whoever has the token \
                       of the printed address. Several profiles, or a folder of them, are moments \
-                      of a series. DB, the file of a database, offers all of its profiles. Ctrl-C \
-                      ends it.\n\nExample: heapprof web profile.pb.gz"
+                      of a series. DB, the file of a database, offers all of its profiles. Other \
+                      programs can ask it, too: docs/web-api.md describes the answers, which are \
+                      JSON. Ctrl-C ends it.\n\nExample: heapprof web profile.pb.gz"
     )]
     Web(WebArgs),
     /// A profile in the terminal: table, tree, curve and growth, by keys

@@ -67,6 +67,11 @@ impl Sources {
         }
     }
 
+    /// Whether all profiles were read already, so that no name is one of a file.
+    pub(crate) fn are_known(&self) -> bool {
+        self.known.is_some()
+    }
+
     /// Looks names up in another database.
     pub(crate) fn set_db(&mut self, db: PathBuf) {
         self.db = db;

@@ -6,28 +6,33 @@
 
 mod answer;
 mod guard;
+mod lobby;
 mod send;
 mod token;
 
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 pub use self::answer::{Answer, Answers, Asked, JSON, Refusal, Takes};
 use self::guard::Guard;
+use self::lobby::Lobby;
 use self::send::Desk;
 use self::token::Token;
 
 /// The path that all of the interface begins with.
 pub const API: &str = "/api/v1";
 
-/// So many connections are open at once. Others wait until one ends.
+/// So many connections are open at once. For another one, the oldest that has not asked is closed.
 const CONNECTIONS: usize = 64;
 /// So many bytes a request's head may have.
 const HEAD: usize = 16 << 10;
@@ -108,7 +113,8 @@ impl Server {
 /// Takes connections in, one task for each.
 async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
-    while let Ok(place) = places.clone().acquire_owned().await {
+    let lobby = Lobby::default();
+    loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(_) => {
@@ -116,12 +122,20 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
                 continue;
             }
         };
+        let Some(place) = place(&places, &lobby).await else {
+            return;
+        };
         let Some((stream, second)) = twice(stream) else {
             continue;
         };
         let desk = desk.clone();
+        let seat = Arc::new(lobby.enter());
         tokio::spawn(async move {
-            let service = service_fn(move |request| desk.clone().handle(request));
+            let asks = seat.clone();
+            let service = service_fn(move |request| {
+                asks.leave();
+                desk.clone().handle(request)
+            });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD_PATIENCE)
@@ -129,16 +143,31 @@ async fn listen(listener: tokio::net::TcpListener, desk: Arc<Desk>) {
                 .max_buf_size(HEAD)
                 .max_headers(HEADERS)
                 .serve_connection(TokioIo::new(stream), service);
-            let ended = tokio::time::timeout(PATIENCE, connection).await;
-            // A client that breaks off wants no answer, and one that speaks no HTTP has got it.
-            if let Ok(Err(error)) = ended
-                && error.is_timeout()
-            {
+            let mut connection = pin!(tokio::time::timeout(PATIENCE, connection));
+            let mut wanted = pin!(seat.is_wanted());
+            let is_slow = poll_fn(|context| match connection.as_mut().poll(context) {
+                // A client that breaks off wants no answer, and one that speaks no HTTP has got it.
+                Poll::Ready(ended) => {
+                    Poll::Ready(matches!(ended, Ok(Err(error)) if error.is_timeout()))
+                }
+                Poll::Pending => wanted.as_mut().poll(context).map(|()| true),
+            });
+            let is_slow = is_slow.await;
+            if is_slow {
                 send::too_slow(second);
             }
             drop(place);
         });
     }
+}
+
+/// Waits for a place. Whoever has one and has not asked for the longest time gives it up.
+async fn place(places: &Arc<Semaphore>, lobby: &Lobby) -> Option<OwnedSemaphorePermit> {
+    if let Ok(place) = places.clone().try_acquire_owned() {
+        return Some(place);
+    }
+    lobby.send_away();
+    places.clone().acquire_owned().await.ok()
 }
 
 /// A connection, and once more for what is to be said after its end.

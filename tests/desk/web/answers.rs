@@ -141,7 +141,31 @@ fn a_database_offers_all_of_its_profiles() {
     }
     assert_eq!(compared["rows"], wanted["rows"]);
 
+    // What is loaded, removed or replaced later is there the next time.
+    let run = |words: &[&str]| assert_eq!(heapprof_tests::harness::run(dir.path(), words).code, 0);
+    run(&["rm", "monday"]);
+    run(&["load", "--as", "monday", &after]);
+    run(&["load", "--as", "wednesday", &before]);
+    let tuesday = printed(&["top", "--format", "json", &after]);
+    assert_eq!(
+        server.json("top", "profile=monday")["rows"],
+        tuesday["rows"]
+    );
+    assert_eq!(
+        server.json("top", "profile=wednesday")["rows"],
+        monday["rows"]
+    );
+    run(&["rm", "wednesday"]);
+    assert_eq!(server.get("/api/v1/top", "profile=wednesday").status, 404);
+
     let sql = "SELECT name FROM profile ORDER BY name";
+    let wrong = server.post(
+        "sql",
+        "database=perhaps",
+        "application/json",
+        b"{\"sql\": \"SELECT 1\"}",
+    );
+    assert_eq!(wrong.status, 400);
     let body = json!({ "sql": sql }).to_string();
     let reply = server.post("sql", "database=1", "application/json", body.as_bytes());
     let rows: Value = serde_json::from_slice(&reply.body).unwrap();
@@ -233,8 +257,27 @@ fn reports_have_tags_and_paths() {
     // A page of few nodes leaves out what is opened.
     let few = Server::start(&["--max-nodes", "5", &go]);
     assert_eq!(few.get("/api/v1/report", "").status, 200);
-    let below = few.get("/api/v1/subtree", "path=[]");
-    assert_eq!(below.status, 200, "{}", below.error());
+    // A list of one path is that path.
+    let below = ["[]", "[[]]"].map(|path| {
+        let below = few.get("/api/v1/subtree", &format!("path={path}"));
+        assert_eq!(below.status, 200, "{path}: {}", below.error());
+        below.body
+    });
+    assert_eq!(below[0], below[1]);
+    for path in ["[[\"nobody\"],[]]", "[[],[\"nobody\"]]"] {
+        let nothing = few.get(
+            "/api/v1/subtree",
+            &format!("path={}", path.replace('"', "%22")),
+        );
+        assert_eq!(nothing.status, 404, "{path}");
+    }
+    let deep = format!("path=[{}[]]", "[],".repeat(64));
+    assert_eq!(few.get("/api/v1/subtree", &deep).status, 400);
+    let twice = few.get("/api/v1/report", "focus=a&focus=b");
+    assert_eq!(
+        (twice.status, twice.error().as_str()),
+        (400, "The parameter \"focus\" is given twice")
+    );
     let wrong = server.get("/api/v1/report", "focus=(");
     assert_eq!(wrong.status, 400);
     assert!(
@@ -263,6 +306,18 @@ fn profiles_are_taken_only_if_that_was_asked_for() {
     }
     let top = printed(&["top", "--format", "json", &after]);
     assert_eq!(open.json("top", "profile=after")["rows"], top["rows"]);
+    // A name is no file's name, whatever it looks like.
+    for name in ["-", "/etc", "."] {
+        let taken = open.post(
+            "upload",
+            &format!("name={name}"),
+            "application/octet-stream",
+            &bytes,
+        );
+        assert_eq!(taken.status, 200, "{}", taken.error());
+        open.json("timeline", &format!("profile={name}"));
+    }
+    open.json("diff", "base=-&profile=-");
     let broken = open.post(
         "upload",
         "name=b",

@@ -8,6 +8,7 @@ use heapprof_analysis::{Error, Query, Session, Types, agree, diff, incomparable}
 use super::Shared;
 use super::gate::Gate;
 use crate::args::DiffArgs;
+use crate::source::Sources;
 
 pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     if args.question.query().relative_percentages {
@@ -28,7 +29,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
              break"
         );
     }
-    let (before, after) = sides(args)?;
+    let (before, after) = sides(&shared.sources, args)?;
     let query = Query {
         sort: args.sort.sort,
         limit: shared.limit(&args.limit, &args.report),
@@ -99,7 +100,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
 }
 
 /// The profiles of each side. They come from the arguments and from --before and --after.
-fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
+fn sides(sources: &Sources, args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
     let (mut before, mut after) = (args.before.clone(), args.after.clone());
     match &args.profiles[..] {
         [b, a] => {
@@ -122,7 +123,7 @@ fn sides(args: &DiffArgs) -> Result<(Vec<String>, Vec<String>)> {
         _ => {}
     }
     let stdin = before.iter().chain(&after).filter(|n| *n == "-").count();
-    if stdin > 1 {
+    if stdin > 1 && !sources.are_known() {
         bail!("- (stdin) can be read only once");
     }
     Ok((before, after))

@@ -17,7 +17,7 @@ use self::paths::Paths;
 use super::Shared;
 use crate::args::report::PathNames;
 use crate::args::{Cli, PageArgs};
-use crate::source::in_order_of_time;
+use crate::source::{Sources, in_order_of_time};
 use crate::source_file::SourceFiles;
 use crate::{messages, output};
 
@@ -39,7 +39,10 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         granularity: Granularity::Lines,
         ..args.question.query()
     };
-    let names = expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
+    let names = expanded(
+        &shared.sources,
+        &shared.sources.or_newest(&args.profiles.profiles)?,
+    )?;
     let sources = read(shared, args, &names)?;
     let options = TreeOptions {
         reverse: false,
@@ -106,7 +109,10 @@ pub(super) fn of_file(profile: &str, page: &str) -> Result<()> {
 }
 
 /// The profiles that are named: those in a folder, each by itself.
-pub(super) fn expanded(names: &[String]) -> Result<Vec<String>> {
+pub(super) fn expanded(sources: &Sources, names: &[String]) -> Result<Vec<String>> {
+    if sources.are_known() {
+        return Ok(names.to_vec());
+    }
     let mut all = Vec::new();
     for name in names {
         if !Path::new(name).is_dir() {

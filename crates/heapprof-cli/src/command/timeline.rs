@@ -8,7 +8,10 @@ use super::report::expanded;
 use crate::args::TimelineArgs;
 
 pub(super) fn run(shared: &Shared, args: &TimelineArgs) -> Result<()> {
-    let names = expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
+    let names = expanded(
+        &shared.sources,
+        &shared.sources.or_newest(&args.profiles.profiles)?,
+    )?;
     let sources = shared.sources.each(&names)?;
     // Whole profiles are asked about, so nothing is left out.
     let query = Query {

@@ -13,7 +13,10 @@ use crate::terminal::run::{Signals, look, run as show};
 use crate::terminal::screen::{Screen, tty};
 
 pub(super) fn run(shared: &Shared, args: &TuiArgs) -> Result<()> {
-    let names = report::expanded(&shared.sources.or_newest(&args.profiles.profiles)?)?;
+    let names = report::expanded(
+        &shared.sources,
+        &shared.sources.or_newest(&args.profiles.profiles)?,
+    )?;
     let mut files = Files::new(shared.sources.each(&names)?)?;
     let Some(tty) = tty() else {
         bail!(

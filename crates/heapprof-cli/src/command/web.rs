@@ -10,6 +10,7 @@ mod words;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use anyhow::{Context, Result};
+use heapprof_text::printable;
 use heapprof_web::{
     API, Answer, Answers, Asked, JSON, Refusal, Served, ServedPage, Server, Stop, Takes,
 };
@@ -23,7 +24,7 @@ use super::Shared;
 use crate::args::web::MOST_NODES;
 use crate::args::{Profiles, SourceArgs, WebArgs};
 use crate::source::Sources;
-use crate::{messages, output};
+use crate::{inherited, messages, name, output};
 
 /// The type of bytes without a type.
 const BYTES: &str = "application/octet-stream";
@@ -80,7 +81,11 @@ fn serve(sources: Sources, args: &WebArgs) -> Result<()> {
     std::thread::spawn(move || drop(first.pages.report(&first.library, &Asked::default())));
 
     let stop = Stop::default();
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
+    // Under nohup, the end of the terminal is not the server's end.
+    let ending = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|&signal| signal != SIGHUP || !inherited::is_ignored(signal));
+    let mut signals = Signals::new(ending).context("signals")?;
     let stopper = stop.clone();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
@@ -115,7 +120,8 @@ impl Answers for Desk {
             api: API.to_string(),
             refresh_ms: None,
         };
-        heapprof_web::served(&format!("{} - heapprof", self.title), &server)
+        let title = name::shown(&self.title);
+        heapprof_web::served(&format!("{} - heapprof", printable(&title)), &server)
     }
 
     fn takes(&self, path: &str) -> Result<Option<Takes>, Refusal> {
@@ -124,10 +130,14 @@ impl Answers for Desk {
                 media: JSON,
                 most: STATEMENT,
             })),
-            "upload" if self.upload => Ok(Some(Takes {
-                media: BYTES,
-                most: UPLOAD,
-            })),
+            "upload" if self.upload => {
+                // Nothing is taken in for which there is no place.
+                self.library.check_sent()?;
+                Ok(Some(Takes {
+                    media: BYTES,
+                    most: UPLOAD,
+                }))
+            }
             "upload" => Err(Refusal::new(
                 403,
                 "This server takes no profiles",
@@ -142,12 +152,17 @@ impl Answers for Desk {
             "report" => self.pages.report(&self.library, asked),
             "subtree" => self.pages.subtree(&self.library, asked),
             "profiles" => {
-                let (profiles, shown) = (self.library.offered(), self.library.shown());
-                Ok(Answer::json(
-                    &json!({ "profiles": profiles, "shown": shown }),
-                ))
+                allow(asked, &[])?;
+                Ok(Answer::json(&json!({
+                    "profiles": self.library.offered(),
+                    "shown": self.library.shown(),
+                    "upload": self.upload,
+                })))
             }
-            "commands" => Ok(Answer::json(&words::documented())),
+            "commands" => {
+                allow(asked, &[])?;
+                Ok(Answer::json(&words::documented(self.upload)))
+            }
             "sql" => match self.statement.try_lock() {
                 Err(TryLockError::WouldBlock) => {
                     let help = "Ask again when it has ended; it has 10 s";

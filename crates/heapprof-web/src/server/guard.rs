@@ -69,6 +69,7 @@ impl Guard {
             };
         }
         self.check_origin(&head.headers)?;
+        check_once(&parameters)?;
         let path = head
             .uri
             .path()
@@ -173,6 +174,19 @@ fn parameters(uri: &Uri) -> Result<Vec<(String, String)>, Refusal> {
             format!("At most {MOST} parameters, each of at most {LONGEST} bytes"),
         )),
         false => Ok(parameters),
+    }
+}
+
+/// Two values of one parameter would be two questions.
+fn check_once(parameters: &[(String, String)]) -> Result<(), Refusal> {
+    let mut names: Vec<&str> = parameters.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    match names.array_windows().find(|[one, next]| one == next) {
+        Some([name, _]) => {
+            let what = format!("The parameter {name:?} is given twice");
+            Err(Refusal::new(400, what, "Give it once"))
+        }
+        None => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderName, HeaderValue,
-    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    REFERRER_POLICY, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::{Request, Response, StatusCode};
 use tokio::sync::Semaphore;
@@ -21,6 +21,9 @@ use super::guard::{Guard, Wish, too_large};
 
 /// So many questions wait for a worker. Others are told to come back.
 const WAITING: usize = 32;
+
+/// A body that may have more bytes is large. One of them is taken in at a time.
+const LARGE: usize = 1 << 20;
 
 /// The header of what else is to be said: a JSON list of texts, in ASCII.
 const NOTES: HeaderName = HeaderName::from_static("heapprof-notes");
@@ -32,6 +35,8 @@ pub(super) struct Desk {
     guard: Guard,
     answers: Arc<dyn Answers>,
     places: Arc<Semaphore>,
+    /// The place of the one large body that is taken in at a time.
+    large: Semaphore,
 }
 
 impl Desk {
@@ -40,6 +45,7 @@ impl Desk {
             guard,
             answers,
             places: Arc::new(Semaphore::new(WAITING)),
+            large: Semaphore::new(1),
         }
     }
 
@@ -63,22 +69,36 @@ impl Desk {
                 return Ok(sent(StatusCode::OK, html, &page.policy, page.html.into()));
             }
             Wish::Answer(asked) => asked,
-            Wish::Sent(asked, takes) => Asked {
-                body: received(body, takes).await?,
-                ..asked
-            },
+            Wish::Sent(asked, takes) => {
+                let is_large = takes.most > LARGE;
+                let place = match is_large.then(|| self.large.try_acquire()) {
+                    Some(Err(_)) => return Err(busy("Another one is being sent")),
+                    Some(Ok(place)) => Some(place),
+                    None => None,
+                };
+                let body = received(body, takes).await?;
+                drop(place);
+                Asked { body, ..asked }
+            }
         };
         let Ok(place) = self.places.clone().try_acquire_owned() else {
-            let help = "Ask again in a moment";
-            return Err(Refusal::new(503, "Too much is asked at once", help));
+            return Err(busy("Too much is asked at once"));
         };
         let answers = self.answers.clone();
+        // This future is dropped when the connection ends.
+        let waiting = Arc::new(());
+        let waits = Arc::downgrade(&waiting);
         let work = move || {
             // The place is taken as long as the work goes on, also if nobody waits for it any more.
             let _place = place;
+            if waits.strong_count() == 0 {
+                return Ok(Ok(Answer::default()));
+            }
             catch_unwind(AssertUnwindSafe(|| answers.answer(&asked)))
         };
-        match tokio::task::spawn_blocking(work).await {
+        let answer = tokio::task::spawn_blocking(work).await;
+        drop(waiting);
+        match answer {
             Ok(Ok(answer)) => Ok(answered(answer?)),
             // The worker has said why on its way.
             _ => Err(Refusal::new(
@@ -88,6 +108,11 @@ impl Desk {
             )),
         }
     }
+}
+
+/// The refusal of what may be asked again.
+fn busy(what: &str) -> Refusal {
+    Refusal::new(503, what, "Ask again in a moment")
 }
 
 /// Reads what is sent.
@@ -131,6 +156,12 @@ fn refused(refusal: &Refusal) -> Reply {
     if let Some(allowed) = refusal.allowed {
         let headers = reply.headers_mut();
         headers.insert(ALLOW, HeaderValue::from_static(allowed));
+    }
+    if refusal.status == 503 {
+        // Seconds.
+        reply
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     reply
 }

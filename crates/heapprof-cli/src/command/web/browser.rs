@@ -3,9 +3,10 @@
 //! The address has the token, and anybody can read the arguments of a process. So the browser gets
 //! the name of a file that only this user can read and that leads to the address.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use tempfile::NamedTempFile;
@@ -17,39 +18,54 @@ pub(super) fn open(url: &str) -> Option<NamedTempFile> {
     let words = browser()?;
     let opened = || -> std::io::Result<NamedTempFile> {
         let file = leading_to(url)?;
-        let (program, arguments) = words.split_first().unwrap_or((&words[0], &[]));
-        let mut child = Command::new(program)
-            .args(arguments)
-            .arg(file.path())
+        let mut child = Command::new(&words[0])
+            .args(with_file(&words[1..], file.path()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             // Ctrl-C is for the server only.
             .process_group(0)
             .spawn()?;
-        std::thread::spawn(move || child.wait());
+        let program = words[0].clone();
+        std::thread::spawn(move || {
+            if let Ok(status) = child.wait()
+                && !status.success()
+            {
+                not_opened(&program, &status);
+            }
+        });
         Ok(file)
     };
     match opened() {
         Ok(file) => Some(file),
         Err(error) => {
-            let program = &words[0];
-            messages::note(&format!(
-                "{program}: {error}; open the address in a browser"
-            ));
+            not_opened(&words[0], &error);
             None
         }
     }
+}
+
+fn not_opened(program: &str, why: &dyn std::fmt::Display) {
+    messages::note(&format!("{program}: {why}; open the address in a browser"));
+}
+
+/// The arguments with the file in the place of `%s`, or behind them.
+fn with_file(arguments: &[String], file: &Path) -> Vec<OsString> {
+    let mut all: Vec<OsString> = arguments.iter().map(OsString::from).collect();
+    match arguments.iter().position(|argument| argument == "%s") {
+        Some(at) => all[at] = file.into(),
+        None => all.push(file.into()),
+    }
+    all
 }
 
 /// The program that opens pages: that of `BROWSER`, or the desktop's. `None` without a desktop.
 fn browser() -> Option<Vec<String>> {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     if let Some(named) = set("BROWSER") {
-        let first = named.split(':').next().unwrap_or_default();
-        let words = first.split_whitespace().filter(|word| *word != "%s");
-        let words: Vec<String> = words.map(str::to_string).collect();
-        return Some(words).filter(|words| !words.is_empty());
+        let words = |one: &str| one.split_whitespace().map(str::to_string).collect();
+        let mut all = named.split(':').map(words);
+        return all.find(|words: &Vec<String>| !words.is_empty());
     }
     let has_desktop = set("DISPLAY").is_some() || set("WAYLAND_DISPLAY").is_some();
     has_desktop.then(|| vec!["xdg-open".to_string()])
@@ -57,15 +73,14 @@ fn browser() -> Option<Vec<String>> {
 
 /// Makes a file with the rights 0600 whose page leads to the address.
 fn leading_to(url: &str) -> std::io::Result<NamedTempFile> {
-    let folder = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let folder = folder
-        .filter(|folder| folder.is_dir())
-        .unwrap_or_else(std::env::temp_dir);
     let mut builder = tempfile::Builder::new();
-    let mut file = builder
-        .prefix("heapprof-")
-        .suffix(".html")
-        .tempfile_in(folder)?;
+    builder.prefix("heapprof-").suffix(".html");
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let file = own.and_then(|folder| builder.tempfile_in(folder).ok());
+    let mut file = match file {
+        Some(file) => file,
+        None => builder.tempfile_in(std::env::temp_dir())?,
+    };
     // The rest of the address needs no escape.
     let url = url.replace('&', "&amp;");
     writeln!(

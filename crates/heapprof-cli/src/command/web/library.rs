@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
@@ -28,6 +29,8 @@ const LONGEST: usize = 100;
 /// The profiles of a server.
 pub(super) struct Library {
     shelf: Mutex<Shelf>,
+    /// Held while a profile is read, so that none is read twice at once. The shelf is free then.
+    reading: Mutex<()>,
     /// The names of the first view, in order of time, and whether the first is compared with.
     first: Vec<String>,
     is_compared: bool,
@@ -36,6 +39,8 @@ pub(super) struct Library {
 struct Shelf {
     sources: Sources,
     offered: Vec<Offered>,
+    /// The state of the database when its profiles were listed.
+    database: Option<[i64; 4]>,
     /// Counts what was read, so that each reading has a number of its own.
     readings: u64,
     sent: usize,
@@ -48,6 +53,7 @@ struct Offered {
     read: Option<Known>,
 }
 
+#[derive(Clone)]
 enum From {
     /// These arguments, which are added up.
     Named(Vec<String>),
@@ -55,6 +61,24 @@ enum From {
     Stored,
     /// Whoever sent it.
     Sent,
+}
+
+impl From {
+    fn read(&self, sources: &Sources, name: &str) -> Result<Source> {
+        match self {
+            Self::Named(arguments) => sources.read(arguments),
+            // A name of the database is no file's name, whatever it looks like.
+            Self::Stored => sources.restored(name),
+            Self::Sent => anyhow::bail!("{name}: there is no such profile"),
+        }
+    }
+}
+
+/// What is known of a profile that is asked for.
+enum Wanted {
+    Known(Known),
+    /// It is to be read, and its file has this state.
+    Unread(Option<[i64; 4]>),
 }
 
 /// A profile that was read.
@@ -104,6 +128,7 @@ impl Library {
         });
         let mut shelf = Shelf {
             offered: offered.collect(),
+            database: state(sources.db()),
             sources,
             readings: 0,
             sent: 0,
@@ -120,7 +145,7 @@ impl Library {
         } else if args.base.is_empty() && args.added_up {
             first.push(shelf.offer(&named));
         } else if args.base.is_empty() {
-            for name in expanded(&named)? {
+            for name in expanded(&shelf.sources, &named)? {
                 first.push(shelf.offer(&[name]));
             }
         } else {
@@ -129,7 +154,14 @@ impl Library {
         }
         let mut read = Vec::new();
         for name in &first {
-            let mut source = shelf.read(name)?.source;
+            let (at, wanted) = shelf.find(name)?;
+            let mut source = match wanted {
+                Wanted::Known(known) => known.source,
+                Wanted::Unread(file) => {
+                    let source = shelf.offered[at].from.read(&shelf.sources, name)?;
+                    shelf.put(name, source, file).source
+                }
+            };
             source.name.clone_from(name);
             read.push(source);
         }
@@ -153,6 +185,7 @@ impl Library {
             first: read.into_iter().map(|source| source.name).collect(),
             is_compared,
             shelf: Mutex::new(shelf),
+            reading: Mutex::default(),
         })
     }
 
@@ -169,7 +202,8 @@ impl Library {
 
     /// The list of all profiles.
     pub(super) fn offered(&self) -> Vec<serde_json::Value> {
-        let shelf = self.shelf();
+        let mut shelf = self.shelf();
+        shelf.refresh();
         let one = |offered: &Offered| {
             json!({
                 "name": offered.name,
@@ -195,7 +229,8 @@ impl Library {
             let Some(name) = asked.parameter(parameter) else {
                 return Ok(None);
             };
-            let shelf = self.shelf();
+            let mut shelf = self.shelf();
+            shelf.refresh();
             let known = shelf.offered.iter().find(|offered| offered.name == name);
             let known = known.map(|offered| Some(offered.name.clone()));
             known.ok_or_else(|| {
@@ -215,7 +250,23 @@ impl Library {
 
     /// Returns the profile of a name, which must be one that is offered.
     pub(super) fn read(&self, name: &str) -> Result<Known, Refusal> {
-        self.shelf().read(name).map_err(|error| refusal(&error))
+        self.read_or_fail(name).map_err(|error| refusal(&error))
+    }
+
+    fn read_or_fail(&self, name: &str) -> Result<Known> {
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sources, from, file) = {
+            let shelf = self.shelf();
+            let (at, wanted) = shelf.find(name)?;
+            match wanted {
+                Wanted::Known(known) => return Ok(known),
+                Wanted::Unread(file) => {
+                    (shelf.sources.clone(), shelf.offered[at].from.clone(), file)
+                }
+            }
+        };
+        let source = from.read(&sources, name)?;
+        Ok(self.shelf().put(name, source, file))
     }
 
     /// Returns the profiles of some names.
@@ -238,26 +289,29 @@ impl Library {
         is_offered.then(|| shelf.sources.db().to_path_buf())
     }
 
+    /// Refuses to take another profile if there are many.
+    pub(super) fn check_sent(&self) -> Result<(), Refusal> {
+        if self.shelf().sent < MOST_SENT {
+            return Ok(());
+        }
+        let what = format!("{MOST_SENT} profiles were sent");
+        Err(Refusal::new(429, what, "Start heapprof web anew for more"))
+    }
+
     /// Takes a profile that was sent. Returns the name that it has here.
     pub(super) fn take(&self, wished: Option<&str>, bytes: &[u8]) -> Result<String, Refusal> {
-        let mut shelf = self.shelf();
-        if shelf.sent == MOST_SENT {
-            let help = "Start heapprof web anew for more";
-            return Err(Refusal::new(
-                429,
-                format!("{MOST_SENT} profiles were sent"),
-                help,
-            ));
-        }
+        self.check_sent()?;
         let wished: String = wished.unwrap_or("sent").chars().take(LONGEST).collect();
+        let sources = self.shelf().sources.clone();
+        let profile = sources.sent(&wished, bytes);
+        let profile = profile.map_err(|error| refusal(&error))?;
+        let mut shelf = self.shelf();
         let mut name = wished.clone();
         let mut count = 1;
         while shelf.offered.iter().any(|offered| offered.name == name) {
             count += 1;
             name = format!("{wished} ({count})");
         }
-        let profile = shelf.sources.sent(&name, bytes);
-        let profile = profile.map_err(|error| refusal(&error))?;
         shelf.sent += 1;
         shelf.readings += 1;
         let known = Known {
@@ -294,26 +348,27 @@ impl Shelf {
         name
     }
 
-    fn read(&mut self, name: &str) -> Result<Known> {
+    /// Returns the position of a profile, and whether it was read.
+    fn find(&self, name: &str) -> Result<(usize, Wanted)> {
         let at = self.offered.iter().position(|offered| offered.name == name);
         let at = at.with_context(|| format!("{name}: there is no such profile"))?;
         let offered = &self.offered[at];
         let file = match &offered.from {
-            From::Named(arguments) => state(arguments),
-            From::Stored | From::Sent => None,
+            From::Named(arguments) => state_of_file(arguments),
+            From::Stored => state(self.sources.db()),
+            From::Sent => None,
         };
-        if let Some(known) = &offered.read
+        Ok(match &offered.read {
             // Stdin and URLs have no state, and are read once.
-            && (file.is_none() || known.file == file)
-        {
-            return Ok(known.clone());
-        }
-        let source = match &offered.from {
-            From::Named(arguments) => self.sources.read(arguments)?,
-            // A name of the database is no file's name, whatever it looks like.
-            From::Stored => self.sources.restored(name)?,
-            From::Sent => anyhow::bail!("{name}: there is no such profile"),
-        };
+            Some(known) if file.is_none() || known.file == file => {
+                (at, Wanted::Known(known.clone()))
+            }
+            _ => (at, Wanted::Unread(file)),
+        })
+    }
+
+    /// Keeps what was read while the file had this state.
+    fn put(&mut self, name: &str, source: Source, file: Option<[i64; 4]>) -> Known {
         self.readings += 1;
         let known = Known {
             number: self.readings,
@@ -321,10 +376,42 @@ impl Shelf {
             source,
         };
         self.forget();
-        let offered = &mut self.offered[at];
-        offered.time_nanos = known.source.profile.time_nanos;
-        offered.read = Some(known.clone());
-        Ok(known)
+        // It may have left the database meanwhile.
+        if let Some(offered) = self.offered.iter_mut().find(|offered| offered.name == name) {
+            offered.time_nanos = known.source.profile.time_nanos;
+            offered.read = Some(known.clone());
+        }
+        known
+    }
+
+    /// Lists the profiles of the database again if it has changed.
+    fn refresh(&mut self) {
+        let is_stored = |offered: &Offered| matches!(offered.from, From::Stored);
+        let now = state(self.sources.db());
+        if now == self.database || !self.offered.iter().any(is_stored) {
+            return;
+        }
+        let listed = Store::open(self.sources.db()).and_then(|store| store.profiles());
+        // Whoever asks for a profile of a database that is gone learns it then.
+        let Ok(listed) = listed else { return };
+        self.database = now;
+        self.offered.retain(|offered| {
+            !is_stored(offered) || listed.iter().any(|stored| stored.name == offered.name)
+        });
+        for stored in listed {
+            if !self
+                .offered
+                .iter()
+                .any(|offered| offered.name == stored.name)
+            {
+                self.offered.push(Offered {
+                    name: stored.name,
+                    time_nanos: stored.time_nanos,
+                    from: From::Stored,
+                    read: None,
+                });
+            }
+        }
     }
 
     /// Forgets the profile of the database that was read first, if there are too many. It can be
@@ -341,10 +428,15 @@ impl Shelf {
 }
 
 /// The state of the one file that the arguments name; `None` if they name anything else.
-fn state(arguments: &[String]) -> Option<[i64; 4]> {
+fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
     let [one] = arguments else { return None };
     let (whole, _) = crate::source::parted(one);
-    let found = std::fs::metadata(name::path(whole)).ok()?;
+    state(&name::path(whole))
+}
+
+/// What changes whenever a file is written.
+fn state(path: &Path) -> Option<[i64; 4]> {
+    let found = std::fs::metadata(path).ok()?;
     let of_file = [
         found.ino() as i64,
         found.size() as i64,

@@ -8,7 +8,7 @@ use heapprof_report::{Format, Style, result_table};
 use heapprof_web::{Answer, Asked, JSON, Refusal};
 
 use super::library::Library;
-use super::{allow, refusal};
+use super::{allow, refusal, words};
 
 /// So long a statement may run.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,9 +41,10 @@ pub(super) fn answer(library: &Library, asked: &Asked) -> Result<Answer, Refusal
 }
 
 fn session(library: &Library, asked: &Asked) -> Result<Session, Refusal> {
-    let of_database = asked
-        .parameter("database")
-        .is_some_and(|value| value != "0");
+    let of_database = match asked.parameter("database") {
+        Some(value) => words::switch("database", value)?,
+        None => false,
+    };
     let made = match of_database {
         true => {
             let none = || Refusal::new(404, "No database is served", "Name it: heapprof web DB");

@@ -124,6 +124,26 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
+/// What can be asked and is no command: the path, the method, the parameters and the switches.
+const OTHERS: [(&str, &str, &[&str], &[&str]); 6] = [
+    ("commands", "GET", &[], &[]),
+    ("profiles", "GET", &[], &[]),
+    (
+        "report",
+        "GET",
+        &["profile", "base", "focus", "ignore"],
+        &[],
+    ),
+    (
+        "subtree",
+        "GET",
+        &["profile", "base", "focus", "ignore", "path"],
+        &[],
+    ),
+    ("sql", "POST", &["profile", "base"], &["database"]),
+    ("upload", "POST", &["name"], &[]),
+];
+
 impl Command {
     const fn about_one(name: &'static str) -> Self {
         Self {
@@ -167,13 +187,8 @@ impl Command {
                     words.push(format!("--{}={value}", key.replace('_', "-")).into());
                 }
             } else if self.switches().any(|switch| switch == key) {
-                match value.as_str() {
-                    "" | "1" | "true" => words.push(format!("--{}", key.replace('_', "-")).into()),
-                    "0" | "false" => {}
-                    _ => {
-                        let what = format!("{key} is a switch, not {value:?}");
-                        return Err(Refusal::new(400, what, "Say 1 or 0"));
-                    }
+                if switch(key, value)? {
+                    words.push(format!("--{}", key.replace('_', "-")).into());
                 }
             } else {
                 let known = self.options().chain(self.switches());
@@ -186,6 +201,18 @@ impl Command {
             words.push(regex.ok_or_else(missing)?.into());
         }
         Ok(words)
+    }
+}
+
+/// Whether a switch is on.
+pub(super) fn switch(key: &str, value: &str) -> Result<bool, Refusal> {
+    match value {
+        "" | "1" | "true" => Ok(true),
+        "0" | "false" => Ok(false),
+        _ => {
+            let what = format!("{key} is a switch, not {value:?}");
+            Err(Refusal::new(400, what, "Say 1 or 0"))
+        }
     }
 }
 
@@ -214,8 +241,10 @@ pub(super) fn answer(library: &Library, asked: &Asked, source: bool) -> Result<A
     }
     words.extend(names.iter().map(|name| name::path(name).into_os_string()));
     let cli = Cli::try_parse_from(words).map_err(|error| {
+        // Its first paragraph says what is wrong; a value in it may have line ends.
         let text = error.to_string();
-        let line = text.lines().next().unwrap_or_default();
+        let said = text.split("\n\n").next().unwrap_or_default();
+        let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let help = "heapprof --help says what values there are";
         Refusal::new(400, line.trim_start_matches("error: "), help)
     })?;
@@ -242,7 +271,7 @@ pub(super) fn answer(library: &Library, asked: &Asked, source: bool) -> Result<A
 }
 
 /// What can be asked, for whoever writes a program that asks.
-pub(super) fn documented() -> serde_json::Value {
+pub(super) fn documented(takes_profiles: bool) -> serde_json::Value {
     let one = |command: &Command| {
         let regex = command.wants_regex.then_some("regex");
         let choice = (command.about != About::Nothing)
@@ -252,11 +281,23 @@ pub(super) fn documented() -> serde_json::Value {
         let options = choice.chain(regex).chain(command.options());
         json!({
             "path": format!("/api/v1/{}", command.name),
+            "method": "GET",
             "parameters": options.collect::<Vec<_>>(),
             "switches": command.switches().collect::<Vec<_>>(),
         })
     };
-    let commands: Vec<_> = COMMANDS.iter().map(one).collect();
+    let other = |(path, method, parameters, switches): &(&str, &str, &[&str], &[&str])| {
+        json!({
+            "path": format!("/api/v1/{path}"),
+            "method": method,
+            "parameters": parameters,
+            "switches": switches,
+        })
+    };
+    let others = OTHERS
+        .iter()
+        .filter(|other| takes_profiles || other.0 != "upload");
+    let commands: Vec<_> = COMMANDS.iter().map(one).chain(others.map(other)).collect();
     json!({ "version": 1, "commands": commands })
 }
 

@@ -1,0 +1,58 @@
+//! The connections that have not asked yet. They have no right to a place that others want: whoever
+//! opens many and is silent would keep the page out.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+/// The connections whose question has not come, the oldest first.
+#[derive(Default)]
+pub(super) struct Lobby(Arc<Mutex<VecDeque<Arc<Notify>>>>);
+
+/// The seat of a connection. It is free again after it was dropped.
+pub(super) struct Seat {
+    lobby: Arc<Mutex<VecDeque<Arc<Notify>>>>,
+    wanted: Arc<Notify>,
+}
+
+impl Lobby {
+    /// Takes a connection in.
+    pub(super) fn enter(&self) -> Seat {
+        let wanted = Arc::new(Notify::new());
+        locked(&self.0).push_back(wanted.clone());
+        Seat {
+            lobby: self.0.clone(),
+            wanted,
+        }
+    }
+
+    /// Asks the oldest connection to go, if there is one.
+    pub(super) fn send_away(&self) {
+        if let Some(oldest) = locked(&self.0).pop_front() {
+            oldest.notify_one();
+        }
+    }
+}
+
+impl Seat {
+    /// The connection has asked, and keeps its place from now on.
+    pub(super) fn leave(&self) {
+        locked(&self.lobby).retain(|other| !Arc::ptr_eq(other, &self.wanted));
+    }
+
+    /// Waits until the place is wanted for another.
+    pub(super) async fn is_wanted(&self) {
+        self.wanted.notified().await;
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+fn locked(lobby: &Mutex<VecDeque<Arc<Notify>>>) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
+    lobby.lock().unwrap_or_else(PoisonError::into_inner)
+}
