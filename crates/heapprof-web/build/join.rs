@@ -24,20 +24,18 @@ use crate::squeeze::squeeze;
 use crate::tokens::{Kind, Token, tokens};
 
 /// What the scripts use of the browser by bare names.
-const FOREIGN: &str = "Array Blob Boolean CSS DataView DecompressionStream Error Event \
-     Float64Array \
-    Infinity Int32Array JSON Map Math Number Object Promise RegExp ResizeObserver Response Set \
-    String TextDecoder URLSearchParams Uint8Array addEventListener atob clearTimeout \
-    devicePixelRatio document fetch history innerHeight innerWidth isFinite isNaN location \
-    matchMedia navigator performance requestAnimationFrame setInterval setTimeout";
+const FOREIGN: &str = "AbortController Array Blob Boolean CSS DataView DecompressionStream Error \
+    Event Float64Array Infinity Int32Array JSON Map Math Number Object Promise RegExp \
+    ResizeObserver Response Set String TextDecoder URLSearchParams Uint8Array addEventListener \
+    atob clearTimeout devicePixelRatio document fetch history innerHeight innerWidth isFinite \
+    isNaN location matchMedia navigator performance requestAnimationFrame setInterval setTimeout";
 /// Fields that only the scripts have: not the browser, not the data, not looked up by a text.
 const OURS: &str = "question model palette state isDiff measures write functionName functionCount \
     isOutermost nodeToTree moduleName moduleText moduleOf familyLabel samplesOf companion families \
     inks names shape trees mirror isLibrary keeper isLive redrawTools pivotOn toggleOwn toggleSql \
     toggleTheme saved classText labelOf kept allowsNothing hovered hasSearch openOther whole \
-     weight \
-    series parent app tree brush onQuestion applyTheme times regex depth fileOf isHeap addressOf \
-    active fields found destroy full part";
+    weight series parent app tree brush onQuestion applyTheme times regex depth fileOf isHeap \
+    addressOf active fields found destroy full part layout chain";
 
 /// Returns the page's script, small.
 pub(crate) fn script(page: &Path) -> Result<String, String> {

@@ -31,7 +31,8 @@ async function questions(check, page, server, now) {
   check.same([first.token, first.profile], ['secret', 'a'], 'token and profile are sent');
   const options = page.locator('select[aria-label=Profile] option');
   await options.nth(1).waitFor({ state: 'attached' });
-  check.same(await options.allTextContents(), ['first <b>', 'second'], 'profiles can be chosen');
+  check.same(await options.allTextContents(), ['all profiles', 'first <b>', 'second'],
+    'profiles can be chosen');
   const before = server.reports().length;
   await page.tid('focus').fill('load(?=x)');
   await page.waitForTimeout(600);

@@ -7,20 +7,21 @@ import { visibleText } from './text.js';
 // Fills the footer.
 export function drawFooter(app) {
   const { profile } = app;
-  const size = `${wholeText(profile.nodes.count)} nodes · ` +
-    `${wholeText(profile.functionCount)} functions · ${leftOutText(app)}`;
+  const size = `${wholeText(profile.nodes.count)} nodes, ${leftOutText(app)} · ` +
+    `${wholeText(profile.functionCount)} functions`;
   const key = (name, words) => [el('kbd', {}, name), ` ${words}  `];
   fill(byId('foot'), el('span', {}, size), el('span', { cls: 'grow' }),
     el('span', {}, key('/', 'search'), key('P', 'pivot'), key('Esc', 'back'), key('?', 'keys')),
     el('span', {}, visibleText(profile.head.tool || 'heapprof')));
 }
 
-// Says how many nodes are not in the file, and how much they hold.
-export function leftOutText(app) {
-  const { nodes, value } = app.profile.head.left_out || {};
+// Says how many nodes stand for what was left out. How much they hold is known of the last snapshot.
+function leftOutText(app) {
+  const { profile, model } = app;
+  const { nodes, value } = profile.head.left_out || {};
   if (!nodes) return 'nothing left out';
-  const { measure } = app.model.question;
-  const amount = Array.isArray(value) ? value[measure.index] : value;
-  const held = amount ? `, ${valueText(measure.unit, amount)},` : '';
-  return `${wholeText(nodes)} small nodes${held} are in (other)`;
+  const { after, measure } = model.question;
+  const amount = after === profile.snapshots.length - 1 && value?.[measure.index];
+  const held = amount ? ` with ${valueText(measure.unit, amount)}` : '';
+  return `${wholeText(nodes)} of them (other)${held}`;
 }

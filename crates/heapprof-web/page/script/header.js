@@ -65,6 +65,8 @@ function profileChoice(app) {
   if (!(app.profiles?.length > 1)) return null;
   const { source: from, profiles } = app;
   const { profile, base } = from.chosen;
+  // If only a base is chosen, the last one is compared with it.
+  const shown = profile || base && app.profile.snapshots.at(-1).name;
   const choice = (label, current, none, address) => {
     const change = event => location.assign(address(event.target.value));
     const nothing = none && el('option', { value: '', selected: !current }, none);
@@ -73,8 +75,8 @@ function profileChoice(app) {
     return el('select', { 'aria-label': label, onchange: change }, nothing, each);
   };
   return el('span', { cls: 'choice' },
-    choice('Profile', profile, profile ? null : 'choose a profile',
-      name => from.addressOf(name, base)),
+    choice('Profile', shown, from.isSeries && 'all profiles',
+      name => from.addressOf(name, name && base)),
     choice('Compare with', base, 'compare with …', name => from.addressOf(profile, name)));
 }
 

@@ -2,28 +2,23 @@
 
 import { pathOf } from './call_tree.js';
 import { byId, fill } from './dom.js';
+import { visibleText } from './text.js';
 
 const ASK_MS = 150;
 
-// Connects the app to its server.
-export function goLive(app) {
-  const live = { asked: JSON.stringify(app.question()), turn: 0, timer: 0, whole: null };
-  app.onQuestion = () => {
-    const now = JSON.stringify(app.question());
-    if (now === live.asked) return;
-    clearTimeout(live.timer);
-    live.timer = setTimeout(() => askAgain(app, live, false), ASK_MS);
-  };
+// Connects the app to its server, which has answered `question`. `live.shown` is the question that
+// the data answer, and `live.asking` the one that is under way, both as text.
+export function goLive(app, question) {
+  const live = { shown: textOf(question), asking: null, abort: null, timer: 0 };
+  app.onQuestion = () => follow(app, live);
   app.openOther = (tree, node) => openOther(app, live, tree, node);
-  app.leavePart = () => {
-    app.part = null;
-    askAgain(app, live, false);
-  };
+  app.openPart = chain => askFor(app, live, chain);
   loadProfiles(app);
   showBanner(app.source.notes());
   if (app.source.refreshMs > 0) {
-    setInterval(() => app.part || askAgain(app, live, true), app.source.refreshMs);
+    setInterval(() => app.part || live.asking || askFor(app, live, [], true), app.source.refreshMs);
   }
+  follow(app, live);
 }
 
 // Shows a message above the view until the next answer arrives.
@@ -33,19 +28,60 @@ export function showBanner(words) {
   banner.hidden = !words;
 }
 
-// Asks for the report. An answer to an older question is thrown away.
-async function askAgain(app, live, onlyNews) {
-  const turn = ++live.turn;
-  const question = app.question();
-  try {
-    const container = await app.source.load(question, onlyNews);
-    if (turn !== live.turn) return;
-    live.asked = JSON.stringify(question);
+// Asks for what the fields say, unless it is shown or under way already. Another question leaves
+// the part that is open, because its path may be gone.
+function follow(app, live) {
+  const wanted = textOf(app.question());
+  if (wanted === live.asking) return;
+  stop(live);
+  if (wanted === live.shown) {
     showBanner(app.source.notes());
-    if (container) app.take(container);
-  } catch (error) {
-    if (turn === live.turn) showBanner(whatFailed(error));
+    return;
   }
+  setAsking(live, wanted);
+  live.timer = setTimeout(() => askFor(app, live, []), ASK_MS);
+}
+
+// Ends what is under way, so that the server need not go on with it.
+function stop(live) {
+  clearTimeout(live.timer);
+  live.abort?.abort();
+  setAsking(live, null);
+}
+
+function setAsking(live, question) {
+  live.asking = question;
+  byId('view').setAttribute('aria-busy', String(question != null));
+}
+
+// Asks for the report, or for what the last "(other)" of a chain stands for. Each path of the chain
+// leads to one, within the part that the one before opened.
+async function askFor(app, live, chain, onlyNews) {
+  stop(live);
+  const { signal } = live.abort = new AbortController();
+  const question = app.question();
+  const asking = textOf(question);
+  setAsking(live, asking);
+  try {
+    const container = chain.length ? await app.source.askSubtree(chain, question, signal)
+      : await app.source.load(question, onlyNews, signal);
+    if (signal.aborted) return;
+    live.shown = asking;
+    if (container) take(app, container, chain);
+    setAsking(live, null);
+    follow(app, live);
+  } catch (error) {
+    if (signal.aborted) return;
+    setAsking(live, null);
+    showBanner(whatFailed(error));
+  }
+}
+
+function take(app, container, chain) {
+  if (chain.length || app.part) app.state.zoom = [];
+  const title = [app.names.full(-1), ...chain.at(-1)?.map(visibleText) || []].slice(-2);
+  app.part = chain.length ? { chain, title: title.join(' › ') } : null;
+  app.take(container);
 }
 
 // Opens what "(other)" stands for. Returns false if a node is not such a one.
@@ -54,21 +90,10 @@ function openOther(app, live, tree, node) {
   const f = tree.func[node];
   if (f < 0 || !profile.isOther(f) || state.inverted || state.pivot >= 0) return false;
   const path = pathOf(tree, node).slice(0, -1).map(g => profile.functionName[g]);
-  askPart(app, live, path);
+  // While another question is under way, the path is one of data that are about to go.
+  if (textOf(app.question()) !== live.shown) follow(app, live);
+  else askFor(app, live, [...app.part?.chain || [], path]);
   return true;
-}
-
-async function askPart(app, live, path) {
-  const turn = ++live.turn;
-  try {
-    const container = await app.source.askSubtree(path, app.question());
-    if (turn !== live.turn) return;
-    app.part = [app.names.full(-1), ...path].slice(-2).join(' › ');
-    app.state.zoom = [];
-    app.take(container);
-  } catch (error) {
-    showBanner(whatFailed(error));
-  }
 }
 
 async function loadProfiles(app) {
@@ -78,6 +103,10 @@ async function loadProfiles(app) {
   } catch {
     app.profiles = null;
   }
+}
+
+function textOf({ focus, ignore }) {
+  return JSON.stringify([focus || '', ignore || '']);
 }
 
 function whatFailed(error) {

@@ -2,6 +2,8 @@
 
 import { openContainer } from './decode.js';
 
+const MOST_RETRIES = 3;
+
 // An answer of the server that says what is wrong, why, and what helps.
 export class ServerError extends Error {
   constructor(what, cause, help) {
@@ -19,29 +21,36 @@ export function makeWebSource(document, location) {
   const asked = { token: page.get('token'), profile: page.get('profile'), base: page.get('base') };
   const chosen = { profile: asked.profile, base: asked.base };
   const seen = { tag: null, notes: '' };
-  const get = (path, extra, tag) => ask(api + path, { ...asked, ...extra }, tag);
+  const get = (path, extra, how) => ask(`${api}${path}?${query({ ...asked, ...extra })}`, how);
   return {
     isLive: true,
     // What the server had to say beside its last answer.
     notes: () => seen.notes,
     refreshMs: Number(meta('heapprof-refresh')) || 0,
     chosen,
-    // Returns the container that answers a question, or null if nothing is new since `onlyNews`.
-    async load(question, onlyNews) {
-      const response = await get('/report', reportQuestion(question), onlyNews && seen.tag);
+    // Whether the server shows all its profiles unless one is chosen.
+    isSeries: false,
+    // Returns the container that answers a question, or null if `onlyNews` and nothing is new.
+    async load(question, onlyNews, signal) {
+      const headers = onlyNews && seen.tag ? { 'If-None-Match': seen.tag } : {};
+      const response = await get('/report', reportQuestion(question), { headers, signal });
       if (response.status === 304) return null;
+      const data = await response.arrayBuffer();
       seen.tag = response.headers.get('ETag');
       seen.notes = JSON.parse(response.headers.get('heapprof-notes') || '[]').join('; ');
-      return openContainer(await response.arrayBuffer());
+      return openContainer(data);
     },
-    // Returns what "(other)" stands for. The path is function names from the root, without it.
-    async askSubtree(nodePath, question) {
-      const extra = { ...reportQuestion(question), path: JSON.stringify(nodePath) };
-      return openContainer(await (await get('/subtree', extra)).arrayBuffer());
+    // Returns what the last "(other)" of a chain stands for. Each path of the chain is function
+    // names from the root, without "(other)".
+    async askSubtree(chain, question, signal) {
+      const path = JSON.stringify(chain.length > 1 ? chain : chain[0]);
+      const response = await get('/subtree', { ...reportQuestion(question), path }, { signal });
+      return openContainer(await response.arrayBuffer());
     },
     // Returns the profiles that the server has: [{name, title}].
     async profiles() {
       const { profiles, shown } = await (await get('/profiles')).json();
+      this.isSeries = !shown.profile;
       if (!chosen.profile && !chosen.base) Object.assign(chosen, shown);
       return profiles;
     },
@@ -63,10 +72,15 @@ function query(parts) {
   return new URLSearchParams(given).toString();
 }
 
-async function ask(address, parts, tag) {
-  const headers = tag ? { 'If-None-Match': tag } : {};
-  const response = await fetch(address + '?' + query(parts), { headers, cache: 'no-store' });
+// Asks, and asks again if the server is too busy. `how` has headers and the signal that ends it.
+async function ask(address, how, retries = MOST_RETRIES) {
+  const response = await fetch(address, { ...how, cache: 'no-store' });
   if (response.ok || response.status === 304) return response;
+  if (response.status === 503 && retries) {
+    const seconds = Number(response.headers.get('Retry-After')) || 1;
+    await new Promise(done => setTimeout(done, 1000 * seconds));
+    return ask(address, how, retries - 1);
+  }
   const answer = await response.json().catch(() => ({}));
   const { what, cause, help } = answer.error || {};
   throw new ServerError(what || `The server answered ${response.status}`, cause, help);

@@ -24,17 +24,19 @@ async function start() {
     await new Promise(done => addEventListener('DOMContentLoaded', done, { once: true }));
   }
   const source = makeWebSource(document, location) || makeFileSource();
-  const container = await loadOrExplain(source);
+  const question = firstQuestion(location.hash.slice(1));
+  const container = await loadOrExplain(source, question);
   if (!container) return;
   perf.decode = performance.now() - started;
-  openPage(source, container, perf);
+  const app = openPage(source, container, perf);
+  if (source.isLive) goLive(app, question);
   perf.ready = performance.now() - started;
   perf.page = performance.now();
 }
 
-async function loadOrExplain(source) {
+async function loadOrExplain(source, question) {
   try {
-    return await source.load(firstQuestion(location.hash.slice(1)));
+    return await source.load(question);
   } catch (error) {
     showFailure(source, error);
     return null;
@@ -50,7 +52,7 @@ function openPage(source, container, perf) {
   app.take(container, location.hash.slice(1));
   listenToKeys(app, views);
   listenToWindow(app);
-  if (source.isLive) goLive(app);
+  return app;
 }
 
 function listenToWindow(app) {
@@ -67,6 +69,7 @@ function listenToWindow(app) {
   addEventListener('hashchange', ({ newURL }) => {
     app.state = readState(app.profile, newURL.split('#')[1]);
     redraw();
+    app.onQuestion?.();
   });
   byId('skip').addEventListener('click', event => {
     event.preventDefault();

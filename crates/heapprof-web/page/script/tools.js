@@ -53,9 +53,11 @@ export function hint(text) {
 // Says that only a part of the profile is shown, and leads back.
 function partTools(app) {
   if (!app.part) return null;
+  const { chain, title } = app.part;
   return [
-    el('b', {}, 'Inside ', el('bdi', {}, app.part)),
-    button('✕ back to the whole', null, () => app.leavePart()),
+    el('b', {}, 'Inside ', el('bdi', {}, title)),
+    chain.length > 1 && button('↑ one part up', null, () => app.openPart(chain.slice(0, -1))),
+    button('✕ back to the whole', null, () => app.openPart([])),
   ];
 }
 
