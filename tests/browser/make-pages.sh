@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes the profiles and their pages for run.sh, which sets HEAPPROF, PROFILES and PAGES. It writes
-# PAGES/list.tsv: the name of each page, its base or -, and its profiles, as the command line is
-# asked about them in PROFILES.
+# PAGES/list.tsv: the name of each page, its base or -, its profiles, as the command line is asked
+# about them in PROFILES, and its options.
 set -euo pipefail
 home=$1
 rm -rf "$PROFILES" "$PAGES"
@@ -29,10 +29,10 @@ PYTHONDONTWRITEBYTECODE=1 python3 "$home/tests/browser/make_profiles.py" .
 page() {
   local name=$1 base=$2 profile=$3
   shift 3
+  printf '%s\t%s\t%s\t%s\n' "$name" "$base" "$profile" "$*" >>"$PAGES/list.tsv"
   [ "$base" = - ] || set -- --base "$base" "$@"
   "$HEAPPROF" report -o "$PAGES/$name.html" "$@" "$profile" 2>"$PAGES/$name.said" ||
     { cat "$PAGES/$name.said" >&2; exit 1; }
-  printf '%s\t%s\t%s\n' "$name" "$base" "$profile" >>"$PAGES/list.tsv"
 }
 page go - valid/go.indexer.indexed.pb.gz
 page cpp - cpp.pb.gz

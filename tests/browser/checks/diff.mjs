@@ -2,8 +2,9 @@
 import { answer } from '../lib/heapprof.mjs';
 import { flameRows, follow, tableRows, text } from '../lib/read.mjs';
 
-export default async function ({ check, visit }) {
-  await visit('numbers', 'diff', 'view=table&fold=0', (page, of) => numbers(check, page, of));
+export default async function ({ check, visit, isServed }) {
+  await visit('numbers', 'diff', 'view=table&fold=0', (page, of) =>
+    numbers(check, page, of, isServed));
   await visit('kinds of change', 'diff', 'view=table&fold=0', (page, of) => kinds(check, page, of));
   await visit('before and after', 'diff', 'fold=0', (page, of) => sides(check, page, of));
   await visit('columns', 'diff', 'view=table&fold=0', page => sort(check, page));
@@ -16,7 +17,7 @@ function changed(base, last, ...flags) {
     .map(row => [row.function, row.before, row.after, row.status]);
 }
 
-async function numbers(check, page, { base, last }) {
+async function numbers(check, page, { base, last }, isServed) {
   for (const type of ['inuse_space', 'alloc_space', 'inuse_objects', 'alloc_objects']) {
     const [family, kind] = type.split('_');
     await follow(page, `view=table&fam=${family}&unit=${kind}&fold=0`);
@@ -25,7 +26,12 @@ async function numbers(check, page, { base, last }) {
     const wanted = changed(base, last, '-t', type).map(row => row.slice(0, 3));
     check.same(sorted(rows), sorted(wanted), `${type}: rows as in diff`);
   }
-  check((await text(page, 'header')).includes('→'), 'the head names both');
+  if (isServed) {
+    const chosen = await page.$$eval('header select', all => all.map(({ value }) => value));
+    check.same(chosen, [last, base], 'the head names both');
+  } else {
+    check((await text(page, 'header')).includes('→'), 'the head names both');
+  }
   await page.keyboard.press('1');
   await follow(page, 'view=flame&fold=0');
   const [root] = await flameRows(page);

@@ -50,6 +50,7 @@ async function nothingLeft(check, page) {
     check((await text(page, 'empty')).includes('keeps 0 of 220 MiB'), `${view} says why`);
   }
   await page.getByText('Clear the filters').click();
+  await page.settled();
   check.equal(await page.tid('empty').count(), 0, 'and there is a way out');
 }
 

@@ -12,13 +12,13 @@ const REFUSED = [
   'a(?=b)', 'a(?!b)', '(?<=a)b', '(a)\\1', '[[:alpha:]]', '(?s)a', 'a{', '(', '\\h',
 ];
 
-export default async function ({ check, visit }) {
+export default async function ({ check, visit, isServed }) {
   for (const name of MAIN) {
     await visit('search', name, 'view=flame&fold=0&a=-1', (page, of) =>
       share(check, page, of, PATTERNS[name]));
   }
   await visit('search by keys', 'go', '', page => byKeys(check, page));
-  await visit('patterns', 'diff', '', page => patterns(check, page));
+  await visit('patterns', 'diff', '', page => patterns(check, page, isServed));
 }
 
 // The share that matches is what `--focus` keeps. Both look at files too, so the pattern must not
@@ -60,7 +60,7 @@ async function byKeys(check, page) {
   check.equal(await text(page, 'hits'), '', 'Escape clears the search');
 }
 
-async function patterns(check, page) {
+async function patterns(check, page, isServed) {
   for (const bad of REFUSED) {
     await page.tid('search').fill(bad);
     const isMarked = await page.tid('search').getAttribute('aria-invalid') === 'true';
@@ -71,4 +71,7 @@ async function patterns(check, page) {
   await filter(page, 'focus', 'a(?=b)');
   check(await page.locator('#focus-wrong').isVisible(), 'focus says why');
   check((await text(page, 'share')).includes('100 %'), 'a wrong pattern filters nothing');
+  if (!isServed) return;
+  check((await text(page, 'banner')).includes('look-around'), 'and the server says why, too');
+  page.forgiven = /status of 400/;
 }

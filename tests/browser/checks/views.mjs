@@ -12,14 +12,14 @@ const EMPTY = {
   go: ['timeline', 'growth'], cpp: ['growth'], rust: ['growth'], diff: ['growth'],
 };
 
-export default async function ({ check, visit, pages }) {
+export default async function ({ check, visit, pages, isServed }) {
   for (const name of [...MAIN, 'waves', 'cpu', 'perl', 'negative', 'sampled', 'few']) {
     for (const dark of [false, true]) {
       await visit(`every view, ${dark ? 'dark' : 'light'}`, name, '', page =>
         everyView(check, page, name, dark), { dark });
     }
   }
-  for (const name of MAIN) shell(check, pages[name]);
+  for (const name of MAIN) await shell(check, pages[name], isServed);
 }
 
 async function everyView(check, page, name, dark) {
@@ -44,10 +44,10 @@ async function everyView(check, page, name, dark) {
   check(['decode', 'build', 'ready', 'page', 'painted'].every(key => perf[key] > 0), 'times');
 }
 
-// The file itself: its policy, no handlers, no styles in markup, no addresses, the data last.
-function shell(check, { name, file }) {
-  check.at(`${name}: the file`);
-  const html = readFileSync(file, 'utf8');
+// The page itself: its policy, no handlers, no styles in markup, no addresses, the data last.
+async function shell(check, { name, file, address }, isServed) {
+  check.at(`${name}${isServed ? ', served' : ''}: the page itself`);
+  const html = isServed ? await (await fetch(address)).text() : readFileSync(file, 'utf8');
   const data = html.indexOf('id="data"');
   const start = html.slice(0, data);
   const policy = start.match(/Content-Security-Policy" content="([^"]+)"/)?.[1] || '';
@@ -60,4 +60,6 @@ function shell(check, { name, file }) {
     'its script makes text nodes only');
   const after = html.slice(html.indexOf('</script>', data)).replace(/\s/g, '');
   check.equal(after, '</script></body></html>', 'the data come last');
+  const isEmpty = html.includes('data-chars="0"></script>');
+  check.equal(isEmpty, isServed, isServed ? 'and are asked for' : 'and are there');
 }

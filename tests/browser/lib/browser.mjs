@@ -27,13 +27,25 @@ export async function openPage(browser, address, options = {}) {
     });
   });
   if (init) await page.addInitScript(init);
+  // The page of a server draws itself again when it knows which profiles there are.
+  const known = address.startsWith('file:') ? null
+    : page.waitForResponse(/\/profiles\?/, { timeout: 6e4 }).catch(() => {});
   await page.goto(address + (hash ? '#' + hash : ''));
   await page.waitForFunction(() => document.documentElement.dataset.ready, null, { timeout: 6e4 });
   page.tid = name => page.locator(`[data-testid="${name}"]`);
-  page.settled = () => page.evaluate(() => new Promise(done =>
-    requestAnimationFrame(() => setTimeout(() => setTimeout(done, 0), 0))));
+  page.settled = () => settled(page);
+  if (await page.getAttribute('html', 'data-ready') !== 'failed') await known;
+  if (known) await page.settled();
   page.end = () => context.close();
   return page;
+}
+
+// Waits until nothing is asked of a server any more, and what the page has is drawn.
+async function settled(page) {
+  await page.waitForFunction(() => !document.querySelector('[aria-busy=true]'), null,
+    { timeout: 6e4 });
+  await page.evaluate(() => new Promise(done =>
+    requestAnimationFrame(() => setTimeout(() => setTimeout(done, 0), 0))));
 }
 
 // A page of `heapprof web` may ask its own server; a file may ask nobody.
@@ -41,7 +53,9 @@ function note(page, address) {
   page.wrong = [];
   const home = address.startsWith('file:') ? null : new URL(address).origin + '/';
   page.on('pageerror', error => page.wrong.push(error.stack || String(error)));
-  page.on('console', message => page.wrong.push(`${message.type()}: ${message.text()}`));
+  page.on('console', message => {
+    page.wrong.push(`${message.type()}: ${message.text()} ${message.location().url}`);
+  });
   page.on('request', request => {
     const url = request.url();
     const isOwn = home ? url.startsWith(home) : url.split('#')[0] === address;
