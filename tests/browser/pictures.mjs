@@ -3,7 +3,9 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, statSync } from 'node:fs';
 import { openPage, startBrowser } from './lib/browser.mjs';
+import { openOther, others } from './lib/other.mjs';
 import { listPages } from './lib/pages.mjs';
+import { startWeb } from './lib/served.mjs';
 
 const WIDE = { width: 1200, height: 750 };
 const PIVOT = encodeURIComponent('go/parser.(*parser).parseElement');
@@ -55,14 +57,33 @@ const folder = process.argv[2];
 mkdirSync(folder, { recursive: true });
 const pages = listPages();
 const browser = await startBrowser();
-for (const [name, of, hash, { act, ...options }] of PICTURES) {
-  const page = await openPage(browser, pages[of].address, { ...WIDE, ...options, hash });
+for (const [name, of, hash, options] of PICTURES) {
+  await picture('report-' + name, pages[of].address, hash, options);
+}
+await webPicture();
+await browser.close();
+
+async function picture(name, address, hash, { act, ...options }) {
+  const page = await openPage(browser, address, { ...WIDE, ...options, hash });
   if (act) await act(page);
   await page.settled();
-  const path = `${folder}/report-${name}.png`;
+  const path = `${folder}/${name}.png`;
   await page.screenshot({ path });
   small(path);
   console.log(`${path}: ${Math.round(statSync(path).size / 1000)} kB`);
   await page.end();
 }
-await browser.close();
+
+// What only `heapprof web` has: a choice of profiles, and what an "(other)" stands for.
+async function webPicture() {
+  const profile = 'valid/go.indexer.indexed.pb.gz';
+  const server = await startWeb('--max-nodes', '500', 'valid/go.indexer.parsed.pb.gz', profile);
+  const act = async page => {
+    const [largest] = await others(page);
+    await openOther(page, 'view=flame', largest, true);
+    await page.tid('flame-mirror').blur();
+  };
+  const address = `${server.address}&profile=${encodeURIComponent(profile)}`;
+  await picture('web', address, 'view=flame', { act });
+  await server.stop();
+}

@@ -1,6 +1,7 @@
 // "(other)" in a page of `heapprof web` is opened, and "(other)" within it: the sums add up.
 import { answer } from '../lib/heapprof.mjs';
-import { choices, clickRow, filter, flameRows, follow, tableRows, text } from '../lib/read.mjs';
+import { openOther, others } from '../lib/other.mjs';
+import { filter, flameRows, tableRows, text } from '../lib/read.mjs';
 import { startWeb } from '../lib/served.mjs';
 
 const HASH = 'view=flame&fold=0';
@@ -18,36 +19,8 @@ export default async function ({ check, visit, pages }) {
   }
 }
 
-// Returns each "(other)" that the table beside the graph has: {path, value}, with itself last.
-async function others(page) {
-  const path = [];
-  const found = [];
-  for (const { name, level, value } of (await flameRows(page)).slice(1)) {
-    path.length = level - 2;
-    path.push(name);
-    if (name === '(other)') found.push({ path: [...path], value });
-  }
-  return found.sort((a, b) => b.value - a.value);
-}
-
 const total = async page => (await flameRows(page))[0].value;
 const isInside = async page => (await text(page, 'tools')).includes('Inside');
-
-// Zooms to an "(other)", and opens it by a click, or by a key as one does that is too deep to be
-// in sight.
-async function open(page, hash, { path }, byKey) {
-  const zoom = path.map(name => '&zoom=' + encodeURIComponent(name)).join('');
-  // The page writes its address late, and the last one may have been the same.
-  await choices(page);
-  await follow(page, hash + zoom);
-  if (byKey) {
-    await page.tid('flame-mirror').focus();
-    await page.keyboard.press('Enter');
-    await page.settled();
-  } else {
-    await clickRow(page, path.length, 0.5);
-  }
-}
 
 async function press(page, words) {
   await page.getByText(words).click();
@@ -59,7 +32,7 @@ async function each(check, page, hash) {
   const found = await others(page);
   check(found.length > 0, `there are ${found.length}`);
   for (const other of found) {
-    await open(page, hash, other);
+    await openOther(page, hash, other);
     const isRight = await isInside(page) && await total(page) === other.value;
     check(isRight, `what it stands for is what it holds: ${other.value}`);
     await press(page, 'back to the whole');
@@ -79,7 +52,7 @@ async function nested(check, page, hash, profile) {
   while (chain.length < DEEPEST) {
     const [other] = await others(page);
     if (!other) break;
-    await open(page, hash, other, true);
+    await openOther(page, hash, other, true);
     chain.push(other.path.slice(0, -1));
     values.push(other.value);
     check.equal(JSON.stringify(asked), JSON.stringify(chain.length > 1 ? chain : chain[0]),

@@ -2,9 +2,11 @@
 
 import { pathOf } from './call_tree.js';
 import { byId, fill } from './dom.js';
+import { niceForm, shortForms } from './names.js';
 import { visibleText } from './text.js';
 
 const ASK_MS = 150;
+const LONGEST = 40;
 
 // Connects the app to its server, which has answered `question`. `live.shown` is the question that
 // the data answer, and `live.asking` the one that is under way, both as text.
@@ -79,8 +81,9 @@ async function askFor(app, live, chain, onlyNews) {
 
 function take(app, container, chain) {
   if (chain.length || app.part) app.state.zoom = [];
-  const title = [app.names.full(-1), ...chain.at(-1)?.map(visibleText) || []].slice(-2);
-  app.part = chain.length ? { chain, title: title.join(' › ') } : null;
+  const names = [app.profile.program, ...chain.at(-1) || []].slice(-2);
+  const title = names.map(name => niceForm(shortForms(visibleText(name)), LONGEST)).join(' › ');
+  app.part = chain.length ? { chain, title } : null;
   app.take(container);
 }
 

@@ -21,12 +21,13 @@ export function makeNames(profile) {
     raw: f => f < 0 ? '' : profile.functionName[f],
     formsOf,
     // Returns the longest form of at most `length` characters, or the tail of the shortest one.
-    nice(f, length = 44) {
-      const all = formsOf(f);
-      const shortest = all[all.length - 1];
-      return all.find(form => form.length <= length) || tailOf(shortest, length - 1);
-    },
+    nice: (f, length = 44) => niceForm(formsOf(f), length),
   };
+}
+
+// Returns the longest of these forms that fits, or the tail of the shortest one.
+export function niceForm(forms, length) {
+  return forms.find(form => form.length <= length) || tailOf(forms.at(-1), length - 1);
 }
 
 // Returns a name in ever shorter forms: full, std::string spelt short, templates or generics
