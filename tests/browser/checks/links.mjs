@@ -28,9 +28,10 @@ export default async function ({ check, visit, browser, pages }) {
     await page.keyboard.press('ArrowDown');
     await page.keyboard.press('Enter');
     await page.keyboard.press('f');
-    const boxes = await flameRows(page);
     await choices(page);
+    const boxes = await flameRows(page);
     const again = await openPage(browser, page.url());
+    await again.settled();
     check.same(await flameRows(again), boxes, 'is in the link, with names');
     await again.end();
   });
