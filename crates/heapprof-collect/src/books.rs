@@ -4,13 +4,16 @@ pub(crate) mod access;
 pub(crate) mod live;
 pub(crate) mod regions;
 
+use crate::dropped::count;
 use crate::mode::Mode;
+use crate::platform::floating_point::undisturbed;
 use crate::platform::lock::{ForkLock, Lock, Locked, rank};
 use crate::platform::process::Process;
 use crate::platform::weak::single_threaded;
 use crate::tables::filter::{self, Filter};
+use crate::tables::spread;
 use crate::tables::stacks::Stacks;
-use crate::thread::state::Threads;
+use crate::thread::state::{ThreadState, Threads};
 use access::Shared;
 use live::LiveTable;
 use regions::Regions;
@@ -75,7 +78,7 @@ impl Books {
 
     /// Starts every sum anew in a forked child. What is in use was inherited, and counts as
     /// allocated by the child. The peak starts there.
-    pub(crate) fn rebase(&self, threads: &Threads) {
+    pub(crate) fn rebase(&self, process: &'static Process, threads: &'static Threads) {
         // Blocks, regions and stacks are inherited.
         let Self {
             stacks: _,
@@ -85,8 +88,54 @@ impl Books {
             filter: _,
             starting: _,
         } = self;
-        self.restart_counters(threads, Keep::InUse);
+        let has_all = threads.keep_own(process, |own| self.gather(process, threads, own));
+        if !has_all {
+            threads.forget_others();
+            self.restart_counters(threads, Keep::InUse);
+        }
         shared.heap.restart(shared.heap.in_use());
+    }
+
+    /// Gives a thread all that is in use, as if it had allocated that, and nothing else. Nobody
+    /// counts meanwhile. What there is no memory for counts as dropped.
+    fn gather(&self, process: &Process, threads: &Threads, own: &ThreadState) {
+        own.sizes.restart(true);
+        let others = || threads.all().filter(|state| !std::ptr::eq(*state, own));
+        others().for_each(|other| own.sizes.take_over(&other.sizes));
+        for stack in 0..self.stacks.len() {
+            let (mut in_use, mut known) = ([0i64; 2], spread::Sum::default());
+            let mut is_sampled = false;
+            for state in threads.all() {
+                let of_stack = state.of_stack(stack as usize);
+                if let Some(counters) = of_stack.counters {
+                    let [objects, bytes] = counters.in_use();
+                    in_use[0] = in_use[0].wrapping_add(objects);
+                    in_use[1] = in_use[1].wrapping_add(bytes);
+                }
+                if let Some(spread) = of_stack.spread.filter(|spread| !spread.is_untouched()) {
+                    is_sampled = true;
+                    undisturbed(&mut || known.add(spread));
+                }
+            }
+            let of_own = own.of_stack(stack as usize);
+            let is_known = of_own
+                .counters
+                .is_some_and(|counters| !counters.is_untouched());
+            if in_use != [0, 0] || is_known {
+                match own.counters(stack, &process.pages) {
+                    Some(counters) => counters.restart_from(in_use),
+                    None => count(&process.dropped.no_memory),
+                }
+            }
+            if let Some(temporary) = of_own.temporary
+                && temporary.0.get() != [0, 0]
+            {
+                temporary.0.set([0, 0]);
+            }
+            if is_sampled && let Some(spread) = own.spread(stack, &process.pages) {
+                spread.restart_from(&known);
+            }
+        }
     }
 
     /// Starts every sum by stack anew. Nobody adds to them meanwhile.

@@ -10,7 +10,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 
 /// What could not be recorded in this recording and this process, and why. It has cache lines of
 /// its own, because every event reads what lies beside it.
-#[repr(align(64))]
+#[repr(C, align(64))]
 pub(crate) struct Dropped {
     /// Events inside the engine: a signal handler or the allocator itself allocated or freed.
     pub(crate) nested: AtomicU64,

@@ -97,8 +97,8 @@ pub(crate) struct Dumping {
     /// The signal to raise again once the pending dump is written.
     pub(crate) raise: AtomicI32,
     /// When the recording began, and what the clock that nobody sets showed then.
-    started: AtomicI64,
-    since: AtomicI64,
+    pub(crate) started: AtomicI64,
+    pub(crate) since: AtomicI64,
 }
 
 /// The last exec that a dump was made for: when, in nanoseconds, and by which thread.

@@ -106,7 +106,7 @@ impl Engine {
 
     /// Goes on in a forked child, which has one thread. What its parent had in use was inherited,
     /// and counts as allocated by the child. If the tables are not `whole`, they stay as they are.
-    pub(crate) fn rebase(&self, whole: bool) {
+    pub(crate) fn rebase(&'static self, whole: bool) {
         let Self {
             process,
             memory: _,
@@ -116,13 +116,15 @@ impl Engine {
             books,
             dumping,
         } = self;
-        threads.forget_others();
+        if !whole {
+            threads.forget_others();
+        }
         books.live.disown();
         books.shared.prepare();
         process.remember_id();
         if whole {
             process.dropped.clear();
-            books.rebase(threads);
+            books.rebase(process, threads);
             dumping.begin_time();
         }
     }

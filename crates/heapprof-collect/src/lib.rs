@@ -167,6 +167,8 @@ mod event;
 mod memory;
 mod mode;
 mod options;
+#[cfg(not(shuttle))]
+mod outside;
 mod platform;
 mod reason;
 mod recording;

@@ -19,12 +19,12 @@ pub enum Mode {
 
 /// What is recorded now.
 pub(crate) struct Recorded {
-    mode: AtomicU8,
+    pub(crate) mode: AtomicU8,
     /// Which recording this is, from 1.
-    epoch: AtomicU64,
+    pub(crate) epoch: AtomicU64,
     /// The epoch whose books may be opened: `epoch`, or [`PAUSED`] if none may be opened.
     gate: AtomicU64,
-    period: AtomicU64,
+    pub(crate) period: AtomicU64,
 }
 
 /// A number that no epoch has. While it is the gate, nobody opens the books.

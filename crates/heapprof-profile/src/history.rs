@@ -28,6 +28,7 @@ pub struct History {
 
 /// What was in use at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Moment {
     /// Microseconds since the recording began.
     pub micros: i64,

@@ -20,7 +20,7 @@ use crate::platform::process::Process;
 use crate::platform::sys::hint;
 use crate::tables::counters::Access;
 
-const PARTS: usize = 128;
+const PARTS: usize = heapprof_books::PARTS;
 const REGION_BITS: u32 = 16;
 const FIRST_BITS: u32 = 9;
 /// Entries below which a table is at most half full.
@@ -41,26 +41,27 @@ pub(crate) struct Block {
 /// size's upper bits. The second is the size's lower bits and the stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Entry(u64, u64);
+pub(crate) struct Entry(u64, u64);
 
 #[repr(C, align(64))]
-struct Part {
+pub(crate) struct Part {
     owner: Owner,
     lock: Spin<{ rank::PARTS }>,
     /// Whether fork holds the lock.
     forking: AtomicBool,
-    table: UnsafeCell<Table>,
+    pub(crate) table: UnsafeCell<Table>,
 }
 
+#[repr(C)]
 pub(crate) struct Table {
-    entry: *mut Entry,
-    mask: usize,
-    len: usize,
+    pub(crate) entry: *mut Entry,
+    pub(crate) mask: usize,
+    pub(crate) len: usize,
 }
 
 /// All blocks in use that are known.
 pub(crate) struct LiveTable {
-    part: [Part; PARTS],
+    pub(crate) part: [Part; PARTS],
     /// For each power of two, room for all parts' tables of that size side by side, where large
     /// pages may back them.
     region: [AtomicPtr<u8>; 40],

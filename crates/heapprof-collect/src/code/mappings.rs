@@ -8,8 +8,10 @@ use crate::code::image::Image;
 use crate::code::maps;
 use crate::code::modules::Module;
 use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys;
+use crate::tables::chunks::Chunks;
 
 /// Code that is or was mapped.
 #[derive(Clone, Debug)]
@@ -28,8 +30,11 @@ pub(crate) struct Mapping {
 
 /// The mappings of the process, now and before.
 pub(crate) struct Mappings {
-    generation: AtomicU32,
+    pub(crate) generation: AtomicU32,
     known: Locked<{ rank::KNOWN }, Vec<Mapping>>,
+    /// What is known, for whoever reads it from outside: how many mappings, and what of each.
+    pub(crate) published: AtomicU32,
+    pub(crate) mapping: Chunks<heapprof_books::Mapping>,
     /// Code that was unloaded, while nothing else has come to its place.
     closed: Locked<{ rank::CLOSED }, Vec<Closed>>,
 }
@@ -48,6 +53,8 @@ impl Mappings {
         Self {
             generation: AtomicU32::new(0),
             known: Locked::new(Vec::new()),
+            published: AtomicU32::new(0),
+            mapping: Chunks::new(),
             closed: Locked::new(Vec::new()),
         }
     }
@@ -150,8 +157,39 @@ impl Mappings {
                 mapping.last = generation;
                 known.push(mapping);
             }
+            self.publish(known, &process.pages);
         });
         told
+    }
+
+    /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and their
+    /// paths stay where they are.
+    fn publish(&self, known: &[Mapping], pages: &Pages) {
+        for (i, mapping) in known.iter().enumerate() {
+            let to = self.mapping.touch(i, pages);
+            if to.is_null() {
+                return;
+            }
+            let mut id = [0; 64];
+            let build_id = mapping.image.build_id();
+            id[..build_id.len()].copy_from_slice(build_id);
+            // SAFETY: it is mapped, and only whoever holds the lock writes it. A reader outside may
+            // see it half written, and is told so.
+            unsafe {
+                to.write(heapprof_books::Mapping {
+                    start: mapping.start as u64,
+                    end: mapping.end as u64,
+                    offset: mapping.offset,
+                    path: mapping.path.as_ptr().expose_provenance() as u64,
+                    path_len: mapping.path.len() as u32,
+                    last: mapping.last,
+                    is_deleted: mapping.deleted.into(),
+                    id_len: build_id.len() as u32,
+                    id,
+                });
+            }
+        }
+        self.published.store(known.len() as u32, Ordering::Release);
     }
 
     /// All code that is or was mapped, the program's own first, as far as
@@ -165,6 +203,8 @@ impl Mappings {
         let Self {
             generation: _,
             known,
+            published: _,
+            mapping: _,
             closed,
         } = self;
         [&known.lock, &closed.lock]

@@ -9,7 +9,7 @@ use heapprof_profile::Moment;
 
 /// Moments of a recording. Times are microseconds since it began.
 pub(crate) struct History {
-    moments: Locked<{ rank::MOMENTS }, Moments>,
+    pub(crate) moments: Locked<{ rank::MOMENTS }, Moments>,
     /// The time before which no other moment is wanted.
     next: AtomicI64,
     /// When a thread last looked, and how many looks in a row came early.
@@ -17,7 +17,7 @@ pub(crate) struct History {
     early: AtomicU32,
     /// The largest size of the heap that a look has seen, in the recording's unit, and when.
     peak: AtomicI64,
-    peak_at: AtomicI64,
+    pub(crate) peak_at: AtomicI64,
 }
 
 /// A look takes some 50 ns. One that comes sooner than this, in microseconds, is early; one that

@@ -357,6 +357,11 @@ impl<const RANK: u8, T> Locked<RANK, T> {
         }
     }
 
+    /// Where the value is.
+    pub(crate) const fn place(&self) -> *mut T {
+        self.value.get()
+    }
+
     /// Runs `use_it` with the value while holding the lock.
     pub(crate) fn with<R>(&self, process: &Process, use_it: impl FnOnce(&mut T) -> R) -> R {
         let _guard = self.lock.lock(process);

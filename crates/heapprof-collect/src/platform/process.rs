@@ -17,7 +17,7 @@ pub(crate) struct Process {
     /// Where the tables get their memory.
     pub(crate) pages: Pages,
     /// The process that records. A vfork child shares this memory, and is another process.
-    id: AtomicI32,
+    pub(crate) id: AtomicI32,
     /// What a thread that forks is to put back.
     pub(crate) fork: Fork,
     /// Whether a thread forks. It holds all locks meanwhile, for as long as the kernel takes to

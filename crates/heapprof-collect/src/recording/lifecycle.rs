@@ -74,6 +74,8 @@ impl Lifecycle {
             let heap = &engine.books.shared.heap;
             dumping.due.arm(process, heap, triggers, engine);
             clock::start(engine, &triggers);
+            #[cfg(not(shuttle))]
+            crate::outside::show(engine);
             true
         })
     }

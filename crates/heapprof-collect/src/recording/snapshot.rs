@@ -6,8 +6,9 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
 use heapprof_profile::{
-    ALLOCATORS, FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping,
-    MappingIndex, ProfileBuilder, QuickSample, Sizes, encode_samples_quickly,
+    ALLOCATORS, DROPPED, FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping,
+    MappingIndex, ProfileBuilder, QuickSample, RECORDED_TYPES, Sizes, THREAD, TID,
+    encode_samples_quickly,
 };
 
 use crate::code::mappings::Mapping;
@@ -25,21 +26,6 @@ use crate::stack::provider::Reported;
 use crate::tables::script_frames::Word;
 use crate::tables::spread;
 use crate::thread::names::{self, Named};
-
-const TYPES: [(&str, &str); 8] = [
-    ("alloc_objects", "count"),
-    ("alloc_space", "bytes"),
-    ("inuse_objects", "count"),
-    ("inuse_space", "bytes"),
-    ("peak_objects", "count"),
-    ("peak_space", "bytes"),
-    ("temporary_objects", "count"),
-    ("temporary_space", "bytes"),
-];
-
-/// The labels of whoever allocated: the thread's name, and the kernel's number of it.
-const THREAD: &str = "thread";
-const TID: &str = "tid";
 
 /// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
 pub(super) fn memory_needed(engine: &Engine) -> usize {
@@ -117,7 +103,11 @@ pub(super) fn write_profile(
     let mut values = Values::begin(engine);
     let names = values.types();
     let traced = names.iter().map(|(name, unit)| (name.as_str(), *unit));
-    let types: Vec<(&str, &str)> = TYPES[..width].iter().copied().chain(traced).collect();
+    let types: Vec<(&str, &str)> = RECORDED_TYPES[..width]
+        .iter()
+        .copied()
+        .chain(traced)
+        .collect();
     let mut builder = ProfileBuilder::new(&types);
     let (mut sums, sizes) = sums_and_sizes(engine);
     let reports = pools::reports(engine);
@@ -445,32 +435,15 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
         ));
     }
     let dropped = &process.dropped;
-    for (counter, what) in [
-        (
-            &dropped.no_memory,
-            "events for lack of memory for the tables",
-        ),
-        (
-            &dropped.nested,
-            "events inside the collector or the allocator (signal handlers, fork handlers)",
-        ),
-        (
-            &dropped.held_up,
-            "events while another one was held up by a signal handler",
-        ),
-        (
-            &dropped.unknown,
-            "frees of blocks allocated before the recording",
-        ),
-        (
-            &dropped.unseen,
-            "frees that were not seen before the address came again",
-        ),
-        (
-            &dropped.torn,
-            "children, forked while an event was held up by a signal handler: they record nothing",
-        ),
-    ] {
+    let counters = [
+        &dropped.nested,
+        &dropped.no_memory,
+        &dropped.held_up,
+        &dropped.unknown,
+        &dropped.unseen,
+        &dropped.torn,
+    ];
+    for (counter, what) in counters.into_iter().zip(DROPPED) {
         let n = counter.load(Ordering::Relaxed);
         if n != 0 {
             comments.push(format!("dropped: {n} {what}"));

@@ -2,21 +2,26 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use heapprof_books::chunks::COUNT;
+
 use crate::platform::pages::Pages;
 use crate::platform::sys;
 
 const FIRST: usize = 4096;
 
 /// Zero-initialized `T`s by index. `T` must be fine as all zero bytes.
+#[repr(transparent)]
 pub(crate) struct Chunks<T> {
-    chunk: [AtomicPtr<T>; 24],
+    chunk: [AtomicPtr<T>; COUNT],
 }
+
+const _: () = assert!(FIRST == heapprof_books::chunks::FIRST);
 
 impl<T> Chunks<T> {
     /// An array with nothing mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
-            chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; 24],
+            chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT],
         }
     }
 
@@ -83,6 +88,20 @@ impl<T> Chunks<T> {
             unsafe { pages.unmap(new.cast(), bytes) };
         }
         self.get(index)
+    }
+
+    /// Gives all of the array's memory back.
+    ///
+    /// # Safety
+    /// Nobody uses the array any more, nor anything in it.
+    pub(crate) unsafe fn give_back(&self, pages: &Pages) {
+        for (k, slot) in self.chunk.iter().enumerate() {
+            let chunk = slot.load(Ordering::Relaxed);
+            if !chunk.is_null() {
+                // SAFETY: the chunk was mapped with this size, and the caller's promise.
+                unsafe { pages.unmap(chunk.cast(), (FIRST << k) * size_of::<T>()) };
+            }
+        }
     }
 
     /// How many bytes of the array are in memory.

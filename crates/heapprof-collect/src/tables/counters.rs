@@ -55,6 +55,7 @@ pub(crate) enum Counted {
 
 /// Objects and bytes.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Sum {
     pub(crate) objects: atomic::AtomicU64,
     pub(crate) bytes: atomic::AtomicU64,
@@ -62,6 +63,7 @@ pub(crate) struct Sum {
 
 /// Temporary allocations of one stack in one thread.
 #[derive(Default)]
+#[repr(transparent)]
 pub(crate) struct Temporary(pub(crate) Sum);
 
 /// What an event adds: objects and bytes, scaled by the period's unit.
@@ -121,7 +123,11 @@ impl StackCounters {
 
     /// Starts the sums anew: from what is in use, or from nothing.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
-        let in_use = if keeps_in_use { self.in_use() } else { [0, 0] };
+        self.restart_from(if keeps_in_use { self.in_use() } else { [0, 0] });
+    }
+
+    /// Starts the sums anew, with so much in use.
+    pub(crate) fn restart_from(&self, in_use: [i64; 2]) {
         self.allocated.set(in_use);
         self.freed.set([0, 0]);
         self.at_peak.set([0, 0]);
@@ -152,10 +158,10 @@ impl StackCounters {
 /// What is in use in the whole process, and its peak, in one cache line.
 #[repr(C, align(64))]
 pub(crate) struct Heap {
-    in_use: AtomicI64,
-    peak: AtomicI64,
+    pub(crate) in_use: AtomicI64,
+    pub(crate) peak: AtomicI64,
     /// Odd while the heap rises to new maxima; half of it counts the falls from them.
-    phase: AtomicU64,
+    pub(crate) phase: AtomicU64,
     /// The size in use above which the engine is to be told.
     alarm: AtomicI64,
     /// Whether events are counted one by one from now on, and nobody takes a budget.

@@ -7,16 +7,17 @@
 use heapprof_profile::Moment;
 
 /// The most moments that are kept.
-pub(crate) const MOST: usize = 1000;
+pub(crate) const MOST: usize = heapprof_books::moments::MOST;
 
 /// The time between two moments at first, in microseconds.
 const SPACING: i64 = 1000;
 
 /// Moments in order of time.
+#[repr(C)]
 pub(crate) struct Moments {
-    len: usize,
+    pub(crate) len: usize,
     spacing: i64,
-    all: [Moment; MOST],
+    pub(crate) all: [Moment; MOST],
 }
 
 impl Moments {

@@ -11,8 +11,7 @@ use crate::tables::counters::Weight;
 
 /// When sampling, objects are counted in units of 2^-16 and bytes in units of 2^-8, so that frees
 /// cancel allocations to the bit.
-pub(crate) const OBJECT_BITS: u32 = 16;
-pub(crate) const BYTE_BITS: u32 = 8;
+pub(crate) use heapprof_books::{BYTE_BITS, OBJECT_BITS};
 
 /// A number in units of 2^-`bits`, rounded to a whole one.
 pub(crate) fn rounded(number: i64, bits: u32) -> i64 {

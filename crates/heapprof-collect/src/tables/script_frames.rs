@@ -34,11 +34,8 @@ pub(crate) enum Word {
     Thread(u32),
 }
 
-const KIND: u64 = 0xf << 60;
-const FRAME: u64 = 0x8 << 60;
-const LABEL: u64 = 0x9 << 60;
-const THREAD: u64 = 0xa << 60;
-const UNNAMED: u64 = FRAME | u32::MAX as u64;
+use heapprof_books::word::{FRAME, KIND, LABEL, THREAD, UNNAMED};
+
 /// Bits of what a provider says of a stack.
 const LABEL_BITS: u32 = 48;
 
@@ -83,8 +80,8 @@ impl Word {
 /// The frames of interpreters in a process.
 pub(crate) struct ScriptFrames {
     by_text: ProbeTable<{ rank::NAMES }>,
-    entry: Chunks<*const Entry>,
-    len: AtomicU32,
+    pub(crate) entry: Chunks<*const Entry>,
+    pub(crate) len: AtomicU32,
     /// How many bytes all texts have together.
     bytes: AtomicUsize,
     memory: Locked<{ rank::TEXTS }, WordMemory>,
@@ -95,11 +92,11 @@ unsafe impl Sync for ScriptFrames {}
 
 /// A frame; its texts lie behind it, the name first.
 #[repr(C)]
-struct Entry {
-    start_line: u32,
-    line: u32,
-    name: u32,
-    file: u32,
+pub(crate) struct Entry {
+    pub(crate) start_line: u32,
+    pub(crate) line: u32,
+    pub(crate) name: u32,
+    pub(crate) file: u32,
 }
 
 const WORDS: usize = size_of::<Entry>() / 8;

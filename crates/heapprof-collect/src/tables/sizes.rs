@@ -12,6 +12,7 @@ use crate::tables::sampler::{OBJECT_BITS, rounded};
 
 /// One thread's objects by size, in the recording's unit. That thread writes them, and others read
 /// them.
+#[repr(C)]
 pub(crate) struct SizeCounts {
     allocated: [AtomicU64; COUNTS],
     freed: [AtomicU64; COUNTS],
@@ -20,6 +21,7 @@ pub(crate) struct SizeCounts {
 /// Objects of no bytes have a count of their own, so that no branch and no second instruction is
 /// needed for them. The last count is that of mappings.
 const COUNTS: usize = CLASSES + 1;
+const _: () = assert!(COUNTS == heapprof_books::SIZES);
 const MAPPINGS: usize = COUNTS - 1;
 
 /// Which count is that of a size: one more than its class.
@@ -55,6 +57,13 @@ impl SizeCounts {
     /// Each count of what was allocated, with that of what was freed.
     fn both(&self) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
         self.allocated.iter().zip(&self.freed)
+    }
+
+    /// Adds what another thread has in use, as if this one had allocated it.
+    pub(crate) fn take_over(&self, other: &Self) {
+        for (to, of) in self.both().zip(other.both()) {
+            add(to.0, in_use(of) as u64);
+        }
     }
 
     /// Starts the counts anew: from what is in use, or from nothing.

@@ -14,12 +14,14 @@ use crate::tables::sampler;
 /// What one stack in one thread knows of its samples. That thread writes it, and whoever dumps
 /// reads it. If all is zero, there are none.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Spread {
     allocated: Part,
     freed: Part,
 }
 
 #[derive(Default)]
+#[repr(C)]
 struct Part {
     samples: AtomicU64,
     /// The variances of objects and of bytes, each as the bits of a floating point number.
@@ -98,6 +100,12 @@ impl Known {
 }
 
 impl Spread {
+    /// Whether no block was noted.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let none = |part: &Part| part.samples.load(Ordering::Relaxed) == 0;
+        none(&self.allocated) && none(&self.freed)
+    }
+
     /// Notes a sampled block of `size` bytes that is new.
     pub(crate) fn allocated(&self, size: u64, period: u64) {
         self.allocated.add(size, period);
@@ -106,6 +114,15 @@ impl Spread {
     /// Notes a sampled block of `size` bytes that ends.
     pub(crate) fn freed(&self, size: u64, period: u64) {
         self.freed.add(size, period);
+    }
+
+    /// Starts anew with what is known of what all threads have in use.
+    pub(crate) fn restart_from(&self, all: &Sum) {
+        undisturbed(&mut || {
+            let [_, in_use] = all.parts();
+            self.allocated.set(in_use);
+            self.freed.set(Known::default());
+        });
     }
 
     /// Starts anew: from what is in use, or from nothing.

@@ -18,8 +18,8 @@ use crate::tables::word_memory::WordMemory;
 pub(crate) struct Stacks {
     by_hash: ProbeTable<{ rank::STACKS }>,
     /// Where each stack's entry is.
-    entry: Chunks<*const StackEntry>,
-    len: AtomicU32,
+    pub(crate) entry: Chunks<*const StackEntry>,
+    pub(crate) len: AtomicU32,
     /// How many frames may be new locations: a stack's own, or all of them if its base is of
     /// another generation.
     frames: AtomicUsize,
@@ -31,14 +31,14 @@ unsafe impl Sync for Stacks {}
 
 /// What is known of a stack; its own frames lie behind it, newest first.
 #[repr(C)]
-struct StackEntry {
-    generation: u32,
+pub(crate) struct StackEntry {
+    pub(crate) generation: u32,
     /// How many frames the stack has.
-    frames: u16,
+    pub(crate) frames: u16,
     /// How many of the oldest frames are those of `base`.
-    from_base: u16,
+    pub(crate) from_base: u16,
     /// A stack with a lower number.
-    base: u32,
+    pub(crate) base: u32,
     _unused: u32,
 }
 

@@ -18,27 +18,28 @@ use crate::tables::chunks::Chunks;
 
 /// The most threads that have a number of their own. All further ones have [`OTHERS`] together: a
 /// program may start threads without end, and what is counted by thread is never freed.
-pub(crate) const MOST: u32 = 4096;
+pub(crate) const MOST: u32 = heapprof_books::NAMES;
 
 /// The number of all threads that have none of their own.
 pub(crate) const OTHERS: u32 = u32::MAX;
 
 /// The threads of a process. Numbers begin with 1.
 pub(crate) struct ThreadNames {
-    entry: Chunks<Entry>,
+    pub(crate) entry: Chunks<Entry>,
     /// How many threads have asked for a number.
-    asked: AtomicU32,
+    pub(crate) asked: AtomicU32,
 }
 
 /// What is known of a thread. Only the thread itself writes its name.
-struct Entry {
+#[repr(C)]
+pub(crate) struct Entry {
     /// The kernel's number of it; 0 if it is not known.
-    id: AtomicU32,
+    pub(crate) id: AtomicU32,
     /// Whether the thread has ended, so that its id may be another one's.
-    is_gone: AtomicBool,
+    pub(crate) is_gone: AtomicBool,
     /// The bytes of its name, up to a zero. A dump that reads them while they change may get parts
     /// of both names, but it reads them only if the kernel does not know the thread any more.
-    name: [AtomicU64; NAME / 8],
+    pub(crate) name: [AtomicU64; NAME / 8],
 }
 
 /// A thread as it is shown.

@@ -31,7 +31,7 @@ pub(crate) struct ThreadState {
     /// The list that the state is of, and the process of both. They are set once, at the start.
     home: Option<(&'static Threads, &'static Process)>,
     /// The next in the list of all states. It is set once.
-    next: *mut ThreadState,
+    pub(crate) next: *mut ThreadState,
     /// The next state that no thread has, while no thread has this one.
     next_free: AtomicPtr<ThreadState>,
     /// The thread's slot while the thread lives, for [`Threads::rewind_all`].
@@ -47,10 +47,10 @@ pub(crate) struct ThreadState {
     pub(crate) budget: Budget,
     /// What the thread has counted by size.
     pub(crate) sizes: SizeCounts,
-    counters: Chunks<StackCounters>,
-    temporary: Chunks<Temporary>,
+    pub(crate) counters: Chunks<StackCounters>,
+    pub(crate) temporary: Chunks<Temporary>,
     /// How sure the sums in the counters are, when sampling.
-    spread: Chunks<Spread>,
+    pub(crate) spread: Chunks<Spread>,
     own: UnsafeCell<Own>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Own {
 
 /// All threads' states.
 pub(crate) struct Threads {
-    all: AtomicPtr<ThreadState>,
+    pub(crate) all: AtomicPtr<ThreadState>,
     /// The states that no thread has. However many threads live, the next one finds its state at
     /// once.
     free: Free,
@@ -168,7 +168,7 @@ impl Threads {
     /// Called after fork, in the child. The other threads are gone, so their states are free.
     pub(crate) fn forget_others(&self) {
         let own = own();
-        self.names.forget_all();
+        self.forget_names();
         // A state that was changing hands is on no list.
         self.free.clear();
         for state in self.all() {
@@ -178,6 +178,57 @@ impl Threads {
                 state.release();
             }
         }
+    }
+
+    /// Called after fork, in the child. Keeps one state, which is given all that the others have,
+    /// and gives the others' memory back. So a child does not change a page of theirs, and has
+    /// nothing of them when its parent has ended. Returns false if there is no memory for a state.
+    pub(crate) fn keep_own(
+        &'static self,
+        process: &'static Process,
+        give: impl FnOnce(&'static ThreadState),
+    ) -> bool {
+        self.free.clear();
+        // SAFETY: states are never freed before this.
+        let found = unsafe { own().as_ref() };
+        let kept = match found {
+            Some(state) => state,
+            // SAFETY: as above.
+            None => match unsafe { self.acquire(process).as_ref() } {
+                Some(state) => state,
+                None => return false,
+            },
+        };
+        give(kept);
+        let mut at = self.all.load(Ordering::Relaxed);
+        let kept_at = std::ptr::from_ref(kept).cast_mut();
+        self.all.store(kept_at, Ordering::Relaxed);
+        while !at.is_null() {
+            // SAFETY: the states of threads that are not in this process. Nobody has found one of
+            // them: the table of blocks has no owners, and the list begins with the kept one.
+            unsafe {
+                let next = (*at).next;
+                if at != kept_at {
+                    (*at).counters.give_back(&process.pages);
+                    (*at).temporary.give_back(&process.pages);
+                    (*at).spread.give_back(&process.pages);
+                    process.pages.unmap(at.cast(), size_of::<ThreadState>());
+                }
+                at = next;
+            }
+        }
+        // SAFETY: this is the only thread, and nobody goes through the list.
+        unsafe { (*kept_at).next = std::ptr::null_mut() };
+        if found.is_none() {
+            kept.release();
+        }
+        self.forget_names();
+        true
+    }
+
+    /// The names of the threads that a forked child does not have.
+    fn forget_names(&self) {
+        self.names.forget_all();
     }
 
     /// Makes every thread's next allocation look what is recorded now, because it ends the

@@ -1,0 +1,273 @@
+//! How the books of a recording lie in the memory of the recorded program.
+//!
+//! The collector has one [`Books`] in its writable data. It says where each table is. Whoever reads
+//! a program from outside looks for it by its [`MAGIC`], and then reads the tables by what this
+//! crate says of them. docs/dev/books.md describes the whole.
+//!
+//! It must never know how either side works. All numbers are in the machine's order.
+#![no_std]
+#![forbid(unsafe_code)]
+
+use core::sync::atomic::AtomicPtr;
+
+/// What a [`Books`] begins with.
+pub const MAGIC: [u8; 16] = *b"heapprof's books";
+
+/// The version of this layout. Another one means that a reader of this one understands nothing.
+pub const VERSION: u32 = 1;
+
+/// A [`Books`] lies at a multiple of this.
+pub const ALIGN: usize = 16;
+
+/// Where something is: its address in the program.
+pub type Place = AtomicPtr<()>;
+
+/// Where all tables of a recording are.
+#[derive(Debug)]
+#[repr(C, align(16))]
+pub struct Books {
+    /// [`MAGIC`].
+    pub magic: [u8; 16],
+    /// [`VERSION`].
+    pub version: u32,
+    /// How many bytes this has.
+    pub size: u32,
+    /// Where this is, so that a copy of it is not taken for it; null if nothing was recorded.
+    pub own: Place,
+    /// `i32`: the process that records.
+    pub process: Place,
+    /// `u8`: 0 nothing is recorded now, 1 sampled, 2 exact.
+    pub mode: Place,
+    /// `u64`: mean bytes between samples; 1 if every allocation is counted.
+    pub period: Place,
+    /// `u64`: which recording of the process this is, from 1.
+    pub epoch: Place,
+    /// `i64`: when it began, in nanoseconds since 1970.
+    pub started: Place,
+    /// `i64`: the same on the clock `CLOCK_MONOTONIC`.
+    pub since: Place,
+    /// [`heap`]: the sums of the process.
+    pub heap: Place,
+    /// `[u64; DROPPED]`: what could not be recorded.
+    pub dropped: Place,
+    /// `u64`: the address of the first [`thread`]; 0 if there is none.
+    pub threads: Place,
+    /// `u32`: how many stacks there are.
+    pub stacks: Place,
+    /// [`chunks`] of `u64`, the address of the [`stack`] with each number.
+    pub stack: Place,
+    /// `u32`: how many frames of interpreters there are.
+    pub frames: Place,
+    /// [`chunks`] of `u64`, the address of the [`frame`] with each number.
+    pub frame: Place,
+    /// `u32`: how many threads have asked for a name. At most [`NAMES`] of them have one.
+    pub names: Place,
+    /// [`chunks`] of [`name`]s. Number 1 is the first.
+    pub name: Place,
+    /// [`moments`]: the history of the heap.
+    pub moments: Place,
+    /// `i64`: when the heap was largest, in microseconds since the beginning.
+    pub peak_at: Place,
+    /// `u32`: how many mappings are known.
+    pub mappings: Place,
+    /// [`chunks`] of [`Mapping`]s.
+    pub mapping: Place,
+    /// The parts of the table of blocks in use, [`PARTS`] of them.
+    pub parts: Place,
+    /// How many bytes a part has, and where in it its [`table`] is.
+    pub part: [u32; 2],
+    /// Where in a [`thread`] these are, in bytes.
+    pub thread: thread::Offsets,
+}
+
+/// A thread's share of the sums. Threads are a list. One that has ended keeps its place, and what
+/// it has counted.
+pub mod thread {
+    /// Where the parts of a thread are, in bytes from its begin.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[repr(C)]
+    pub struct Offsets {
+        /// `u64`: the address of the next one; 0 behind the last.
+        pub next: u32,
+        /// [`chunks`](super::chunks) of [`counters`](super::counters), by number of the stack.
+        pub counters: u32,
+        /// [`chunks`](super::chunks) of `[u64; 2]`: objects and bytes of temporary allocations.
+        pub temporary: u32,
+        /// [`chunks`](super::chunks) of [`spread`](super::spread)s, if the recording is sampled.
+        pub spread: u32,
+        /// `[u64; SIZES]` of what was allocated, by size, and `[u64; SIZES]` of what was freed.
+        pub sizes: u32,
+        /// Nothing yet.
+        pub unused: u32,
+    }
+}
+
+/// An array that grows without moving: the addresses of [`COUNT`](chunks::COUNT) chunks. Chunk `k`
+/// has `FIRST << k` elements, and its address is 0 if none of them was used. Elements that were not
+/// used are zero.
+pub mod chunks {
+    /// How many addresses there are.
+    pub const COUNT: usize = 24;
+    /// How many elements the first chunk has.
+    pub const FIRST: usize = 4096;
+}
+
+/// What one thread has counted of one stack: `u64`s, at these offsets, in the recording's unit.
+pub mod counters {
+    /// How many bytes it has.
+    pub const LEN: usize = 64;
+    /// Objects and bytes that were allocated.
+    pub const ALLOCATED: usize = 0;
+    /// Objects and bytes that were freed.
+    pub const FREED: usize = 16;
+    /// Objects and bytes in use at the peak, if `FALL` is the process's number of falls.
+    pub const AT_PEAK: usize = 32;
+    /// How often the heap had fallen from a peak when `AT_PEAK` was kept.
+    pub const FALL: usize = 48;
+}
+
+/// How sure a thread's sums of one stack are: for what was allocated, and then for what was freed,
+/// the samples (`u64`) and the variances of objects and of bytes (`f64`).
+pub mod spread {
+    /// How many bytes it has.
+    pub const LEN: usize = 48;
+}
+
+/// The sums of the process, at these offsets. In sampled mode, bytes are in units of
+/// 2^-[`BYTE_BITS`](super::BYTE_BITS).
+pub mod heap {
+    /// How many bytes are read.
+    pub const LEN: usize = 24;
+    /// `i64`: bytes in use. What threads have taken in advance counts as in use.
+    pub const IN_USE: usize = 0;
+    /// `i64`: the most bytes that were in use.
+    pub const PEAK: usize = 8;
+    /// `u64`: odd while the heap rises to a new peak; half of it counts the falls.
+    pub const PHASE: usize = 16;
+}
+
+/// A stack: its own frames (`u64`, newest first) lie behind this. Its oldest frames are those of
+/// another stack, with a lower number.
+pub mod stack {
+    /// How many bytes lie before the frames.
+    pub const LEN: usize = 16;
+    /// `u32`: the generation of mappings that its addresses are of.
+    pub const GENERATION: usize = 0;
+    /// `u16`: how many frames it has.
+    pub const FRAMES: usize = 4;
+    /// `u16`: how many of the oldest frames are those of `BASE`.
+    pub const FROM_BASE: usize = 6;
+    /// `u32`: the number of that other stack.
+    pub const BASE: usize = 8;
+}
+
+/// What a frame is, by its highest four bits. Anything else is a return address.
+pub mod word {
+    /// The bits that say it.
+    pub const KIND: u64 = 0xf << 60;
+    /// The number of a [`frame`](super::frame) of an interpreter, in the lower 32 bits.
+    pub const FRAME: u64 = 0x8 << 60;
+    /// What an interpreter says of the whole stack.
+    pub const LABEL: u64 = 0x9 << 60;
+    /// The number of the thread whose stack it is, in the lower 32 bits.
+    pub const THREAD: u64 = 0xa << 60;
+    /// A frame of an interpreter for whose name there was no memory.
+    pub const UNNAMED: u64 = FRAME | u32::MAX as u64;
+    /// What stands below the newest frames of a stack that was too deep.
+    pub const CUT: u64 = 1;
+}
+
+/// A frame of an interpreter: `u32`s, and behind them its name and its file.
+pub mod frame {
+    /// How many bytes lie before the texts.
+    pub const LEN: usize = 16;
+    /// `u32`: the line that its function begins at.
+    pub const START_LINE: usize = 0;
+    /// `u32`: its line.
+    pub const LINE: usize = 4;
+    /// `u32`: the bytes of its name.
+    pub const NAME: usize = 8;
+    /// `u32`: the bytes of its file's name.
+    pub const FILE: usize = 12;
+}
+
+/// What a thread is called.
+pub mod name {
+    /// How many bytes it has.
+    pub const LEN: usize = 24;
+    /// `u32`: the kernel's number of the thread; 0 if it is not known.
+    pub const ID: usize = 0;
+    /// `u8`: whether the thread has ended, so that its number may be another one's.
+    pub const IS_GONE: usize = 4;
+    /// Its name, up to a zero.
+    pub const NAME: usize = 8;
+}
+
+/// The history of the heap.
+pub mod moments {
+    /// How many there can be.
+    pub const MOST: usize = 1000;
+    /// `u64`: how many there are.
+    pub const COUNT: usize = 0;
+    /// Where the first one is.
+    pub const FIRST: usize = 16;
+    /// How many bytes one has: microseconds since the beginning, bytes and objects in use (`i64`).
+    pub const LEN: usize = 24;
+}
+
+/// A piece of a file that is or was mapped as code.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Mapping {
+    /// Where it begins.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// Which byte of the file it begins with.
+    pub offset: u64,
+    /// The address of the file's name.
+    pub path: u64,
+    /// How many bytes that has.
+    pub path_len: u32,
+    /// The last generation of mappings in which it was there.
+    pub last: u32,
+    /// Whether the file there is another one by now, or none.
+    pub is_deleted: u32,
+    /// How many bytes of `id` count.
+    pub id_len: u32,
+    /// The file's build id.
+    pub id: [u8; 64],
+}
+
+/// A part of the table of blocks in use.
+pub mod table {
+    /// `u64`: the address of its entries, of 16 bytes each: `address / 8` in the lower 45 bits of
+    /// the first word, and the stack in the lower 32 bits of the second. An entry of two zeros is
+    /// empty.
+    pub const ENTRY: usize = 0;
+    /// `u64`: how many entries there is room for, less one.
+    pub const MASK: usize = 8;
+    /// `u64`: how many blocks there are.
+    pub const BLOCKS: usize = 16;
+}
+
+/// How many parts the table of blocks in use has.
+pub const PARTS: usize = 128;
+
+/// How many counts a thread has by size. The first is that of objects without bytes, and the one
+/// behind it those of one byte; each further one is of sizes twice as large. The last is that of
+/// mappings.
+pub const SIZES: usize = 66;
+
+/// The most threads with a name.
+pub const NAMES: u32 = 4096;
+
+/// In sampled mode, objects are counted in units of 2^-16, and bytes in units of 2^-8.
+pub const OBJECT_BITS: u32 = 16;
+/// See [`OBJECT_BITS`].
+pub const BYTE_BITS: u32 = 8;
+
+/// How many counts there are of what could not be recorded: events inside the collector, without
+/// memory, and while another was held up; frees of unknown blocks, and frees that were not seen;
+/// torn children.
+pub const DROPPED: usize = 6;
