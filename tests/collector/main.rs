@@ -51,6 +51,7 @@ mod providers;
 // What reports call functions: wrappers are left out, names are short, code without symbols has
 // names.
 mod names;
+mod outside;
 mod own_code;
 // Each thread's share, with `record --threads`.
 mod threads;

@@ -9,6 +9,7 @@ mod flame;
 mod gate;
 mod leaks;
 mod list;
+mod outside;
 mod question;
 pub(crate) mod record;
 pub(crate) mod report;
@@ -36,6 +37,7 @@ pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use gate::GateArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
+pub(crate) use outside::{DumpArgs, LiveArgs, PsArgs};
 pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
@@ -236,6 +238,24 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       tui profile.pb.gz"
     )]
     Tui(TuiArgs),
+    /// A recorded process in the terminal, while it runs
+    #[command(
+        after_help = "The process is read from outside: it is not stopped, and goes on when the view \
+                      ends. heapprof ps shows which processes are recorded. The key ? shows all \
+                      keys.\n\nExample: heapprof live 1234"
+    )]
+    Live(LiveArgs),
+    /// Write a profile of what a recorded process holds now
+    #[command(
+        after_help = "The process is read from outside: it is not stopped, and does nothing for it. \
+                      Every command takes pid:NUMBER or pid:NAME as a PROFILE, too, and core:FILE \
+                      for the core file of a recorded program.\n\nExample: heapprof dump 1234 -o \
+                      now.pb.gz"
+    )]
+    Dump(DumpArgs),
+    /// List the recorded processes of this machine
+    #[command(after_help = "Example: heapprof ps")]
+    Ps(PsArgs),
     /// Put profiles into the database
     #[command(
         after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday \
@@ -324,7 +344,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
 /// Where profiles come from.
 #[derive(Debug, Args)]
 pub(crate) struct Profiles {
-    /// A file, - for stdin, a URL, or a name in the database; several are added up
+    /// A file, - for stdin, a URL, pid:PROCESS, core:FILE, or a name in the database; several are
+    /// added up
     #[arg(value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
 }

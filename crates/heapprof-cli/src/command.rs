@@ -3,11 +3,13 @@
 mod completions;
 mod convert;
 mod diff;
+mod dump;
 mod flame;
 mod gate;
 mod info;
 mod leaks;
 mod list;
+mod live;
 mod load;
 mod ls;
 mod man;
@@ -15,6 +17,7 @@ mod merge;
 mod peek;
 mod perl_install;
 mod preload_path;
+mod ps;
 mod record;
 mod report;
 mod rm;
@@ -65,6 +68,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Report(args) => report::run(&context, &args)?,
         Command::Web(args) => web::run(context, &args)?,
         Command::Tui(args) => tui::run(&context, &args)?,
+        Command::Dump(args) => dump::run(&args)?,
+        Command::Ps(args) => ps::run(&args)?,
+        Command::Live(args) => live::run(&context, &args)?,
         Command::Load(args) => load::run(&context, &args)?,
         Command::Ls(args) => ls::run(&context, &args)?,
         Command::Rm(args) => rm::run(&context, &args)?,

@@ -13,6 +13,7 @@ mod inherited;
 mod messages;
 mod name;
 mod output;
+mod outside;
 mod perl_module;
 mod place;
 mod preload;

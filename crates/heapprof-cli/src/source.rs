@@ -14,7 +14,7 @@ use heapprof_profile::{Profile, merge_all};
 
 use crate::args::{Cli, Command};
 use crate::progress::Progress;
-use crate::{default_profile, fetch, messages, name};
+use crate::{default_profile, fetch, messages, name, outside};
 
 /// Reads profiles as the command line's options say.
 #[derive(Clone)]
@@ -200,6 +200,9 @@ impl Sources {
             bail!("an empty PROFILE is named; leave it out for the newest recording here");
         }
         let (whole, part) = parted(name);
+        if let Some(source) = outside::read(name)? {
+            return Ok(source);
+        }
         if whole == "-" || whole == STDIN {
             if self.stdin_read.replace(true) {
                 bail!("- (stdin) can be read only once");
@@ -248,7 +251,10 @@ impl Sources {
     /// The database, if the argument can only be a name in it.
     fn stored(&self, name: &str) -> Result<Option<Store>> {
         let (whole, _) = parted(name);
-        let is_name = whole != "-" && !fetch::is_url(whole) && !name::path(whole).exists();
+        let is_name = whole != "-"
+            && !fetch::is_url(whole)
+            && !outside::is_outside(whole)
+            && !name::path(whole).exists();
         if !is_name || self.known.is_some() || !self.db.exists() {
             return Ok(None);
         }

@@ -26,6 +26,7 @@ mod names;
 mod next;
 mod peek;
 mod range;
+mod recorded;
 mod schema;
 mod sql;
 mod stats;
@@ -52,6 +53,7 @@ pub use crate::{
     measure::{Measure, percent, time_utc},
     peek::peek,
     range::give_or_take,
+    recorded::{RecordedProcess, recorded},
     schema::schema,
     sql::result_table,
     stats::stats,

@@ -27,6 +27,8 @@ use signal_hook::low_level::emulate_default_handler;
 use self::lines::Follower;
 use self::list::List;
 use self::live::Live;
+pub(super) use self::live::moments::Moments;
+pub(super) use self::residents::resident;
 use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};

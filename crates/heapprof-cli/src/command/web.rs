@@ -118,7 +118,7 @@ impl Answers for Desk {
     fn page(&self) -> ServedPage {
         let server = Served {
             api: API.to_string(),
-            refresh_ms: None,
+            refresh_ms: self.library.is_live().then_some(library::REFRESH),
         };
         let title = name::shown(&self.title);
         heapprof_web::served(&format!("{} - heapprof", printable(&title)), &server)

@@ -102,6 +102,8 @@ pub(crate) struct News {
     pub(crate) clock: Option<f64>,
     /// Whether a program runs or ran under this view.
     pub(crate) is_live: bool,
+    /// Whether it goes on by itself, whatever becomes of the view.
+    pub(crate) is_apart: bool,
     /// How the program ended.
     pub(crate) ended: Option<String>,
     /// Which of how many moments is shown, from 1.

@@ -147,7 +147,7 @@ impl State {
             }
             return Effect::Nothing;
         }
-        let runs = data.news.is_live && data.news.ended.is_none();
+        let runs = data.news.is_live && !data.news.is_apart && data.news.ended.is_none();
         if std::mem::take(&mut self.asks) {
             return match key {
                 Key::Char('q') => Effect::Leave,

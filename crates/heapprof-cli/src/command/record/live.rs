@@ -5,7 +5,7 @@
 //! terminal, plain blocks of lines are said among the messages instead.
 
 mod asker;
-mod moments;
+pub(super) mod moments;
 mod printed;
 
 use std::fs::File;

@@ -88,7 +88,7 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
 }
 
 /// Bytes of a process that are in memory; `None` if it has ended.
-pub(super) fn resident(process: u32) -> Option<i64> {
+pub(in crate::command) fn resident(process: u32) -> Option<i64> {
     let text = fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
     let pages: i64 = text.split_whitespace().nth(1)?.parse().ok()?;
     let page = i64::try_from(rustix::param::page_size()).ok()?;

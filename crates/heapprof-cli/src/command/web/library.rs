@@ -6,6 +6,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Source, Store, agree};
@@ -16,11 +17,13 @@ use serde_json::json;
 use super::super::report::expanded;
 use super::refusal;
 use crate::args::WebArgs;
-use crate::name;
 use crate::source::{Sources, in_order_of_time};
+use crate::{name, outside};
 
 /// So many profiles of the database are kept once they were read.
 const KEPT: usize = 8;
+/// A process is read again after so many milliseconds.
+pub(super) const REFRESH: u32 = 2000;
 /// So many profiles may be sent.
 const MOST_SENT: usize = 16;
 /// The longest name of a profile that is sent, in characters.
@@ -186,6 +189,16 @@ impl Library {
             is_compared,
             shelf: Mutex::new(shelf),
             reading: Mutex::default(),
+        })
+    }
+
+    /// Whether anything of the first view is a process, which changes by itself.
+    pub(super) fn is_live(&self) -> bool {
+        let shelf = self.shelf();
+        let mut offered = shelf.offered.iter();
+        offered.any(|offered| match &offered.from {
+            From::Named(arguments) => arguments.iter().any(|one| outside::is_process(one)),
+            From::Stored | From::Sent => false,
         })
     }
 
@@ -430,8 +443,19 @@ impl Shelf {
 /// The state of the one file that the arguments name; `None` if they name anything else.
 fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
     let [one] = arguments else { return None };
+    if outside::is_process(one) {
+        return Some([now() / i64::from(REFRESH), 0, 0, 0]);
+    }
     let (whole, _) = crate::source::parted(one);
     state(&name::path(whole))
+}
+
+/// Milliseconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
 }
 
 /// What changes whenever a file is written.

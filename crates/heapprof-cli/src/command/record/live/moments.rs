@@ -35,8 +35,8 @@ struct Told {
 
 /// What is known of all processes.
 #[derive(Default)]
-pub(super) struct Moments {
-    pub(super) program: Option<u32>,
+pub(in crate::command) struct Moments {
+    pub(in crate::command) program: Option<u32>,
     told: BTreeMap<u32, Told>,
     sum: Option<Told>,
     ids: u64,
@@ -44,7 +44,7 @@ pub(super) struct Moments {
 
 impl Moments {
     /// Adds what a process of `owner` told. A process of another user can't speak for one of ours.
-    pub(super) fn add(
+    pub(in crate::command) fn add(
         &mut self,
         owner: Owner,
         (process, began): (u32, i64),
@@ -121,7 +121,7 @@ impl Moments {
 
     /// What is known of what is shown. As long as the program has told nothing, another process is
     /// shown instead of it.
-    pub(super) fn news(&self, which: Which) -> News {
+    pub(in crate::command) fn news(&self, which: Which) -> News {
         let told = match which {
             Which::All => self.sum.as_ref().map(|told| (None, told)),
             Which::Process(process) => self.of(process),

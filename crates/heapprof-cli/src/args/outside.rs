@@ -1,0 +1,40 @@
+//! The command lines of what looks at a recorded process from outside: `dump`, `ps`, `live`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use heapprof_report::Format;
+
+use super::{FileModeArgs, OutputArgs, format};
+use crate::name;
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    #[arg(value_name = "PROCESS", value_parser = name::parser())]
+    pub(crate) process: String,
+    /// Write to this file; without it the profile is heapprof.PROGRAM.PID.N.pb.gz in this folder
+    #[arg(short, long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PsArgs {
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    /// Unit of sizes
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LiveArgs {
+    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    #[arg(value_name = "PROCESS", value_parser = name::parser())]
+    pub(crate) process: String,
+}

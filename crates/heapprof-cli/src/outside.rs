@@ -1,0 +1,156 @@
+//! What `pid:` and `core:` name: a recorded process, or the core file of one. Their books are read
+//! from outside, and the code in them gets its names here.
+
+use std::fs::File;
+use std::io;
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::Source;
+use heapprof_live::{Core, Error, Process, recorded};
+use heapprof_profile::Profile;
+use heapprof_symbolize::{Options, Symbolizer};
+use rustix::fs::stat;
+
+use crate::name;
+use crate::place::{Owner, acting};
+
+/// A process by its number or its name.
+const PID: &str = "pid:";
+/// A core file by its path.
+const CORE: &str = "core:";
+
+/// A process that can be read again and again.
+pub(crate) struct Watched {
+    process: Process,
+    owner: Owner,
+    symbolizer: Symbolizer,
+}
+
+/// Whether an argument names a process. A file of that name comes first.
+pub(crate) fn is_process(argument: &str) -> bool {
+    argument.starts_with(PID) && !name::path(argument).exists()
+}
+
+/// Whether an argument names a process or a core file.
+pub(crate) fn is_outside(argument: &str) -> bool {
+    let is_core = argument.starts_with(CORE) && !name::path(argument).exists();
+    is_core || is_process(argument)
+}
+
+/// The profile that an argument names; `None` if it names no process and no core file.
+pub(crate) fn read(argument: &str) -> Result<Option<Source>> {
+    if name::path(argument).exists() {
+        return Ok(None);
+    }
+    let shown = name::shown(argument).into_owned();
+    let source = |profile| Some(Source::new(shown.clone(), profile));
+    if let Some(which) = argument.strip_prefix(PID) {
+        let mut watched = Watched::find(which)?;
+        return watched.read().map(source).with_context(|| shown.clone());
+    }
+    let Some(path) = argument.strip_prefix(CORE) else {
+        return Ok(None);
+    };
+    let profile = of_core(path).with_context(|| shown.clone())?;
+    Ok(source(profile))
+}
+
+fn of_core(path: &str) -> Result<Profile> {
+    let file = File::open(name::path(path)).context("cannot be read")?;
+    let mut profile = Core::open(file)?.snapshot()?;
+    symbolizer().symbolize(&mut profile);
+    Ok(profile)
+}
+
+fn symbolizer() -> Symbolizer {
+    Symbolizer::new(Options {
+        number_functions: true,
+        ..Options::default()
+    })
+}
+
+impl Watched {
+    /// The process that a number or a name means, with or without `pid:`.
+    pub(crate) fn find(which: &str) -> Result<Self> {
+        let which = which.strip_prefix(PID).unwrap_or(which);
+        let process = match which.parse::<u32>() {
+            Ok(pid) => Process::open(pid).map_err(|error| advised(&error, which))?,
+            Err(_) => named(which)?,
+        };
+        let path = format!("/proc/{}", process.pid());
+        let found = stat(path.as_str()).map_err(|_| advised(&Error::NoProcess, which))?;
+        Ok(Self {
+            process,
+            owner: Owner::of(&found),
+            symbolizer: symbolizer(),
+        })
+    }
+
+    /// The number of the process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Whether it is still there, and the same program.
+    pub(crate) fn is_there(&self) -> bool {
+        self.process.is_there()
+    }
+
+    /// A profile of this moment, with names.
+    pub(crate) fn read(&mut self) -> Result<Profile> {
+        let mut profile = self.process.snapshot()?;
+        let symbolizer = &mut self.symbolizer;
+        // The files that are named are read with the rights of whoever names them.
+        acting(self.owner, || drop(symbolizer.symbolize(&mut profile)))
+            .context("its files cannot be read")?;
+        Ok(profile)
+    }
+}
+
+/// The one recorded process of this name.
+fn named(program: &str) -> Result<Process> {
+    if program.is_empty() {
+        bail!("pid: names no process; say its number or its name, as in pid:1234");
+    }
+    let all = recorded().context("/proc")?;
+    let is_named = |process: &Process| {
+        let summary = process.summary();
+        summary.is_ok_and(|found| found.program == program)
+    };
+    let mut all: Vec<Process> = all.into_iter().filter(is_named).collect();
+    match all.len() {
+        0 => bail!(
+            "{program}: no process of this name is recorded, or this user may not read it; heapprof \
+             ps shows which are"
+        ),
+        1 => Ok(all.remove(0)),
+        _ => {
+            let pids: Vec<String> = all.iter().map(|one| one.pid().to_string()).collect();
+            let pids = pids.join(", ");
+            bail!(
+                "{program}: {} processes of this name are recorded; name one by its number: {pids}",
+                all.len()
+            )
+        }
+    }
+}
+
+/// An error with what to do about it.
+fn advised(error: &Error, which: &str) -> anyhow::Error {
+    let advice = match error {
+        Error::NotRecorded => "; start it with heapprof record, or with libheapprof.so preloaded",
+        Error::NotAllowed => "; ask as its user, or as root",
+        Error::OtherVersion(..) => "; read it with the heapprof that recorded it",
+        _ => "",
+    };
+    anyhow::anyhow!("process {which}: {error}{advice}")
+}
+
+/// What a list of recorded processes shows.
+pub(crate) fn list() -> io::Result<Vec<heapprof_live::Found>> {
+    let all = recorded()?;
+    Ok(all
+        .iter()
+        .filter_map(|process| process.summary().ok())
+        .collect())
+}

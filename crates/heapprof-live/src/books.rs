@@ -1,0 +1,133 @@
+//! Finds the books in a memory, and says where each table is.
+
+use std::mem::offset_of;
+use std::ops::Range;
+
+use heapprof_books::{ALIGN, Books as Layout, MAGIC, VERSION, thread};
+use heapprof_memory::Memory;
+
+use crate::error::Error;
+use crate::read::{Reader, u32_at, u64_at};
+
+/// How many bytes of one mapping are searched at most.
+const MOST: u64 = 256 << 20;
+/// How many bytes are read at once.
+const AT_ONCE: usize = 256 << 10;
+
+/// Where each table is. The names are those of [`Layout`].
+#[derive(Clone, Debug)]
+pub(crate) struct Books {
+    pub(crate) process: u64,
+    pub(crate) mode: u64,
+    pub(crate) period: u64,
+    pub(crate) started: u64,
+    pub(crate) since: u64,
+    pub(crate) heap: u64,
+    pub(crate) dropped: u64,
+    pub(crate) threads: u64,
+    pub(crate) stacks: u64,
+    pub(crate) stack: u64,
+    pub(crate) frames: u64,
+    pub(crate) frame: u64,
+    pub(crate) names: u64,
+    pub(crate) name: u64,
+    pub(crate) moments: u64,
+    pub(crate) peak_at: u64,
+    pub(crate) mappings: u64,
+    pub(crate) mapping: u64,
+    pub(crate) parts: u64,
+    pub(crate) part: [u32; 2],
+    pub(crate) thread: thread::Offsets,
+}
+
+/// Looks for the books in these pieces of memory, in their order. Returns where they are.
+pub(crate) fn find<M: Memory>(
+    memory: M,
+    pieces: impl Iterator<Item = Range<u64>>,
+) -> Result<u64, Error> {
+    let mut other = None;
+    let mut buffer = vec![0; AT_ONCE];
+    for piece in pieces {
+        let end = piece.end.min(piece.start.saturating_add(MOST));
+        let mut at = piece.start;
+        while at < end {
+            let len = (end - at).min(AT_ONCE as u64) as usize;
+            let bytes = &mut buffer[..len];
+            if !memory.read(at, bytes) {
+                break;
+            }
+            for (i, _) in bytes
+                .chunks(ALIGN)
+                .enumerate()
+                .filter(|(_, chunk)| **chunk == MAGIC)
+            {
+                let place = at + (i * ALIGN) as u64;
+                match check(memory, place) {
+                    Some(Ok(())) => return Ok(place),
+                    Some(Err(version)) => other = Some(version),
+                    None => {}
+                }
+            }
+            at += len as u64;
+        }
+    }
+    Err(match other {
+        Some(version) => Error::OtherVersion(version, VERSION),
+        None => Error::NotRecorded,
+    })
+}
+
+/// Whether books are at `at`; their version if it is another one.
+fn check(memory: impl Memory, at: u64) -> Option<Result<(), u32>> {
+    let version = memory.u32(at + offset_of!(Layout, version) as u64)?;
+    if version != VERSION {
+        return Some(Err(version));
+    }
+    let size = memory.u32(at + offset_of!(Layout, size) as u64)?;
+    let own = memory.u64(at + offset_of!(Layout, own) as u64)?;
+    (own == at && size as usize >= size_of::<Layout>()).then_some(Ok(()))
+}
+
+impl Books {
+    /// Reads the books at `at`.
+    pub(crate) fn read<M: Memory>(reader: &Reader<M>, at: u64) -> Result<Self, Error> {
+        let bytes: [u8; size_of::<Layout>()] = reader.array(at)?;
+        if bytes[..MAGIC.len()] != MAGIC || u64_at(&bytes, offset_of!(Layout, own)) != at {
+            return Err(Error::Ended);
+        }
+        let place = |offset: usize| u64_at(&bytes, offset);
+        let part = offset_of!(Layout, part);
+        let thread = offset_of!(Layout, thread);
+        let of_thread = |offset: usize| u32_at(&bytes, thread + offset);
+        Ok(Self {
+            process: place(offset_of!(Layout, process)),
+            mode: place(offset_of!(Layout, mode)),
+            period: place(offset_of!(Layout, period)),
+            started: place(offset_of!(Layout, started)),
+            since: place(offset_of!(Layout, since)),
+            heap: place(offset_of!(Layout, heap)),
+            dropped: place(offset_of!(Layout, dropped)),
+            threads: place(offset_of!(Layout, threads)),
+            stacks: place(offset_of!(Layout, stacks)),
+            stack: place(offset_of!(Layout, stack)),
+            frames: place(offset_of!(Layout, frames)),
+            frame: place(offset_of!(Layout, frame)),
+            names: place(offset_of!(Layout, names)),
+            name: place(offset_of!(Layout, name)),
+            moments: place(offset_of!(Layout, moments)),
+            peak_at: place(offset_of!(Layout, peak_at)),
+            mappings: place(offset_of!(Layout, mappings)),
+            mapping: place(offset_of!(Layout, mapping)),
+            parts: place(offset_of!(Layout, parts)),
+            part: [u32_at(&bytes, part), u32_at(&bytes, part + 4)],
+            thread: thread::Offsets {
+                next: of_thread(offset_of!(thread::Offsets, next)),
+                counters: of_thread(offset_of!(thread::Offsets, counters)),
+                temporary: of_thread(offset_of!(thread::Offsets, temporary)),
+                spread: of_thread(offset_of!(thread::Offsets, spread)),
+                sizes: of_thread(offset_of!(thread::Offsets, sizes)),
+                unused: 0,
+            },
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! What is mapped where, as the kernel says it in `/proc/PID/maps`.
+
+/// A mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Map {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) offset: u64,
+    pub(crate) is_writable: bool,
+    pub(crate) is_code: bool,
+    /// The file's name; empty for memory of no file.
+    pub(crate) path: Vec<u8>,
+}
+
+/// Reads the text of the file. Lines that are none are left out.
+pub(crate) fn parse(text: &[u8]) -> Vec<Map> {
+    text.split(|&byte| byte == b'\n').filter_map(line).collect()
+}
+
+fn line(line: &[u8]) -> Option<Map> {
+    // range perms offset dev inode path
+    let mut rest = line;
+    let mut field = || {
+        rest = rest.trim_ascii_start();
+        let end = rest.iter().position(|&byte| byte == b' ');
+        let (field, behind) = rest.split_at(end.unwrap_or(rest.len()));
+        rest = behind;
+        std::str::from_utf8(field).ok()
+    };
+    let (range, perms, offset) = (field()?, field()?, field()?);
+    let (_device, _inode) = (field()?, field()?);
+    let (start, end) = range.split_once('-')?;
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = (hex(start)?, hex(end)?);
+    (start < end).then_some(Map {
+        start,
+        end,
+        offset: hex(offset)?,
+        is_writable: perms.contains('w'),
+        is_code: perms.contains('x'),
+        path: rest.trim_ascii_start().to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_s_lines_are_read() {
+        let text = b"55d0-55e0 r-xp 00000010 08:01 77    /bin/a b\n\
+            7f20-7f30 rw-p 00000000 00:00 0\n\
+            nonsense\n\
+            9-1 rw-p 0 0 0\n\
+            7fff-8fff r-xp 00000000 00:00 0    [vdso]\n";
+        let all = parse(text);
+        assert_eq!(all.len(), 3);
+        assert_eq!(
+            (all[0].start, all[0].end, all[0].offset),
+            (0x55d0, 0x55e0, 0x10)
+        );
+        assert_eq!(all[0].path, b"/bin/a b");
+        assert!(all[0].is_code && !all[0].is_writable);
+        assert!(all[1].is_writable && all[1].path.is_empty());
+        assert_eq!(all[2].path, b"[vdso]");
+    }
+}

@@ -1,0 +1,478 @@
+//! Makes a profile of the books, as the collector makes one of them when it dumps.
+
+use std::collections::HashMap;
+
+use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, heap, moments, name, word};
+use heapprof_memory::Memory;
+use heapprof_profile::{
+    ALLOCATORS, FrameText, History, Label, LabelSetIndex, LocationIndex, Mapping, MappingIndex,
+    Moment, Peak, Profile, ProfileBuilder, RECORDED_TYPES, Resident, THREAD, TID,
+};
+
+use crate::books::Books;
+use crate::error::Error;
+use crate::read::{Reader, u32_at, u64_at};
+use crate::stacks::{Frames, Stacks};
+use crate::sums::{All, Sums, rounded, sums};
+
+/// More mappings are no program's.
+const MOST_MAPPINGS: u32 = 1 << 20;
+/// A longer path is a broken one.
+const LONGEST_PATH: u32 = 64 << 10;
+
+/// Code of a file that is or was mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Code {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) offset: u64,
+    pub(crate) path: Vec<u8>,
+    pub(crate) is_deleted: bool,
+    pub(crate) build_id: Vec<u8>,
+    /// The last generation in which it was there.
+    pub(crate) last: u32,
+}
+
+/// What is known of the program besides its books.
+pub(crate) struct Around<'a> {
+    /// Who made the profile, and why, as the comment `dump` says it.
+    pub(crate) reason: &'a str,
+    pub(crate) program: String,
+    pub(crate) pid: i64,
+    /// Bytes in memory now, and the most that were; 0 if that is unknown.
+    pub(crate) resident: [u64; 2],
+    /// The code that is mapped now.
+    pub(crate) code: Vec<Code>,
+    /// How long the recording has taken, in nanoseconds. It gets when the recording began: since
+    /// 1970, and on the clock that nobody sets.
+    pub(crate) duration: &'a dyn Fn(i64, i64) -> i64,
+    /// What the kernel calls a thread now.
+    pub(crate) thread_name: &'a dyn Fn(u32) -> Option<String>,
+}
+
+/// Reads the books, and makes a profile of them.
+pub(crate) fn profile<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    around: Around<'_>,
+) -> Result<Profile, Error> {
+    let period = reader.u64(books.period)?;
+    let is_exact = period == 1;
+    let All { sums, mut sizes } = sums(reader, books, is_exact)?;
+    let width = if is_exact { 8 } else { 6 };
+    let mut writer = Writer {
+        reader,
+        builder: ProfileBuilder::new(&RECORDED_TYPES[..width]),
+        stacks: Stacks::new(reader, books, sums.len())?,
+        frames: Frames::new(reader, books)?,
+        code: known_code(reader, books, &around.code)?,
+        mappings: Vec::new(),
+        locations: HashMap::new(),
+        labels: HashMap::new(),
+        names: Names {
+            place: books.name,
+            now: around.thread_name,
+        },
+        lacks_labels: false,
+    };
+    writer.add_mappings();
+    writer.add_samples(&sums, width)?;
+    let lacks_labels = writer.lacks_labels;
+    let mut builder = writer.builder;
+
+    let started = reader.i64(books.started)?;
+    let duration = (around.duration)(started, reader.i64(books.since)?).max(1);
+    let mut comments = describe(reader, books, &around, period)?;
+    if lacks_labels {
+        comments.push("labels: those of an interpreter cannot be read from outside".to_string());
+    }
+    if sums.is_empty() {
+        comments.push("empty: nothing was allocated, or nothing was sampled".to_string());
+    }
+    comments.push(history(reader, books, &sums, duration, around.resident[0])?.comment());
+    if !is_exact {
+        for class in &mut sizes.classes {
+            class.allocated = rounded(class.allocated, OBJECT_BITS);
+            class.in_use = rounded(class.in_use, OBJECT_BITS);
+        }
+    }
+    for class in &mut sizes.classes {
+        (class.allocated, class.in_use) = (class.allocated.max(0), class.in_use.max(0));
+    }
+    comments.push(sizes.comment());
+    for comment in comments {
+        let text = builder.text(&comment);
+        builder.profile.comment.push(text);
+    }
+    let space = builder.value_type("space", "bytes");
+    let default = builder.text("inuse_space");
+    let wrappers = builder.text(ALLOCATORS);
+    let profile = &mut builder.profile;
+    profile.drop_frames = wrappers;
+    profile.period_type = Some(space);
+    profile.period = i64::try_from(period).unwrap_or(i64::MAX);
+    profile.default_sample_type = default;
+    profile.duration_nanos = duration;
+    profile.time_nanos = started.saturating_add(duration);
+    Ok(builder.finish())
+}
+
+struct Writer<'r, M> {
+    reader: &'r Reader<M>,
+    builder: ProfileBuilder,
+    stacks: Stacks<'r, M>,
+    frames: Frames<'r, M>,
+    code: Vec<Code>,
+    /// The number of each piece of code in the profile.
+    mappings: Vec<MappingIndex>,
+    /// By generation and word.
+    locations: HashMap<(u32, u64), LocationIndex>,
+    labels: HashMap<Option<u32>, LabelSetIndex>,
+    names: Names<'r>,
+    /// Whether a stack had a label that only the interpreter can explain.
+    lacks_labels: bool,
+}
+
+/// Who knows the names of threads.
+struct Names<'r> {
+    place: u64,
+    now: &'r dyn Fn(u32) -> Option<String>,
+}
+
+impl<M: Memory> Writer<'_, M> {
+    fn add_mappings(&mut self) {
+        for code in &self.code {
+            let mut filename = String::from_utf8_lossy(&code.path).into_owned();
+            if code.is_deleted && code.build_id.is_empty() {
+                filename.push_str(" (deleted)");
+            }
+            let hex: String = code.build_id.iter().map(|b| format!("{b:02x}")).collect();
+            let mapping = Mapping {
+                memory_start: code.start,
+                memory_limit: code.end,
+                file_offset: code.offset,
+                filename: self.builder.text(&filename),
+                build_id: self.builder.text(&hex),
+                ..Mapping::default()
+            };
+            self.mappings.push(self.builder.mapping(mapping));
+        }
+    }
+
+    fn add_samples(&mut self, sums: &[Sums], width: usize) -> Result<(), Error> {
+        let mut words = Vec::new();
+        for (number, sum) in sums.iter().enumerate() {
+            let types = [sum.allocated, sum.in_use, sum.peak, sum.temporary];
+            let values = &types.as_flattened()[..width];
+            if values.iter().all(|&value| value == 0) {
+                continue;
+            }
+            let generation = self.stacks.read(number, &mut words)?;
+            let mut thread = None;
+            let mut stack = Vec::with_capacity(words.len());
+            for &word in &words {
+                match word & word::KIND {
+                    word::THREAD => thread = Some(word as u32),
+                    word::LABEL => self.lacks_labels = true,
+                    _ => stack.push(self.location(generation, word)?),
+                }
+            }
+            let labels = self.label_set(thread)?;
+            self.builder.profile.samples.push(stack, values, labels);
+            // Nothing is known of how sure the peak is.
+            let (mut sampled, mut variance) = ([0; 8], [0.0; 8]);
+            for (i, known) in sum.spread.iter().enumerate() {
+                sampled[2 * i..][..2].fill(known.samples);
+                variance[2 * i..][..2].copy_from_slice(&known.variance);
+            }
+            if sampled != [0; 8] {
+                let samples = &mut self.builder.profile.samples;
+                let last = samples.len() - 1;
+                samples.set_spread(last, &sampled[..width], &variance[..width]);
+            }
+        }
+        Ok(())
+    }
+
+    fn location(&mut self, generation: u32, word: u64) -> Result<LocationIndex, Error> {
+        let is_frame = word & word::KIND == word::FRAME || word == word::CUT;
+        let key = (if is_frame { 0 } else { generation }, word);
+        if let Some(&known) = self.locations.get(&key) {
+            return Ok(known);
+        }
+        let location = match word {
+            word::CUT => self.named("[truncated]"),
+            word::UNNAMED => self.named("[no memory for the name]"),
+            _ if is_frame => match self.frames.read(word as u32)? {
+                Some(frame) => self.builder.frame(&[FrameText {
+                    name: &String::from_utf8_lossy(&frame.name),
+                    filename: &String::from_utf8_lossy(&frame.file),
+                    line: frame.line.into(),
+                    start_line: frame.start_line.into(),
+                }]),
+                None => self.named("[no memory for the name]"),
+            },
+            _ => {
+                // This is an address in the call, not the one after it.
+                let address = word.wrapping_sub(1);
+                let mapping = find(&self.code, address, generation);
+                let mapping = mapping.map(|i| self.mappings[i]);
+                self.builder.location(mapping, address, false, &[])
+            }
+        };
+        self.locations.insert(key, location);
+        Ok(location)
+    }
+
+    fn named(&mut self, name: &str) -> LocationIndex {
+        self.builder.frame(&[FrameText {
+            name,
+            ..FrameText::default()
+        }])
+    }
+
+    fn label_set(&mut self, thread: Option<u32>) -> Result<LabelSetIndex, Error> {
+        if let Some(&known) = self.labels.get(&thread) {
+            return Ok(known);
+        }
+        let mut labels: Vec<Label> = Vec::new();
+        if let Some(number) = thread {
+            let (name, id) = self.names.of(self.reader, number)?;
+            labels.push(self.builder.text_label(THREAD, &name));
+            labels.extend(id.map(|id| self.builder.number_label(TID, id.into(), "")));
+        }
+        let set = self.builder.label_set(&mut labels);
+        self.labels.insert(thread, set);
+        Ok(set)
+    }
+}
+
+impl Names<'_> {
+    /// What a thread is called, and the kernel's number of it.
+    fn of<M: Memory>(
+        &self,
+        reader: &Reader<M>,
+        number: u32,
+    ) -> Result<(String, Option<u32>), Error> {
+        let others = || ("(other threads)".to_string(), None);
+        let Some(index) = number.checked_sub(1).filter(|&index| index < NAMES) else {
+            return Ok(others());
+        };
+        let mut found = None;
+        reader.elements(
+            self.place,
+            index as usize + 1,
+            |i, bytes: &[u8; name::LEN]| {
+                if i == index as usize {
+                    found = Some(*bytes);
+                }
+                Ok(())
+            },
+        )?;
+        let Some(bytes) = found else {
+            return Ok(others());
+        };
+        let id = Some(u32_at(&bytes, name::ID)).filter(|&id| id != 0);
+        let is_gone = bytes[name::IS_GONE] != 0;
+        let now = id.filter(|_| !is_gone).and_then(self.now);
+        let kept = || text(&bytes[name::NAME..]);
+        Ok((now.unwrap_or_else(kept), id))
+    }
+}
+
+/// A thread's name. A label must not be empty.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    match bytes.split(|&byte| byte == 0).next().unwrap_or_default() {
+        [] => "(unnamed)".to_string(),
+        bytes => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+/// The code that held `address` in `generation`: of all that ever held it, the first that was still
+/// there then. What came to its place later came in a later generation.
+fn find(code: &[Code], address: u64, generation: u32) -> Option<usize> {
+    let holds = |code: &Code| code.start <= address && address < code.end;
+    let then = code
+        .iter()
+        .position(|code| holds(code) && generation <= code.last);
+    then.or_else(|| code.iter().rposition(holds))
+}
+
+/// The code that the collector knew, and behind it what has come since.
+fn known_code<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    now: &[Code],
+) -> Result<Vec<Code>, Error> {
+    let len = reader.u32(books.mappings)?;
+    if len > MOST_MAPPINGS {
+        return Err(Error::Damaged(
+            "it has more mappings than a program can have",
+        ));
+    }
+    let mut all = Vec::new();
+    const LEN: usize = size_of::<Known>();
+    reader.elements(books.mapping, len as usize, |_, bytes: &[u8; LEN]| {
+        all.extend(known(reader, bytes)?);
+        Ok(())
+    })?;
+    for code in now {
+        let same = |known: &Code| {
+            (known.start, known.end) == (code.start, code.end) && known.path == code.path
+        };
+        match all.iter_mut().rfind(|known| same(known)) {
+            Some(known) => known.last = u32::MAX,
+            None => all.push(code.clone()),
+        }
+    }
+    Ok(all)
+}
+
+/// A mapping that the collector knew; `None` if it is being written just now.
+fn known<M: Memory>(
+    reader: &Reader<M>,
+    bytes: &[u8; size_of::<Known>()],
+) -> Result<Option<Code>, Error> {
+    use std::mem::offset_of;
+    let number = |offset: usize| u64_at(bytes, offset);
+    let short = |offset: usize| u32_at(bytes, offset);
+    let (path, path_len) = (
+        number(offset_of!(Known, path)),
+        short(offset_of!(Known, path_len)),
+    );
+    let (start, end) = (
+        number(offset_of!(Known, start)),
+        number(offset_of!(Known, end)),
+    );
+    if path_len > LONGEST_PATH || start >= end {
+        return Ok(None);
+    }
+    let mut name = vec![0; path_len as usize];
+    if !name.is_empty() {
+        reader.read_kept(path, &mut name)?;
+    }
+    let id = offset_of!(Known, id);
+    let id_len = (short(offset_of!(Known, id_len)) as usize).min(64);
+    Ok(Some(Code {
+        start,
+        end,
+        offset: number(offset_of!(Known, offset)),
+        path: name,
+        is_deleted: short(offset_of!(Known, is_deleted)) != 0,
+        build_id: bytes[id..id + id_len].to_vec(),
+        last: short(offset_of!(Known, last)),
+    }))
+}
+
+/// What the collector says in comments, as far as it can be seen from outside.
+fn describe<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    around: &Around<'_>,
+    period: u64,
+) -> Result<Vec<String>, Error> {
+    let mut comments = vec![
+        format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
+        format!("program: {}", around.program),
+        format!("pid: {}", around.pid),
+        match period {
+            1 => "mode: exact".to_string(),
+            period => format!("mode: sampled, one in {period} bytes; values are estimates"),
+        },
+        format!("dump: {}", around.reason),
+    ];
+    let [resident, peak] = around.resident;
+    if resident != 0 {
+        comments.push(format!("rss: {resident} bytes"));
+        comments.push(format!("peak rss: {peak} bytes"));
+    }
+    let others = reader.u32(books.names)?.saturating_sub(NAMES);
+    if others != 0 {
+        let more = format!("threads: {NAMES} by name; {others} more are (other threads)");
+        comments.push(more);
+    }
+    if period != 1 {
+        comments.push(format!("sampled blocks in use: {}", blocks(reader, books)?));
+    }
+    let dropped: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
+    for (i, what) in heapprof_profile::DROPPED.iter().enumerate() {
+        match u64_at(&dropped, 8 * i) {
+            0 => {}
+            n => comments.push(format!("dropped: {n} {what}")),
+        }
+    }
+    Ok(comments)
+}
+
+/// How many blocks are known to be in use.
+fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<u64, Error> {
+    let [stride, table] = books.part.map(u64::from);
+    let mut all = 0u64;
+    for part in 0..heapprof_books::PARTS as u64 {
+        let at = books.parts.wrapping_add(part * stride + table);
+        let count = reader.u64(at.wrapping_add(heapprof_books::table::BLOCKS as u64))?;
+        all = all.saturating_add(count);
+    }
+    Ok(all)
+}
+
+fn history<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    sums: &[Sums],
+    duration: i64,
+    resident: u64,
+) -> Result<History, Error> {
+    let micros = duration / 1000;
+    let total = |of: fn(&Sums) -> [i64; 2]| {
+        sums.iter().map(of).fold([0i64; 2], |sum, of| {
+            [sum[0].saturating_add(of[0]), sum[1].saturating_add(of[1])]
+        })
+    };
+    let [objects, bytes] = total(|sums| sums.in_use);
+    let count = reader.u64(books.moments.wrapping_add(moments::COUNT as u64))?;
+    let count = (count as usize).min(moments::MOST);
+    let mut kept = vec![0; count * moments::LEN];
+    if count != 0 {
+        reader.read(books.moments.wrapping_add(moments::FIRST as u64), &mut kept)?;
+    }
+    let mut moments: Vec<Moment> = Vec::with_capacity(count + 1);
+    for bytes in kept.as_chunks::<{ moments::LEN }>().0 {
+        let number = |at: usize| u64_at(bytes, at) as i64;
+        let moment = Moment {
+            micros: number(0),
+            bytes: number(8),
+            objects: number(16),
+        };
+        // It may be thinned just now, and then some stand there twice.
+        let after = moments.last().map_or(-1, |last| last.micros);
+        if moment.micros >= after.max(0) && moment.micros < micros {
+            moments.push(moment);
+        }
+    }
+    // The last moment is that of the samples.
+    moments.push(Moment {
+        micros,
+        bytes,
+        objects,
+    });
+    let peak = total(|sums| sums.peak)[1];
+    let peak_at = reader.i64(books.peak_at)?.clamp(0, micros);
+    // The heap may be at its peak, which the sums were read before.
+    let is_now = reader.u64(books.heap.wrapping_add(heap::PHASE as u64))? & 1 == 1;
+    Ok(History {
+        moments,
+        resident: match i64::try_from(resident) {
+            Ok(bytes @ 1..) => vec![Resident { micros, bytes }],
+            _ => Vec::new(),
+        },
+        peak: Some(Peak {
+            micros: if is_now && peak == bytes {
+                micros
+            } else {
+                peak_at
+            },
+            bytes: peak,
+        }),
+    })
+}

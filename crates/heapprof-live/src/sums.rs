@@ -1,0 +1,203 @@
+//! The sums of each stack over all threads, and what was counted by size.
+//!
+//! The program goes on meanwhile. So an allocation may be counted whose free is not, or the other
+//! way round: sums of what is in use may be off by the events of these microseconds, and are never
+//! below zero.
+
+use heapprof_books::{BYTE_BITS, OBJECT_BITS, SIZES, counters, heap, spread as layout_of_spread};
+use heapprof_memory::Memory;
+use heapprof_profile::{CLASSES, Sizes};
+
+use crate::books::Books;
+use crate::error::Error;
+use crate::read::{Reader, u64_at};
+
+/// More threads are not followed. A state stays when its thread has ended, and the next thread
+/// takes it over.
+const MOST_THREADS: usize = 1 << 17;
+/// More stacks are no program's.
+const MOST_STACKS: u32 = 1 << 24;
+
+/// What is known of one sum: the samples, and the variances of objects and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Known {
+    pub(crate) samples: u64,
+    pub(crate) variance: [f64; 2],
+}
+
+/// One stack's sums, in objects and bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Sums {
+    pub(crate) allocated: [i64; 2],
+    pub(crate) in_use: [i64; 2],
+    pub(crate) peak: [i64; 2],
+    pub(crate) temporary: [i64; 2],
+    /// How sure the sums of what was allocated and of what is in use are; empty for exact sums.
+    pub(crate) spread: [Known; 2],
+}
+
+/// What all threads have counted.
+pub(crate) struct All {
+    pub(crate) sums: Vec<Sums>,
+    pub(crate) sizes: Sizes,
+}
+
+/// Sums over threads, before they are rounded.
+#[derive(Clone, Copy, Default)]
+struct Raw {
+    allocated: [i64; 2],
+    freed: [i64; 2],
+    peak: [i64; 2],
+    temporary: [i64; 2],
+    spread: [Known; 2],
+}
+
+/// Reads them. Whether the recording `is_exact` says in which unit they are.
+pub(crate) fn sums<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    is_exact: bool,
+) -> Result<All, Error> {
+    let stacks = reader.u32(books.stacks)?;
+    if stacks > MOST_STACKS {
+        return Err(Error::Damaged("it has more stacks than a program can have"));
+    }
+    let len = stacks as usize;
+    let phase = reader.u64(books.heap.wrapping_add(heap::PHASE as u64))?;
+    let mut raw: Vec<Raw> = Vec::new();
+    let mut sizes = Sizes::default();
+    let mut thread = reader.u64(books.threads)?;
+    let mut threads = 0;
+    while thread != 0 {
+        threads += 1;
+        if threads > MOST_THREADS {
+            return Err(Error::Damaged("its list of threads has no end"));
+        }
+        let at = |offset: u32| thread.wrapping_add(u64::from(offset));
+        reader.elements(at(books.thread.counters), len, |stack, bytes| {
+            add_counters(place(&mut raw, stack), bytes, phase);
+            Ok(())
+        })?;
+        reader.elements(
+            at(books.thread.temporary),
+            len,
+            |stack, bytes: &[u8; 16]| {
+                add(&mut place(&mut raw, stack).temporary, two(bytes, 0));
+                Ok(())
+            },
+        )?;
+        if !is_exact {
+            reader.elements(at(books.thread.spread), len, |stack, bytes| {
+                add_spread(&mut place(&mut raw, stack).spread, bytes);
+                Ok(())
+            })?;
+        }
+        add_sizes(&mut sizes, &reader.array(at(books.thread.sizes))?);
+        thread = reader.u64(at(books.thread.next))?;
+    }
+    Ok(All {
+        sums: raw.iter().map(|raw| settled(raw, is_exact)).collect(),
+        sizes,
+    })
+}
+
+fn place(raw: &mut Vec<Raw>, stack: usize) -> &mut Raw {
+    if raw.len() <= stack {
+        raw.resize(stack + 1, Raw::default());
+    }
+    &mut raw[stack]
+}
+
+fn two(bytes: &[u8], at: usize) -> [i64; 2] {
+    [u64_at(bytes, at) as i64, u64_at(bytes, at + 8) as i64]
+}
+
+fn add(to: &mut [i64; 2], what: [i64; 2]) {
+    *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
+}
+
+fn minus(a: [i64; 2], b: [i64; 2]) -> [i64; 2] {
+    [a[0].wrapping_sub(b[0]), a[1].wrapping_sub(b[1])]
+}
+
+/// Adds what a thread has counted of a stack, when the process is in a phase of the peak.
+fn add_counters(raw: &mut Raw, bytes: &[u8; counters::LEN], phase: u64) {
+    let (allocated, freed) = (two(bytes, counters::ALLOCATED), two(bytes, counters::FREED));
+    add(&mut raw.allocated, allocated);
+    add(&mut raw.freed, freed);
+    let is_now = phase & 1 == 1 || u64_at(bytes, counters::FALL) != phase >> 1;
+    let at_peak = match is_now {
+        true => minus(allocated, freed),
+        false => two(bytes, counters::AT_PEAK),
+    };
+    add(&mut raw.peak, at_peak);
+}
+
+fn add_spread(spread: &mut [Known; 2], bytes: &[u8; layout_of_spread::LEN]) {
+    for (known, bytes) in spread.iter_mut().zip(bytes.as_chunks::<24>().0) {
+        let number = |at: usize| f64::from_bits(u64_at(bytes, at));
+        known.samples = known.samples.wrapping_add(u64_at(bytes, 0));
+        known.variance[0] += number(8);
+        known.variance[1] += number(16);
+    }
+}
+
+fn add_sizes(sizes: &mut Sizes, bytes: &[u8; 16 * SIZES]) {
+    for count in 0..SIZES {
+        let class = &mut sizes.classes[count.saturating_sub(1).min(CLASSES - 1)];
+        let allocated = u64_at(bytes, 8 * count) as i64;
+        let freed = u64_at(bytes, 8 * (SIZES + count)) as i64;
+        class.allocated = class.allocated.wrapping_add(allocated);
+        class.in_use = class.in_use.wrapping_add(allocated.wrapping_sub(freed));
+    }
+}
+
+/// A number in units of 2^-`bits`, rounded to a whole one.
+pub(crate) fn rounded(number: i64, bits: u32) -> i64 {
+    number.wrapping_add(1 << (bits - 1)) >> bits
+}
+
+/// The sums in objects and bytes. None is below zero, or above what was allocated.
+fn settled(raw: &Raw, is_exact: bool) -> Sums {
+    let in_use = minus(raw.allocated, raw.freed);
+    let scale = |v: [i64; 2]| {
+        let v = match is_exact {
+            true => v,
+            false => [rounded(v[0], OBJECT_BITS), rounded(v[1], BYTE_BITS)],
+        };
+        v.map(|n| n.max(0))
+    };
+    let [allocated, freed] = raw.spread;
+    let left = Known {
+        samples: allocated.samples.wrapping_sub(freed.samples),
+        variance: [
+            allocated.variance[0] - freed.variance[0],
+            allocated.variance[1] - freed.variance[1],
+        ],
+    };
+    // What was read a moment later may be more than all that was allocated a moment earlier.
+    let allocated_by = scale(raw.allocated);
+    let part = |v: [i64; 2]| {
+        let v = scale(v);
+        [v[0].min(allocated_by[0]), v[1].min(allocated_by[1])]
+    };
+    Sums {
+        allocated: allocated_by,
+        in_use: part(in_use),
+        peak: part(raw.peak),
+        temporary: part(raw.temporary),
+        spread: [allocated, left].map(trusted),
+    }
+}
+
+/// Leaves out what rounding, or whoever wrote it, left behind.
+fn trusted(known: Known) -> Known {
+    if known.samples as i64 <= 0 {
+        return Known::default();
+    }
+    let fit = |v: f64| if v.is_finite() { v.max(0.0) } else { 0.0 };
+    Known {
+        variance: known.variance.map(fit),
+        ..known
+    }
+}
