@@ -21,6 +21,7 @@ mod preload_path;
 // The functions of include/heapprof.h, called by programs.
 mod c_api;
 // What libheapprof.so promises about its code: instructions, calls, exports, needs.
+mod forged;
 mod gates;
 // Hostile programs under the collector: how they end, and whether their numbers are right.
 mod programs;

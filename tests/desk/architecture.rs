@@ -13,9 +13,14 @@ use regex::Regex;
 const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-profile", &[]),
     ("heapprof-environment", &[]),
+    ("heapprof-books", &[]),
     (
         "heapprof-collect",
-        &["heapprof-environment", "heapprof-profile"],
+        &["heapprof-books", "heapprof-environment", "heapprof-profile"],
+    ),
+    (
+        "heapprof-live",
+        &["heapprof-books", "heapprof-memory", "heapprof-profile"],
     ),
     (
         "heapprof-preload",
@@ -67,6 +72,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-dropin",
             "heapprof-environment",
             "heapprof-formats",
+            "heapprof-live",
             "heapprof-profile",
             "heapprof-report",
             "heapprof-symbolize",
@@ -83,8 +89,8 @@ const OWNED: &[(&str, &str)] = &[
     ("anyhow", "heapprof-cli heapprof-dropin"),
     ("ureq", "heapprof-cli"),
     // The first one uses it for children and for files of others, the second one for files of
-    // others.
-    ("rustix", "heapprof-cli heapprof-symbolize"),
+    // others, the third one for the clock of a recording.
+    ("rustix", "heapprof-cli heapprof-symbolize heapprof-live"),
     ("signal-hook", "heapprof-cli"),
     // These crates live in the profiled program, or start it.
     (
@@ -101,7 +107,8 @@ const OWNED: &[(&str, &str)] = &[
     ("prost", ""),
     ("flate2", "heapprof-profile heapprof-web"),
     ("ruzstd", "heapprof-formats"),
-    ("object", "heapprof-symbolize"),
+    // The second one reads core files and build ids with it.
+    ("object", "heapprof-symbolize heapprof-live"),
     ("addr2line", "heapprof-symbolize"),
     // The collector reads .eh_frame with it.
     ("gimli", "heapprof-symbolize heapprof-collect"),
@@ -119,13 +126,16 @@ const UNSAFE: &[(&str, &[&str])] = &[
     (
         "crates/heapprof-collect/src/",
         &[
+            "books",
             "books/access",
             "books/live",
             "books/live/tests",
             "code",
             "code/cfi",
             "code/data",
+            "code/mappings",
             "code/modules",
+            "engine",
             "event/apart",
             "event/block",
             "event/counted",
@@ -145,6 +155,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "platform/trial",
             "platform/weak",
             "recording/clock",
+            "recording/fork",
             "recording/model",
             "recording/scripts",
             "recording/signals",
@@ -282,7 +293,8 @@ fn every_file_says_why_it_exists() {
 }
 
 /// The engine in the profiled process is one value. Beside it there is only a thread's own slot, on
-/// processors where it is not made in assembly, and a table that the linker fills once.
+/// processors where it is not made in assembly, a table that the linker fills once, and where the
+/// engine's tables are.
 #[test]
 fn the_engine_is_a_value() {
     let is_static = Regex::new(r"^\s*(pub(\([a-z]+\))? )?(safe )?static (mut )?(\w+)").unwrap();
@@ -305,6 +317,8 @@ fn the_engine_is_a_value() {
     found.dedup();
     let expected = [
         "engine.rs ENGINE",
+        // Where the engine's tables are, for readers outside.
+        "outside.rs BOOKS",
         "platform/tls.rs SLOT",
         "platform/weak.rs WEAK",
         // The memory that the hooks' assembly reads, which the engine is given.

@@ -37,7 +37,7 @@ pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use gate::GateArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
-pub(crate) use outside::{DumpArgs, LiveArgs, PsArgs};
+pub(crate) use outside::{DumpArgs, FollowArgs, LiveArgs, PsArgs};
 pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
@@ -245,6 +245,13 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       keys.\n\nExample: heapprof live 1234"
     )]
     Live(LiveArgs),
+    /// Say which lines of a recorded process have grown, while it runs
+    #[command(
+        after_help = "The process is read from outside, twice a second. record --follow-lines says \
+                      the same of a program that it starts, and misses nothing between two \
+                      readings.\n\nExample: heapprof follow 1234 --min 10MiB"
+    )]
+    Follow(FollowArgs),
     /// Write a profile of what a recorded process holds now
     #[command(
         after_help = "The process is read from outside: it is not stopped, and does nothing for it. \

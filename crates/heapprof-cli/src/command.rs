@@ -5,6 +5,7 @@ mod convert;
 mod diff;
 mod dump;
 mod flame;
+mod follow;
 mod gate;
 mod info;
 mod leaks;
@@ -70,6 +71,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Tui(args) => tui::run(&context, &args)?,
         Command::Dump(args) => dump::run(&args)?,
         Command::Ps(args) => ps::run(&args)?,
+        Command::Follow(args) => follow::run(&args)?,
         Command::Live(args) => live::run(&context, &args)?,
         Command::Load(args) => load::run(&context, &args)?,
         Command::Ls(args) => ls::run(&context, &args)?,

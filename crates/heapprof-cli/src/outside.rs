@@ -9,7 +9,8 @@ use heapprof_analysis::Source;
 use heapprof_live::{Core, Error, Process, recorded};
 use heapprof_profile::Profile;
 use heapprof_symbolize::{Options, Symbolizer};
-use rustix::fs::stat;
+use rustix::fs::{fstat, stat};
+use rustix::process::geteuid;
 
 use crate::name;
 use crate::place::{Owner, acting};
@@ -56,9 +57,21 @@ pub(crate) fn read(argument: &str) -> Result<Option<Source>> {
 }
 
 fn of_core(path: &str) -> Result<Profile> {
-    let file = File::open(name::path(path)).context("cannot be read")?;
+    let path = name::path(path);
+    let found = std::fs::metadata(&path).context("cannot be read")?;
+    // Opening a pipe would wait for whoever writes into it.
+    if !found.is_file() {
+        bail!("is no core file: it is no regular file");
+    }
+    let file = File::open(path).context("cannot be read")?;
+    // A core file may name any files, so root reads them with the rights of whoever has the core.
+    let owner = match geteuid().is_root() {
+        true => Owner::of(&fstat(&file).map_err(io::Error::from)?),
+        false => Owner::us(),
+    };
     let mut profile = Core::open(file)?.snapshot()?;
-    symbolizer().symbolize(&mut profile);
+    acting(owner, || drop(symbolizer().symbolize(&mut profile)))
+        .context("the files that it names cannot be read")?;
     Ok(profile)
 }
 
@@ -139,7 +152,9 @@ fn named(program: &str) -> Result<Process> {
 fn advised(error: &Error, which: &str) -> anyhow::Error {
     let advice = match error {
         Error::NotRecorded => "; start it with heapprof record, or with libheapprof.so preloaded",
-        Error::NotAllowed => "; ask as its user, or as root",
+        Error::NotAllowed => {
+            "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, only as root"
+        }
         Error::OtherVersion(..) => "; read it with the heapprof that recorded it",
         _ => "",
     };

@@ -78,7 +78,11 @@ impl Books {
 
     /// Starts every sum anew in a forked child. What is in use was inherited, and counts as
     /// allocated by the child. The peak starts there.
-    pub(crate) fn rebase(&self, process: &'static Process, threads: &'static Threads) {
+    ///
+    /// # Safety
+    /// It is called in fork's handler of the child, which has one thread, and the parts of the live
+    /// table have no owners.
+    pub(crate) unsafe fn rebase(&self, process: &'static Process, threads: &'static Threads) {
         // Blocks, regions and stacks are inherited.
         let Self {
             stacks: _,
@@ -88,7 +92,10 @@ impl Books {
             filter: _,
             starting: _,
         } = self;
-        let has_all = threads.keep_own(process, |own| self.gather(process, threads, own));
+        // SAFETY: a forked child has one thread, which runs fork's handler. No block has an owner:
+        // the caller disowned them.
+        let has_all =
+            unsafe { threads.keep_own(process, |own| self.gather(process, threads, own)) };
         if !has_all {
             threads.forget_others();
             self.restart_counters(threads, Keep::InUse);
@@ -97,7 +104,7 @@ impl Books {
     }
 
     /// Gives a thread all that is in use, as if it had allocated that, and nothing else. Nobody
-    /// counts meanwhile. What there is no memory for counts as dropped.
+    /// counts meanwhile. Sums for which there is no memory count as dropped.
     fn gather(&self, process: &Process, threads: &Threads, own: &ThreadState) {
         own.sizes.restart(true);
         let others = || threads.all().filter(|state| !std::ptr::eq(*state, own));

@@ -106,7 +106,10 @@ impl Engine {
 
     /// Goes on in a forked child, which has one thread. What its parent had in use was inherited,
     /// and counts as allocated by the child. If the tables are not `whole`, they stay as they are.
-    pub(crate) fn rebase(&'static self, whole: bool) {
+    ///
+    /// # Safety
+    /// It is called in fork's handler of the child.
+    pub(crate) unsafe fn rebase(&'static self, whole: bool) {
         let Self {
             process,
             memory: _,
@@ -124,7 +127,8 @@ impl Engine {
         process.remember_id();
         if whole {
             process.dropped.clear();
-            books.rebase(process, threads);
+            // SAFETY: the blocks were disowned just now, and the caller's promise.
+            unsafe { books.rebase(process, threads) };
             dumping.begin_time();
         }
     }

@@ -35,6 +35,14 @@ pub(crate) fn show(engine: &Engine) {
     }
 }
 
+/// Hides the books of an engine, because they are those of the process that this one was forked
+/// from.
+pub(crate) fn hide(engine: &Engine) {
+    if std::ptr::eq(engine, &raw const ENGINE) {
+        BOOKS.own.store(std::ptr::null_mut(), Ordering::Release);
+    }
+}
+
 /// Where something is.
 const fn place<T>(of: &'static T) -> Place {
     Place::new(from_ref(of).cast_mut().cast())
@@ -120,6 +128,7 @@ const _: () = {
     assert!(offset_of!(Moments, all) == moments::FIRST);
     assert!(size_of::<Moment>() == moments::LEN);
     assert!(offset_of!(Moment, micros) == 0 && offset_of!(Moment, bytes) == 8);
+    assert!(offset_of!(Moment, objects) == 16);
     assert!(offset_of!(Table, entry) == table::ENTRY);
     assert!(offset_of!(Table, mask) == table::MASK);
     assert!(offset_of!(Table, len) == table::BLOCKS);

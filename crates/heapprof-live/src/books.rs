@@ -9,8 +9,8 @@ use heapprof_memory::Memory;
 use crate::error::Error;
 use crate::read::{Reader, u32_at, u64_at};
 
-/// How many bytes of one mapping are searched at most.
-const MOST: u64 = 256 << 20;
+/// So many bytes are searched at most.
+const MOST: u64 = 512 << 20;
 /// How many bytes are read at once.
 const AT_ONCE: usize = 256 << 10;
 
@@ -20,6 +20,7 @@ pub(crate) struct Books {
     pub(crate) process: u64,
     pub(crate) mode: u64,
     pub(crate) period: u64,
+    pub(crate) epoch: u64,
     pub(crate) started: u64,
     pub(crate) since: u64,
     pub(crate) heap: u64,
@@ -45,10 +46,11 @@ pub(crate) fn find<M: Memory>(
     memory: M,
     pieces: impl Iterator<Item = Range<u64>>,
 ) -> Result<u64, Error> {
-    let mut other = None;
+    let (mut other, mut left) = (None, MOST);
     let mut buffer = vec![0; AT_ONCE];
     for piece in pieces {
-        let end = piece.end.min(piece.start.saturating_add(MOST));
+        let end = piece.end.min(piece.start.saturating_add(left));
+        left -= end.saturating_sub(piece.start);
         let mut at = piece.start;
         while at < end {
             let len = (end - at).min(AT_ONCE as u64) as usize;
@@ -61,14 +63,14 @@ pub(crate) fn find<M: Memory>(
                 .enumerate()
                 .filter(|(_, chunk)| **chunk == MAGIC)
             {
-                let place = at + (i * ALIGN) as u64;
+                let place = at.saturating_add((i * ALIGN) as u64);
                 match check(memory, place) {
                     Some(Ok(())) => return Ok(place),
                     Some(Err(version)) => other = Some(version),
                     None => {}
                 }
             }
-            at += len as u64;
+            at = at.saturating_add(len as u64);
         }
     }
     Err(match other {
@@ -79,12 +81,13 @@ pub(crate) fn find<M: Memory>(
 
 /// Whether books are at `at`; their version if it is another one.
 fn check(memory: impl Memory, at: u64) -> Option<Result<(), u32>> {
-    let version = memory.u32(at + offset_of!(Layout, version) as u64)?;
+    let field = |offset: usize| at.checked_add(offset as u64);
+    let version = memory.u32(field(offset_of!(Layout, version))?)?;
     if version != VERSION {
         return Some(Err(version));
     }
-    let size = memory.u32(at + offset_of!(Layout, size) as u64)?;
-    let own = memory.u64(at + offset_of!(Layout, own) as u64)?;
+    let size = memory.u32(field(offset_of!(Layout, size))?)?;
+    let own = memory.u64(field(offset_of!(Layout, own))?)?;
     (own == at && size as usize >= size_of::<Layout>()).then_some(Ok(()))
 }
 
@@ -103,6 +106,7 @@ impl Books {
             process: place(offset_of!(Layout, process)),
             mode: place(offset_of!(Layout, mode)),
             period: place(offset_of!(Layout, period)),
+            epoch: place(offset_of!(Layout, epoch)),
             started: place(offset_of!(Layout, started)),
             since: place(offset_of!(Layout, since)),
             heap: place(offset_of!(Layout, heap)),

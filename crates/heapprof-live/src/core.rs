@@ -22,6 +22,9 @@ const MOST_HEADERS: u64 = 4 << 20;
 /// The notes of a program with many threads and files have some hundred KB.
 const MOST_NOTES: u64 = 64 << 20;
 
+/// The kernel lets a process map 65,530 pieces, unless root says otherwise.
+const MOST_FILES: usize = 1 << 17;
+
 /// A piece of memory that is in the file.
 #[derive(Clone, Debug)]
 struct Segment {
@@ -64,7 +67,10 @@ impl Memory for Kept<'_> {
             if file.read_exact_at(&mut to[..len], offset).is_err() {
                 return false;
             }
-            at += len as u64;
+            let Some(next) = at.checked_add(len as u64) else {
+                return false;
+            };
+            at = next;
             to = &mut to[len..];
         }
         true
@@ -78,7 +84,11 @@ impl Core {
     /// It may be no core file of a 64-bit program, and there may be no books in it.
     pub fn open(file: File) -> Result<Self, Error> {
         let endian = NativeEndian;
-        let length = file.metadata()?.len();
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(Error::NotCore("it is no regular file"));
+        }
+        let length = metadata.len();
         let mut head = vec![0; length.min(MOST_HEADERS) as usize];
         file.read_exact_at(&mut head, 0)?;
         let no_core = |_| Error::NotCore("its head is not that of an ELF file of this machine");
@@ -88,7 +98,8 @@ impl Core {
         }
         let headers = header.program_headers(endian, &head[..]);
         let headers = headers.map_err(|_| Error::NotCore("its segments are not listed"))?;
-        let (mut segments, mut files) = (Vec::new(), Vec::new());
+        let (mut segments, mut notes_left) = (Vec::new(), MOST_NOTES);
+        let mut files: Vec<(Range<u64>, u64, Vec<u8>)> = Vec::new();
         for segment in headers {
             let (offset, len) = (segment.p_offset(endian), segment.p_filesz(endian));
             let memory = segment.p_vaddr(endian);
@@ -100,10 +111,12 @@ impl Core {
                     is_writable: segment.p_flags(endian).contains(PF_W),
                     is_code: segment.p_flags(endian).contains(PF_X),
                 }),
-                PT_NOTE => {
-                    let mut notes = vec![0; len.min(MOST_NOTES).min(length) as usize];
+                PT_NOTE if files.is_empty() => {
+                    let len = len.min(notes_left).min(length);
+                    notes_left -= len;
+                    let mut notes = vec![0; len as usize];
                     if file.read_exact_at(&mut notes, offset).is_ok() {
-                        files.extend(mapped_files(&notes));
+                        files = mapped_files(&notes);
                     }
                 }
                 _ => {}
@@ -111,10 +124,13 @@ impl Core {
         }
         segments.sort_by_key(|segment| segment.memory.start);
         let is_writable = |segment: &&Segment| segment.is_writable && segment.len != 0;
+        // They are in order of their addresses.
         let is_file = |segment: &Segment| {
-            let holds =
-                |(range, ..): &(Range<u64>, u64, Vec<u8>)| range.contains(&segment.memory.start);
-            files.iter().any(holds)
+            let start = segment.memory.start;
+            let next = files.partition_point(|(range, ..)| range.end <= start);
+            files
+                .get(next)
+                .is_some_and(|(range, ..)| range.contains(&start))
         };
         let writable = || segments.iter().filter(is_writable);
         // The books are in memory of a file. Where files are not listed, they can be anywhere.
@@ -122,7 +138,13 @@ impl Core {
         let pieces = first.chain(writable().filter(|segment| !is_file(segment)));
         let pieces = pieces
             .map(|segment| segment.memory.start..segment.memory.start.saturating_add(segment.len));
-        let books = books::find(Kept(&file, &segments), pieces)?;
+        let ends = |segment: &Segment| segment.offset.saturating_add(segment.len);
+        let is_cut = segments.iter().any(|segment| ends(segment) > length);
+        let found = books::find(Kept(&file, &segments), pieces);
+        let books = found.map_err(|error| match error {
+            Error::NotRecorded if is_cut => Error::NotCore("its end is missing"),
+            error => error,
+        })?;
         Ok(Self {
             file,
             segments,
@@ -141,11 +163,11 @@ impl Core {
         let books = Books::read(&reader, self.books)?;
         // A debugger leaves out what can be read from the files, so code may be no segment.
         let is_code = |range: &Range<u64>| {
-            let holds = |segment: &&Segment| segment.memory.contains(&range.start);
-            self.segments
-                .iter()
-                .find(holds)
-                .is_none_or(|segment| segment.is_code)
+            let segments = &self.segments;
+            let next = segments.partition_point(|segment| segment.memory.end <= range.start);
+            let found = segments.get(next);
+            let found = found.filter(|segment| segment.memory.contains(&range.start));
+            found.is_none_or(|segment| segment.is_code)
         };
         let maps: Vec<Map> = self
             .files
@@ -155,6 +177,7 @@ impl Core {
                 end: range.end,
                 offset: *offset,
                 is_writable: false,
+                is_private: true,
                 is_code: is_code(range),
                 path: path.clone(),
             })
@@ -163,7 +186,7 @@ impl Core {
             .first()
             .and_then(|map| map.path.rsplit(|&b| b == b'/').next());
         let metadata = self.file.metadata()?;
-        let written = metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec();
+        let written = metadata.mtime().saturating_mul(1_000_000_000);
         let around = Around {
             reason: "core file",
             program: String::from_utf8_lossy(program.unwrap_or(b"unknown")).into_owned(),
@@ -173,7 +196,7 @@ impl Core {
             duration: &|started, _| written.saturating_sub(started),
             thread_name: &|_| None,
         };
-        profile(&reader, &books, around)
+        profile(&reader, &books, &around)
     }
 }
 
@@ -207,7 +230,10 @@ fn mapped_files(notes: &[u8]) -> Vec<(Range<u64>, u64, Vec<u8>)> {
                 let offset = word(note, at + 16)?.checked_mul(page)?;
                 Some((start..end, offset, names.next()?.to_vec()))
             };
-            Some((0..count).map_while(one).collect())
+            let all = (0..count.min(MOST_FILES)).map_while(one);
+            let mut all: Vec<_> = all.filter(|(range, ..)| range.start < range.end).collect();
+            all.sort_by_key(|(range, ..)| range.start);
+            Some(all)
         };
         return read().unwrap_or_default();
     }

@@ -25,8 +25,11 @@ pub enum Error {
     #[error("its books are damaged: {0}")]
     Damaged(&'static str),
     /// The books are larger than anything that a program would have.
-    #[error("its books are too large to be read ({0} MiB are the limit)")]
-    TooLarge(u64),
+    #[error("its books are larger than a program's can be, or lead in circles")]
+    TooLarge,
+    /// Another recording of the process began meanwhile, again and again.
+    #[error("its recording began anew while it was read; ask again")]
+    Restarted,
     /// The file is no core file, or a part of it is missing.
     #[error("it is not a core file that can be read: {0}")]
     NotCore(&'static str),

@@ -8,6 +8,8 @@ pub(crate) struct Map {
     pub(crate) offset: u64,
     pub(crate) is_writable: bool,
     pub(crate) is_code: bool,
+    /// Whether what is written there is this process's own.
+    pub(crate) is_private: bool,
     /// The file's name; empty for memory of no file.
     pub(crate) path: Vec<u8>,
 }
@@ -38,6 +40,7 @@ fn line(line: &[u8]) -> Option<Map> {
         offset: hex(offset)?,
         is_writable: perms.contains('w'),
         is_code: perms.contains('x'),
+        is_private: perms.contains('p'),
         path: rest.trim_ascii_start().to_vec(),
     })
 }

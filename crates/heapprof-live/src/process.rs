@@ -1,12 +1,15 @@
 //! The books of a process that runs.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
 use heapprof_memory::Memory;
-use heapprof_profile::Profile;
+use heapprof_profile::{Profile, recorded};
 use object::NativeEndian;
 use object::elf::{FileHeader64, NT_GNU_BUILD_ID, PT_NOTE};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -16,16 +19,83 @@ use crate::books::{self, Books};
 use crate::error::Error;
 use crate::maps::{self, Map};
 use crate::profile::{Around, Code, profile};
-use crate::read::Reader;
+use crate::read::{Reader, u64_at};
+
+/// How often a process is read whose recording begins anew meanwhile.
+const TRIES: usize = 4;
 
 /// The memory of a process, as the kernel gives it to whoever may debug it. It is the memory that
 /// the process had when it was opened: another program that it becomes has another one.
+///
+/// Only pages that the process has touched are read, and all others are zero. A page that is not
+/// there yet would have to be brought in, by a file system or a handler of page faults that may be
+/// the process's own, and that may never answer.
+#[derive(Debug)]
+struct Pages {
+    memory: File,
+    /// Whether each page is there, as 64 bits.
+    map: File,
+    page: u64,
+}
+
 #[derive(Clone, Copy)]
-struct Outside<'a>(&'a File);
+struct Outside<'a>(&'a Pages);
+
+/// A page is in memory, or swapped out.
+const IS_THERE: u64 = 0b11 << 62;
+/// So many pages are asked about at once.
+const AT_ONCE: usize = 512;
+
+impl Pages {
+    /// Calls `run` with each piece of `at..at + len` that is of one kind: whether it is there, where
+    /// it begins in the whole, and how long it is. Returns false if the process is gone, or if `run`
+    /// does.
+    fn runs(&self, at: u64, len: usize, mut run: impl FnMut(bool, usize, usize) -> bool) -> bool {
+        let mut done = 0;
+        let mut words = [0; AT_ONCE * 8];
+        while done < len {
+            let first = (at + done as u64) / self.page;
+            let last = (at + len as u64 - 1) / self.page;
+            let count = ((last - first + 1) as usize).min(AT_ONCE);
+            let words = &mut words[..count * 8];
+            if self.map.read_exact_at(words, first * 8).is_err() {
+                return false;
+            }
+            let is_there = |i: usize| u64_at(words, 8 * i) & IS_THERE != 0;
+            let mut i = 0;
+            while i < count {
+                let same = (i..count)
+                    .take_while(|&k| is_there(k) == is_there(i))
+                    .count();
+                let end = (first + (i + same) as u64) * self.page;
+                let end = ((end - at) as usize).min(len);
+                if !run(is_there(i), done, end - done) {
+                    return false;
+                }
+                done = end;
+                i += same;
+            }
+        }
+        true
+    }
+}
 
 impl Memory for Outside<'_> {
     fn read(self, at: u64, to: &mut [u8]) -> bool {
-        self.0.read_exact_at(to, at).is_ok()
+        let Self(pages) = self;
+        // The kernel's half is nobody's.
+        let is_ours = at
+            .checked_add(to.len() as u64)
+            .is_some_and(|end| end < 1 << 62);
+        is_ours
+            && pages.runs(at, to.len(), |is_there, from, len| {
+                let to = &mut to[from..from + len];
+                if !is_there {
+                    to.fill(0);
+                    return true;
+                }
+                pages.memory.read_exact_at(to, at + from as u64).is_ok()
+            })
     }
 }
 
@@ -33,7 +103,7 @@ impl Memory for Outside<'_> {
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
-    memory: File,
+    memory: Pages,
     /// Where its books are.
     books: u64,
 }
@@ -71,7 +141,11 @@ impl Process {
             _ if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Error::NoProcess,
             _ => Error::Io(error),
         };
-        let memory = File::open(path(pid, "mem")).map_err(of_kernel)?;
+        let memory = Pages {
+            memory: File::open(path(pid, "mem")).map_err(of_kernel)?,
+            map: File::open(path(pid, "pagemap")).map_err(of_kernel)?,
+            page: rustix::param::page_size() as u64,
+        };
         let maps = std::fs::read(path(pid, "maps")).map_err(of_kernel)?;
         if maps.is_empty() {
             // A kernel thread, or a process that has ended and was not waited for.
@@ -79,10 +153,8 @@ impl Process {
         }
         let maps = maps::parse(&maps);
         let is_ours = |map: &&Map| has(&map.path, b"heapprof");
-        let of_files = || {
-            maps.iter()
-                .filter(|map| map.is_writable && !map.path.is_empty())
-        };
+        let is_data = |map: &&Map| map.is_writable && map.is_private && map.path.starts_with(b"/");
+        let of_files = || maps.iter().filter(is_data);
         let first = of_files().filter(is_ours);
         let pieces = first.chain(of_files().filter(|map| !is_ours(map)));
         let books = books::find(Outside(&memory), pieces.map(|map| map.start..map.end))?;
@@ -108,22 +180,33 @@ impl Process {
     /// # Errors
     /// The process may end meanwhile, and its books may be damaged.
     pub fn snapshot(&self) -> Result<Profile, Error> {
-        let reader = Reader::new(Outside(&self.memory));
-        let books = Books::read(&reader, self.books)?;
         let thread_name = |tid: u32| {
             let name = std::fs::read(path(self.pid, &format!("task/{tid}/comm"))).ok()?;
-            Some(crate::profile::text(name.strip_suffix(b"\n")?))
+            Some(recorded::thread_name(name.strip_suffix(b"\n")?))
         };
         let around = Around {
             reason: "read from outside",
-            program: program(self.pid),
+            program: self.program(),
             pid: self.pid.into(),
             resident: self.resident(),
             code: self.code(),
             duration: &|_, since| monotonic().saturating_sub(since),
             thread_name: &thread_name,
         };
-        profile(&reader, &books, around)
+        for _ in 0..TRIES {
+            let reader = Reader::new(Outside(&self.memory));
+            let books = Books::read(&reader, self.books)?;
+            let which = || -> Result<_, Error> {
+                Ok((reader.u64(books.epoch)?, reader.u64(books.period)?))
+            };
+            let before = which()?;
+            let made = profile(&reader, &books, &around);
+            // What was read of two recordings is nothing.
+            if which()? == before {
+                return made;
+            }
+        }
+        Err(Error::Restarted)
     }
 
     /// What a list shows of it.
@@ -136,12 +219,12 @@ impl Process {
         let period = reader.u64(books.period)?;
         let scaled = |n: i64| match period {
             1 => n,
-            _ => crate::sums::rounded(n, heapprof_books::BYTE_BITS),
+            _ => recorded::rounded(n, heapprof_books::BYTE_BITS),
         };
         let heap = |offset: usize| reader.i64(books.heap.wrapping_add(offset as u64));
         Ok(Found {
             pid: self.pid,
-            program: program(self.pid),
+            program: self.program(),
             period,
             is_running: reader.array::<1>(books.mode)? != [0],
             started: reader.i64(books.started)?,
@@ -165,13 +248,68 @@ impl Process {
         }
     }
 
+    /// What the process is called, as the collector calls it: by the path that was executed, if
+    /// that leads to the file that runs (a script's does not), otherwise by that file.
+    fn program(&self) -> String {
+        let exe = path(self.pid, "exe");
+        let running = std::fs::read_link(&exe).unwrap_or_default();
+        let last = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.trim_end_matches(" (deleted)").to_string()
+        };
+        let same = |executed: &Path| {
+            let below = if executed.is_absolute() {
+                "root"
+            } else {
+                "cwd"
+            };
+            let place = path(self.pid, below);
+            let relative = executed.strip_prefix("/").unwrap_or(executed);
+            let stat = |path: &Path| std::fs::metadata(path).ok();
+            let (found, wanted) = (stat(&place.join(relative)), stat(&exe));
+            let id = |of: std::fs::Metadata| (of.dev(), of.ino());
+            found
+                .map(id)
+                .is_some_and(|found| wanted.map(id) == Some(found))
+        };
+        let name = match self.executed().filter(|executed| same(executed)) {
+            Some(executed) => last(&executed),
+            None => last(&running),
+        };
+        match name.is_empty() {
+            true => "unknown".to_string(),
+            false => name,
+        }
+    }
+
+    /// The path that was executed, as the kernel told the program.
+    fn executed(&self) -> Option<PathBuf> {
+        const EXECFN: u64 = 31;
+        let auxiliary = std::fs::read(path(self.pid, "auxv")).ok()?;
+        let mut pairs = auxiliary.as_chunks::<16>().0.iter();
+        let pair = pairs.find(|pair| u64_at(*pair, 0) == EXECFN)?;
+        let at = u64_at(pair, 8);
+        let mut text = Vec::new();
+        // It lies at the very end of the stack.
+        while text.len() < 4096 {
+            let byte = Outside(&self.memory).u8(at.checked_add(text.len() as u64)?)?;
+            if byte == 0 {
+                break;
+            }
+            text.push(byte);
+        }
+        // A program that executes its own file anew tells no name by that.
+        let is_own = text.starts_with(b"/proc/") || text.ends_with(b"self/exe");
+        let is_open = text.starts_with(b"/dev/fd/") || text.is_empty();
+        (!is_own && !is_open).then(|| PathBuf::from(OsString::from_vec(text)))
+    }
+
     fn status(&self, field: &str) -> Option<String> {
-        let status = std::fs::read_to_string(path(self.pid, "status")).ok()?;
-        let mut lines = status.lines();
-        lines.find_map(|line| {
-            line.strip_prefix(field)
-                .map(|value| value.trim().to_string())
-        })
+        // A process's name may be no text.
+        let status = std::fs::read(path(self.pid, "status")).ok()?;
+        let mut lines = status.split(|&byte| byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(field.as_bytes()))?;
+        Some(String::from_utf8_lossy(value.trim_ascii()).into_owned())
     }
 
     fn resident(&self) -> [u64; 2] {
@@ -209,7 +347,15 @@ pub fn recorded() -> io::Result<Vec<Process>> {
 /// The code among these mappings, with its build ids.
 pub(crate) fn code(maps: &[Map], memory: impl Memory) -> Vec<Code> {
     let mut all: Vec<Code> = Vec::new();
-    for map in maps.iter().filter(|map| map.is_code) {
+    // The last mapping of each file's first byte, so far.
+    let mut images: HashMap<&[u8], &Map> = HashMap::new();
+    for map in maps {
+        if map.offset == 0 {
+            images.insert(&map.path, map);
+        }
+        if !map.is_code {
+            continue;
+        }
         let is_file = map.path.starts_with(b"/") || map.path == b"[vdso]";
         if !is_file {
             continue;
@@ -225,10 +371,7 @@ pub(crate) fn code(maps: &[Map], memory: impl Memory) -> Vec<Code> {
             last.end = map.end;
             continue;
         }
-        // The image begins with the mapping of the file's first byte.
-        let image = maps
-            .iter()
-            .rfind(|first| first.start <= map.start && first.offset == 0 && first.path == map.path);
+        let image = images.get(&map.path[..]);
         all.push(Code {
             start: map.start,
             end: map.end,
@@ -271,17 +414,6 @@ fn build_id(memory: impl Memory, image: &Map) -> Option<Vec<u8>> {
 
 fn path(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
-}
-
-/// What a process is called: the name of the file that runs.
-fn program(pid: u32) -> String {
-    let exe = std::fs::read_link(path(pid, "exe")).unwrap_or_default();
-    let name = exe
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned());
-    let name = name.map(|name| name.trim_end_matches(" (deleted)").to_string());
-    name.filter(|name| !name.is_empty())
-        .unwrap_or_else(|| "unknown".to_string())
 }
 
 fn monotonic() -> i64 {

@@ -6,19 +6,21 @@ use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, heap, moment
 use heapprof_memory::Memory;
 use heapprof_profile::{
     ALLOCATORS, FrameText, History, Label, LabelSetIndex, LocationIndex, Mapping, MappingIndex,
-    Moment, Peak, Profile, ProfileBuilder, RECORDED_TYPES, Resident, THREAD, TID,
+    Moment, Peak, Profile, ProfileBuilder, Resident, recorded,
 };
 
 use crate::books::Books;
 use crate::error::Error;
 use crate::read::{Reader, u32_at, u64_at};
 use crate::stacks::{Frames, Stacks};
-use crate::sums::{All, Sums, rounded, sums};
+use crate::sums::{All, Sums, sums};
 
 /// More mappings are no program's.
-const MOST_MAPPINGS: u32 = 1 << 20;
+const MOST_MAPPINGS: u32 = 1 << 16;
+/// So many frames all stacks may have together.
+const MOST_FRAMES: usize = 1 << 26;
 /// A longer path is a broken one.
-const LONGEST_PATH: u32 = 64 << 10;
+const LONGEST_PATH: u32 = 8 << 10;
 
 /// Code of a file that is or was mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub(crate) struct Around<'a> {
 pub(crate) fn profile<M: Memory>(
     reader: &Reader<M>,
     books: &Books,
-    around: Around<'_>,
+    around: &Around<'_>,
 ) -> Result<Profile, Error> {
     let period = reader.u64(books.period)?;
     let is_exact = period == 1;
@@ -62,17 +64,14 @@ pub(crate) fn profile<M: Memory>(
     let width = if is_exact { 8 } else { 6 };
     let mut writer = Writer {
         reader,
-        builder: ProfileBuilder::new(&RECORDED_TYPES[..width]),
+        builder: ProfileBuilder::new(&recorded::TYPES[..width]),
         stacks: Stacks::new(reader, books, sums.len())?,
         frames: Frames::new(reader, books)?,
         code: known_code(reader, books, &around.code)?,
         mappings: Vec::new(),
         locations: HashMap::new(),
         labels: HashMap::new(),
-        names: Names {
-            place: books.name,
-            now: around.thread_name,
-        },
+        names: Names::read(reader, books, around.thread_name)?,
         lacks_labels: false,
     };
     writer.add_mappings();
@@ -82,18 +81,18 @@ pub(crate) fn profile<M: Memory>(
 
     let started = reader.i64(books.started)?;
     let duration = (around.duration)(started, reader.i64(books.since)?).max(1);
-    let mut comments = describe(reader, books, &around, period)?;
+    let mut comments = describe(reader, books, around, period)?;
     if lacks_labels {
         comments.push("labels: those of an interpreter cannot be read from outside".to_string());
     }
     if sums.is_empty() {
-        comments.push("empty: nothing was allocated, or nothing was sampled".to_string());
+        comments.push(recorded::EMPTY.to_string());
     }
     comments.push(history(reader, books, &sums, duration, around.resident[0])?.comment());
     if !is_exact {
         for class in &mut sizes.classes {
-            class.allocated = rounded(class.allocated, OBJECT_BITS);
-            class.in_use = rounded(class.in_use, OBJECT_BITS);
+            class.allocated = recorded::rounded(class.allocated, OBJECT_BITS);
+            class.in_use = recorded::rounded(class.in_use, OBJECT_BITS);
         }
     }
     for class in &mut sizes.classes {
@@ -135,18 +134,16 @@ struct Writer<'r, M> {
 
 /// Who knows the names of threads.
 struct Names<'r> {
-    place: u64,
+    /// What the books say of each.
+    kept: Vec<[u8; name::LEN]>,
     now: &'r dyn Fn(u32) -> Option<String>,
 }
 
 impl<M: Memory> Writer<'_, M> {
     fn add_mappings(&mut self) {
         for code in &self.code {
-            let mut filename = String::from_utf8_lossy(&code.path).into_owned();
-            if code.is_deleted && code.build_id.is_empty() {
-                filename.push_str(" (deleted)");
-            }
-            let hex: String = code.build_id.iter().map(|b| format!("{b:02x}")).collect();
+            let filename = recorded::mapped_file(&code.path, code.is_deleted, &code.build_id);
+            let hex = recorded::hex(&code.build_id);
             let mapping = Mapping {
                 memory_start: code.start,
                 memory_limit: code.end,
@@ -160,7 +157,7 @@ impl<M: Memory> Writer<'_, M> {
     }
 
     fn add_samples(&mut self, sums: &[Sums], width: usize) -> Result<(), Error> {
-        let mut words = Vec::new();
+        let (mut words, mut frames) = (Vec::new(), 0);
         for (number, sum) in sums.iter().enumerate() {
             let types = [sum.allocated, sum.in_use, sum.peak, sum.temporary];
             let values = &types.as_flattened()[..width];
@@ -177,7 +174,11 @@ impl<M: Memory> Writer<'_, M> {
                     _ => stack.push(self.location(generation, word)?),
                 }
             }
-            let labels = self.label_set(thread)?;
+            let labels = self.label_set(thread);
+            frames += stack.len();
+            if frames > MOST_FRAMES {
+                return Err(Error::TooLarge);
+            }
             self.builder.profile.samples.push(stack, values, labels);
             // Nothing is known of how sure the peak is.
             let (mut sampled, mut variance) = ([0; 8], [0.0; 8]);
@@ -201,8 +202,8 @@ impl<M: Memory> Writer<'_, M> {
             return Ok(known);
         }
         let location = match word {
-            word::CUT => self.named("[truncated]"),
-            word::UNNAMED => self.named("[no memory for the name]"),
+            word::CUT => self.named(recorded::TRUNCATED),
+            word::UNNAMED => self.named(recorded::NAMELESS),
             _ if is_frame => match self.frames.read(word as u32)? {
                 Some(frame) => self.builder.frame(&[FrameText {
                     name: &String::from_utf8_lossy(&frame.name),
@@ -210,11 +211,12 @@ impl<M: Memory> Writer<'_, M> {
                     line: frame.line.into(),
                     start_line: frame.start_line.into(),
                 }]),
-                None => self.named("[no memory for the name]"),
+                None => self.named(recorded::NAMELESS),
             },
             _ => {
                 // This is an address in the call, not the one after it.
                 let address = word.wrapping_sub(1);
+                self.reader.work(self.code.len())?;
                 let mapping = find(&self.code, address, generation);
                 let mapping = mapping.map(|i| self.mappings[i]);
                 self.builder.location(mapping, address, false, &[])
@@ -231,60 +233,48 @@ impl<M: Memory> Writer<'_, M> {
         }])
     }
 
-    fn label_set(&mut self, thread: Option<u32>) -> Result<LabelSetIndex, Error> {
+    fn label_set(&mut self, thread: Option<u32>) -> LabelSetIndex {
         if let Some(&known) = self.labels.get(&thread) {
-            return Ok(known);
+            return known;
         }
         let mut labels: Vec<Label> = Vec::new();
         if let Some(number) = thread {
-            let (name, id) = self.names.of(self.reader, number)?;
-            labels.push(self.builder.text_label(THREAD, &name));
-            labels.extend(id.map(|id| self.builder.number_label(TID, id.into(), "")));
+            let (name, id) = self.names.of(number);
+            labels.push(self.builder.text_label(recorded::THREAD, &name));
+            labels.extend(id.map(|id| self.builder.number_label(recorded::TID, id.into(), "")));
         }
         let set = self.builder.label_set(&mut labels);
         self.labels.insert(thread, set);
-        Ok(set)
+        set
     }
 }
 
-impl Names<'_> {
-    /// What a thread is called, and the kernel's number of it.
-    fn of<M: Memory>(
-        &self,
+impl<'r> Names<'r> {
+    fn read<M: Memory>(
         reader: &Reader<M>,
-        number: u32,
-    ) -> Result<(String, Option<u32>), Error> {
-        let others = || ("(other threads)".to_string(), None);
-        let Some(index) = number.checked_sub(1).filter(|&index| index < NAMES) else {
-            return Ok(others());
+        books: &Books,
+        now: &'r dyn Fn(u32) -> Option<String>,
+    ) -> Result<Self, Error> {
+        let count = reader.u32(books.names)?.min(NAMES) as usize;
+        let mut kept = vec![[0; name::LEN]; count];
+        reader.elements(books.name, count, |i, bytes| {
+            kept[i] = *bytes;
+            Ok(())
+        })?;
+        Ok(Self { kept, now })
+    }
+
+    /// What a thread is called, and the kernel's number of it.
+    fn of(&self, number: u32) -> (String, Option<u32>) {
+        let index = (number as usize).checked_sub(1);
+        let Some(bytes) = index.and_then(|index| self.kept.get(index)) else {
+            return (recorded::OTHER_THREADS.to_string(), None);
         };
-        let mut found = None;
-        reader.elements(
-            self.place,
-            index as usize + 1,
-            |i, bytes: &[u8; name::LEN]| {
-                if i == index as usize {
-                    found = Some(*bytes);
-                }
-                Ok(())
-            },
-        )?;
-        let Some(bytes) = found else {
-            return Ok(others());
-        };
-        let id = Some(u32_at(&bytes, name::ID)).filter(|&id| id != 0);
+        let id = Some(u32_at(bytes, name::ID)).filter(|&id| id != 0);
         let is_gone = bytes[name::IS_GONE] != 0;
         let now = id.filter(|_| !is_gone).and_then(self.now);
-        let kept = || text(&bytes[name::NAME..]);
-        Ok((now.unwrap_or_else(kept), id))
-    }
-}
-
-/// A thread's name. A label must not be empty.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    match bytes.split(|&byte| byte == 0).next().unwrap_or_default() {
-        [] => "(unnamed)".to_string(),
-        bytes => String::from_utf8_lossy(bytes).into_owned(),
+        let kept = || recorded::thread_name(&bytes[name::NAME..]);
+        (now.unwrap_or_else(kept), id)
     }
 }
 
@@ -316,13 +306,19 @@ fn known_code<M: Memory>(
         all.extend(known(reader, bytes)?);
         Ok(())
     })?;
+    let place = |code: &Code| (code.start, code.end, code.path.clone());
+    let mut newest: HashMap<_, usize> = HashMap::new();
+    for (i, code) in all.iter().enumerate() {
+        newest.insert(place(code), i);
+    }
     for code in now {
-        let same = |known: &Code| {
-            (known.start, known.end) == (code.start, code.end) && known.path == code.path
+        // What lies there may be another build by now.
+        let is_same = |known: &Code| {
+            known.build_id.is_empty() || code.build_id.is_empty() || known.build_id == code.build_id
         };
-        match all.iter_mut().rfind(|known| same(known)) {
-            Some(known) => known.last = u32::MAX,
-            None => all.push(code.clone()),
+        match newest.get(&place(code)) {
+            Some(&i) if is_same(&all[i]) => all[i].last = u32::MAX,
+            _ => all.push(code.clone()),
         }
     }
     Ok(all)
@@ -347,10 +343,7 @@ fn known<M: Memory>(
     if path_len > LONGEST_PATH || start >= end {
         return Ok(None);
     }
-    let mut name = vec![0; path_len as usize];
-    if !name.is_empty() {
-        reader.read_kept(path, &mut name)?;
-    }
+    let name = reader.text(path, path_len)?;
     let id = offset_of!(Known, id);
     let id_len = (short(offset_of!(Known, id_len)) as usize).min(64);
     Ok(Some(Code {
@@ -371,36 +364,20 @@ fn describe<M: Memory>(
     around: &Around<'_>,
     period: u64,
 ) -> Result<Vec<String>, Error> {
-    let mut comments = vec![
-        format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
-        format!("program: {}", around.program),
-        format!("pid: {}", around.pid),
-        match period {
-            1 => "mode: exact".to_string(),
-            period => format!("mode: sampled, one in {period} bytes; values are estimates"),
-        },
-        format!("dump: {}", around.reason),
-    ];
+    let version = env!("CARGO_PKG_VERSION");
+    let mut comments = recorded::head(version, &around.program, around.pid, period, around.reason);
     let [resident, peak] = around.resident;
     if resident != 0 {
-        comments.push(format!("rss: {resident} bytes"));
-        comments.push(format!("peak rss: {peak} bytes"));
+        comments.extend(recorded::resident(resident, peak));
     }
     let others = reader.u32(books.names)?.saturating_sub(NAMES);
-    if others != 0 {
-        let more = format!("threads: {NAMES} by name; {others} more are (other threads)");
-        comments.push(more);
-    }
+    comments.extend(recorded::threads(NAMES, others));
     if period != 1 {
-        comments.push(format!("sampled blocks in use: {}", blocks(reader, books)?));
+        comments.push(recorded::sampled_blocks(blocks(reader, books)?));
     }
-    let dropped: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
-    for (i, what) in heapprof_profile::DROPPED.iter().enumerate() {
-        match u64_at(&dropped, 8 * i) {
-            0 => {}
-            n => comments.push(format!("dropped: {n} {what}")),
-        }
-    }
+    let bytes: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
+    let counts = std::array::from_fn(|i| u64_at(&bytes, 8 * i));
+    comments.extend(recorded::dropped(counts));
     Ok(comments)
 }
 

@@ -1,4 +1,4 @@
-//! Reading memory of somebody else's: every read may fail, and all of them together have a bound.
+//! Reading memory of somebody else's: every read may fail, and all of them together have bounds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -10,21 +10,45 @@ use crate::error::Error;
 
 /// So many bytes are read at most. The books of a program with 16 threads and 16,000 stacks have
 /// 25 MB.
-const MOST: u64 = 2 << 30;
-/// Small things are read with what lies around them, in pieces of this size.
-const BLOCK: u64 = 64 << 10;
-/// What a piece that is not all there is read in.
-const PAGE: u64 = 4096;
+const MOST: u64 = 1 << 30;
+/// So much work is done with what was read already: bytes that are copied, and steps.
+const MOST_WORK: u64 = 4 << 30;
+/// So many bytes of names and paths are taken in.
+const MOST_TEXT: u64 = 256 << 20;
+/// Small things are read with what lies around them, in blocks of this size.
+const BLOCK: usize = 64 << 10;
+/// A block is there page by page.
+const PAGE: usize = 4096;
+/// So many blocks are kept.
+const MOST_KEPT: usize = 4096;
+/// What each small read costs besides its bytes.
+const STEP: u64 = 16;
 /// How many bytes of an array are read at once.
 const AT_ONCE: usize = 1 << 20;
 
-/// A memory that counts what is read of it.
+/// A memory whose reads are counted.
 pub(crate) struct Reader<M> {
     memory: M,
     left: Cell<u64>,
+    work: Cell<u64>,
+    text: Cell<u64>,
     /// What was read with other things, by the number of the block. Only what never changes is
     /// read from here.
-    kept: RefCell<HashMap<u64, Box<[u8]>>>,
+    kept: RefCell<HashMap<u64, Block>>,
+}
+
+/// A piece of memory, as far as it is there.
+struct Block {
+    bytes: Box<[u8]>,
+    /// One bit for each page that is there.
+    pages: u16,
+}
+
+/// Takes `amount` from a budget.
+fn spend(budget: &Cell<u64>, amount: u64) -> Result<(), Error> {
+    let left = budget.get().checked_sub(amount);
+    budget.set(left.ok_or(Error::TooLarge)?);
+    Ok(())
 }
 
 impl<M: Memory> Reader<M> {
@@ -32,15 +56,17 @@ impl<M: Memory> Reader<M> {
         Self {
             memory,
             left: Cell::new(MOST),
+            work: Cell::new(MOST_WORK),
+            text: Cell::new(MOST_TEXT),
             kept: RefCell::default(),
         }
     }
 
     /// Fills `to` with what is at `at` now.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result<(), Error> {
-        let left = self.left.get().checked_sub(to.len() as u64);
-        self.left.set(left.ok_or(Error::TooLarge(MOST >> 20))?);
-        match at != 0 && self.memory.read(at, to) {
+        spend(&self.left, to.len() as u64)?;
+        let is_there = at != 0 && at.checked_add(to.len() as u64).is_some();
+        match is_there && self.memory.read(at, to) {
             true => Ok(()),
             false => Err(Error::Ended),
         }
@@ -64,50 +90,67 @@ impl<M: Memory> Reader<M> {
         Ok(u32::from_ne_bytes(self.array(at)?))
     }
 
+    /// Counts so many steps of work with what was read.
+    pub(crate) fn work(&self, steps: usize) -> Result<(), Error> {
+        spend(&self.work, steps as u64)
+    }
+
     /// Fills `to` with something that was written once and does not change.
     pub(crate) fn read_kept(&self, mut at: u64, mut to: &mut [u8]) -> Result<(), Error> {
+        spend(&self.work, to.len() as u64 + STEP)?;
+        if at.checked_add(to.len() as u64).is_none() {
+            return Err(Error::Ended);
+        }
+        let mut kept = self.kept.borrow_mut();
         while !to.is_empty() {
-            let (block, offset) = (at / BLOCK, (at % BLOCK) as usize);
-            let mut kept = self.kept.borrow_mut();
-            let bytes = match kept.entry(block) {
+            let (number, offset) = (at / BLOCK as u64, at as usize % BLOCK);
+            if kept.len() > MOST_KEPT {
+                kept.clear();
+            }
+            let block = match kept.entry(number) {
                 std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
                 std::collections::hash_map::Entry::Vacant(place) => {
-                    place.insert(self.block(block * BLOCK, at)?)
+                    place.insert(self.block(number * BLOCK as u64)?)
                 }
             };
-            // What is missing at the end of a block is not mapped.
-            let found = bytes.get(offset..).unwrap_or_default();
-            let len = found.len().min(to.len());
-            if len == 0 {
+            // Up to the end of the page.
+            let len = (PAGE - offset % PAGE).min(to.len());
+            if block.pages >> (offset / PAGE) & 1 == 0 {
                 return Err(Error::Ended);
             }
-            to[..len].copy_from_slice(&found[..len]);
+            to[..len].copy_from_slice(&block.bytes[offset..offset + len]);
             at += len as u64;
             to = &mut to[len..];
         }
         Ok(())
     }
 
-    /// Reads the block that begins at `start`, up to the first page behind `wanted` that is not
-    /// there. Pages that are missing before it are zero.
-    fn block(&self, start: u64, wanted: u64) -> Result<Box<[u8]>, Error> {
-        let mut bytes = vec![0; BLOCK as usize];
-        if start != 0 && self.read(start, &mut bytes).is_ok() {
-            return Ok(bytes.into());
+    /// Reads the block that begins at `start`, as far as it is there.
+    fn block(&self, start: u64) -> Result<Block, Error> {
+        let mut bytes = vec![0; BLOCK].into_boxed_slice();
+        if self.read(start, &mut bytes).is_ok() {
+            let pages = u16::MAX;
+            return Ok(Block { bytes, pages });
         }
-        for (i, page) in bytes.chunks_exact_mut(PAGE as usize).enumerate() {
-            let at = start + i as u64 * PAGE;
-            match self.read(at, page) {
-                Ok(()) => {}
-                Err(Error::Ended) if at + PAGE <= wanted => page.fill(0),
-                Err(Error::Ended) => {
-                    bytes.truncate(i * PAGE as usize);
-                    break;
-                }
+        let mut pages = 0;
+        for (i, page) in bytes.chunks_exact_mut(PAGE).enumerate() {
+            match self.read(start + (i * PAGE) as u64, page) {
+                Ok(()) => pages |= 1 << i,
+                Err(Error::Ended) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(bytes.into())
+        Ok(Block { bytes, pages })
+    }
+
+    /// Reads a name or a path, which was written once.
+    pub(crate) fn text(&self, at: u64, len: u32) -> Result<Vec<u8>, Error> {
+        spend(&self.text, u64::from(len))?;
+        let mut text = vec![0; len as usize];
+        if len != 0 {
+            self.read_kept(at, &mut text)?;
+        }
+        Ok(text)
     }
 
     /// Reads the first `len` elements of an array that grows in chunks, each of `N` bytes. `each`
@@ -166,4 +209,71 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
     let found = bytes.get(at..).and_then(|rest| rest.first_chunk());
     found.map_or(0, |word| u16::from_ne_bytes(*word))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Memory that somebody made: pieces at addresses.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Made<'a>(pub(crate) &'a [(u64, &'a [u8])]);
+
+    impl Memory for Made<'_> {
+        fn read(self, at: u64, to: &mut [u8]) -> bool {
+            let all = self.0.iter().find_map(|(start, bytes)| {
+                let from = at.checked_sub(*start)? as usize;
+                bytes.get(from..from.checked_add(to.len())?)
+            });
+            all.is_some_and(|bytes| {
+                to.copy_from_slice(bytes);
+                true
+            })
+        }
+    }
+
+    /// What lies behind or before a hole in the same block is read, and nothing in the hole is.
+    #[test]
+    fn a_hole_is_no_end() {
+        let (page, base) = (PAGE as u64, 16 * BLOCK as u64);
+        let (low, high) = (vec![1; PAGE], vec![2; 2 * PAGE]);
+        let pieces = [(base, &low[..]), (base + 3 * page, &high[..])];
+        let reader = Reader::new(Made(&pieces));
+        let read = |at: u64, len: usize| {
+            let mut bytes = vec![0; len];
+            reader.read_kept(at, &mut bytes).map(|()| bytes)
+        };
+        assert_eq!(read(base + 10, 8).unwrap(), [1; 8]);
+        assert_eq!(read(base + 3 * page, 8).unwrap(), [2; 8]);
+        assert_eq!(read(base + 4 * page - 4, 8).unwrap(), [2; 8]);
+        for at in [
+            base + page,
+            base + page - 4,
+            base + 3 * page - 1,
+            base + 5 * page - 4,
+            0,
+            u64::MAX - 3,
+        ] {
+            assert!(matches!(read(at, 8), Err(Error::Ended)), "{at:x}");
+        }
+    }
+
+    /// What costs no reading costs work, which has an end, too.
+    #[test]
+    fn everything_has_an_end() {
+        let page = vec![7; BLOCK];
+        let pieces = [(BLOCK as u64, &page[..])];
+        let reader = Reader::new(Made(&pieces));
+        reader.work.set(10_000);
+        let mut byte = [0];
+        let reads = (0..).take_while(|_| reader.read_kept(BLOCK as u64, &mut byte).is_ok());
+        assert!(reads.count() < 1000);
+        reader.left.set(100);
+        assert!(matches!(
+            reader.array::<200>(BLOCK as u64),
+            Err(Error::TooLarge)
+        ));
+        reader.text.set(5);
+        assert!(matches!(reader.text(BLOCK as u64, 6), Err(Error::TooLarge)));
+    }
 }

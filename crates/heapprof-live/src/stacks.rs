@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::read::{Reader, u16_at, u32_at};
 
 /// A longer name is a broken one.
-const LONGEST: u32 = 1 << 20;
+const LONGEST: u32 = 64 << 10;
 /// More frames of interpreters are no program's.
 const MOST_FRAMES: u32 = 1 << 24;
 
@@ -40,10 +40,11 @@ impl<'r, M: Memory> Stacks<'r, M> {
             let generation = *of_whole.get_or_insert(u32_at(&head, stack::GENERATION));
             // The newest frames are not those that the stack before has of this one.
             let newer = all.saturating_sub(wanted);
-            let Some(count) = all
+            let count = all
                 .checked_sub(from_base)
-                .and_then(|own| own.checked_sub(newer))
-            else {
+                .and_then(|own| own.checked_sub(newer));
+            // Every step to another stack comes nearer to the root.
+            let Some(count) = count.filter(|&count| count != 0 || from_base == 0) else {
                 return Err(Error::Damaged("a stack has fewer frames than it shares"));
             };
             let mut bytes = vec![0; count * 8];
@@ -106,9 +107,9 @@ impl<'r, M: Memory> Frames<'r, M> {
         if name > LONGEST || file > LONGEST {
             return Err(Error::Damaged("a name is longer than a name can be"));
         }
-        let mut text = vec![0; (name + file) as usize];
-        self.reader
-            .read_kept(at.wrapping_add(frame::LEN as u64), &mut text)?;
+        let mut text = self
+            .reader
+            .text(at.wrapping_add(frame::LEN as u64), name + file)?;
         let file = text.split_off(name as usize);
         Ok(Some(Named {
             name: text,

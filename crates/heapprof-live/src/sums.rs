@@ -1,11 +1,12 @@
 //! The sums of each stack over all threads, and what was counted by size.
 //!
-//! The program goes on meanwhile. So an allocation may be counted whose free is not, or the other
-//! way round: sums of what is in use may be off by the events of these microseconds, and are never
-//! below zero.
+//! The program goes on meanwhile, and threads are read one after the other. So an allocation may be
+//! counted whose free is not, or the other way round: sums may be off by the events of the
+//! milliseconds that reading takes, and are never below zero.
 
 use heapprof_books::{BYTE_BITS, OBJECT_BITS, SIZES, counters, heap, spread as layout_of_spread};
 use heapprof_memory::Memory;
+use heapprof_profile::recorded::rounded;
 use heapprof_profile::{CLASSES, Sizes};
 
 use crate::books::Books;
@@ -16,7 +17,7 @@ use crate::read::{Reader, u64_at};
 /// takes it over.
 const MOST_THREADS: usize = 1 << 17;
 /// More stacks are no program's.
-const MOST_STACKS: u32 = 1 << 24;
+const MOST_STACKS: u32 = 1 << 22;
 
 /// What is known of one sum: the samples, and the variances of objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -95,8 +96,14 @@ pub(crate) fn sums<M: Memory>(
         add_sizes(&mut sizes, &reader.array(at(books.thread.sizes))?);
         thread = reader.u64(at(books.thread.next))?;
     }
+    // If the heap rises to a new peak now, that is the peak, whatever it was before.
+    let is_at_peak = reader.u64(books.heap.wrapping_add(heap::PHASE as u64))? & 1 == 1;
     Ok(All {
-        sums: raw.iter().map(|raw| settled(raw, is_exact)).collect(),
+        // Both have one size, so that they take the same memory.
+        sums: raw
+            .into_iter()
+            .map(|raw| settled(&raw, is_exact, is_at_peak))
+            .collect(),
         sizes,
     })
 }
@@ -152,13 +159,8 @@ fn add_sizes(sizes: &mut Sizes, bytes: &[u8; 16 * SIZES]) {
     }
 }
 
-/// A number in units of 2^-`bits`, rounded to a whole one.
-pub(crate) fn rounded(number: i64, bits: u32) -> i64 {
-    number.wrapping_add(1 << (bits - 1)) >> bits
-}
-
 /// The sums in objects and bytes. None is below zero, or above what was allocated.
-fn settled(raw: &Raw, is_exact: bool) -> Sums {
+fn settled(raw: &Raw, is_exact: bool, is_at_peak: bool) -> Sums {
     let in_use = minus(raw.allocated, raw.freed);
     let scale = |v: [i64; 2]| {
         let v = match is_exact {
@@ -184,7 +186,7 @@ fn settled(raw: &Raw, is_exact: bool) -> Sums {
     Sums {
         allocated: allocated_by,
         in_use: part(in_use),
-        peak: part(raw.peak),
+        peak: part(if is_at_peak { in_use } else { raw.peak }),
         temporary: part(raw.temporary),
         spread: [allocated, left].map(trusted),
     }

@@ -56,7 +56,7 @@ mod parts;
 #[allow(missing_docs, unreachable_pub, dead_code)]
 #[cfg(test)]
 mod proto;
-mod recorded;
+pub mod recorded;
 mod sample_type;
 mod scale;
 mod strings;
@@ -80,7 +80,6 @@ pub use crate::{
         Function, FunctionIndex, Label, LabelSetIndex, LabelSets, Line, Location, LocationIndex,
         Mapping, MappingIndex, Profile, Samples, ValueType, is_place_of_code, spread::SampleSpread,
     },
-    recorded::{DROPPED, RECORDED_TYPES, THREAD, TID},
     sample_type::{SampleTypeError, default_sample_type, find_sample_type},
     strings::{StringId, StringTable},
     unit::{Family, Unit},

@@ -1,7 +1,7 @@
-//! What a recording's profile has, whether the collector writes it or somebody reads its books.
+//! What a recording's profile says, whether the collector writes it or somebody else reads its books.
 
 /// The sample types of a recording, each with its unit. A sampled one has the first six.
-pub const RECORDED_TYPES: [(&str, &str); 8] = [
+pub const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
     ("inuse_objects", "count"),
@@ -16,9 +16,19 @@ pub const RECORDED_TYPES: [(&str, &str); 8] = [
 pub const THREAD: &str = "thread";
 /// The kernel's number of that thread.
 pub const TID: &str = "tid";
+/// The name of all threads that have none of their own.
+pub const OTHER_THREADS: &str = "(other threads)";
+
+/// The frame that stands for those that were left out of a deep stack.
+pub const TRUNCATED: &str = "[truncated]";
+/// A frame of an interpreter for whose name there was no memory.
+pub const NAMELESS: &str = "[no memory for the name]";
+
+/// The comment of a profile without samples.
+pub const EMPTY: &str = "empty: nothing was allocated, or nothing was sampled";
 
 /// What a recording may lack, in the order in which the collector counts it.
-pub const DROPPED: [&str; 6] = [
+const DROPPED: [&str; 6] = [
     "events inside the collector or the allocator (signal handlers, fork handlers)",
     "events for lack of memory for the tables",
     "events while another one was held up by a signal handler",
@@ -26,3 +36,71 @@ pub const DROPPED: [&str; 6] = [
     "frees that were not seen before the address came again",
     "children, forked while an event was held up by a signal handler: they record nothing",
 ];
+
+/// The comments that say what is recorded, how, and why this profile was made. A `period` of 1 means
+/// every allocation.
+pub fn head(version: &str, program: &str, pid: i64, period: u64, reason: &str) -> Vec<String> {
+    vec![
+        format!("collector: heapprof {version}"),
+        format!("program: {program}"),
+        format!("pid: {pid}"),
+        match period {
+            1 => "mode: exact".to_string(),
+            period => format!("mode: sampled, one in {period} bytes; values are estimates"),
+        },
+        format!("dump: {reason}"),
+    ]
+}
+
+/// The comments that say how much is in memory, and how much was at most, in bytes.
+pub fn resident(now: u64, peak: u64) -> [String; 2] {
+    [
+        format!("rss: {now} bytes"),
+        format!("peak rss: {peak} bytes"),
+    ]
+}
+
+/// The comment about threads beyond the first `most`; `None` if there are no others.
+pub fn threads(most: u32, others: u32) -> Option<String> {
+    (others != 0).then(|| format!("threads: {most} by name; {others} more are {OTHER_THREADS}"))
+}
+
+/// The comment that says how many sampled blocks are in use.
+pub fn sampled_blocks(count: u64) -> String {
+    format!("sampled blocks in use: {count}")
+}
+
+/// The comments that say what could not be recorded.
+pub fn dropped(counts: [u64; DROPPED.len()]) -> impl Iterator<Item = String> {
+    let all = counts.into_iter().zip(DROPPED);
+    all.filter(|(count, _)| *count != 0)
+        .map(|(count, what)| format!("dropped: {count} {what}"))
+}
+
+/// A thread's name, which ends at a zero. A label must not be empty.
+pub fn thread_name(bytes: &[u8]) -> String {
+    match bytes.split(|&byte| byte == 0).next().unwrap_or_default() {
+        [] => "(unnamed)".to_string(),
+        bytes => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+/// The name of a mapped file. Where no build id tells it, the name says that the file there is
+/// another one by now, or none, as the kernel says it.
+pub fn mapped_file(path: &[u8], is_deleted: bool, build_id: &[u8]) -> String {
+    let mut name = String::from_utf8_lossy(path).into_owned();
+    if is_deleted && build_id.is_empty() {
+        name.push_str(" (deleted)");
+    }
+    name
+}
+
+/// A build id as text.
+pub fn hex(build_id: &[u8]) -> String {
+    build_id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A number in units of 2^-`bits`, rounded to a whole one.
+pub fn rounded(number: i64, bits: u32) -> i64 {
+    number.wrapping_add(1 << (bits - 1)) >> bits
+}

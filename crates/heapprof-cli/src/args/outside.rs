@@ -1,10 +1,12 @@
-//! The command lines of what looks at a recorded process from outside: `dump`, `ps`, `live`.
+//! The command lines of what looks at a recorded process from outside: `dump`, `ps`, `live`,
+//! `follow`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use heapprof_report::Format;
 
+use super::record::{LineFormat, growth};
 use super::{FileModeArgs, OutputArgs, format};
 use crate::name;
 
@@ -37,4 +39,17 @@ pub(crate) struct LiveArgs {
     /// The process: its number or its name, also as pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", value_parser = name::parser())]
     pub(crate) process: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FollowArgs {
+    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    #[arg(value_name = "PROCESS", value_parser = name::parser())]
+    pub(crate) process: String,
+    /// Say a line each time the memory in use that it allocated has grown by this
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = growth)]
+    pub(crate) min: u64,
+    /// How it is said: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object a line
+    #[arg(short, long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
+    pub(crate) format: LineFormat,
 }

@@ -143,7 +143,7 @@ fn period(text: &str) -> Result<u64, String> {
     }
 }
 
-fn growth(text: &str) -> Result<u64, String> {
+pub(super) fn growth(text: &str) -> Result<u64, String> {
     match super::size::size(text)? {
         0 => Err("0 bytes are no growth".to_string()),
         bytes => Ok(bytes),

@@ -9,6 +9,8 @@ use crate::args::DumpArgs;
 use crate::outside::Watched;
 use crate::{messages, name, output};
 
+/// So many characters of the program's name are in the file's.
+const LONGEST: usize = 40;
 /// So many names are tried.
 const MOST: usize = 100_000;
 
@@ -43,6 +45,7 @@ fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
         .next()
         .unwrap_or("unknown")
         .chars()
+        .take(LONGEST)
         .map(|c| if c == '/' || c.is_control() { '_' } else { c })
         .collect();
     let named = |n: usize| PathBuf::from(format!("heapprof.{program}.{pid}.{n}.pb.gz"));

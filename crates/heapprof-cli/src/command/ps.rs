@@ -11,7 +11,8 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
     let found = outside::list().context("/proc: the list of processes cannot be read")?;
     if found.is_empty() {
         messages::note(
-            "no process that this user may read is recorded; start one with heapprof record",
+            "no process that this user may read is recorded; start one with heapprof record (root \
+             reads all; where kernel.yama.ptrace_scope is not 0, other users read none)",
         );
     }
     let rows: Vec<RecordedProcess> = found

@@ -415,8 +415,8 @@ impl Owner {
         if !is_state || !self.change(now, now.map_addr(|at| at | MOVING)) {
             return None;
         }
-        // SAFETY: a pointer that is neither constant, and not moving, is a thread's state. States
-        // are never freed.
+        // SAFETY: a pointer that is neither constant, and not moving, is a thread's state. No
+        // state is freed that a part has for its owner.
         Some(unsafe { &*now })
     }
 

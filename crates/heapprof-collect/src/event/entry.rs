@@ -96,7 +96,7 @@ pub(crate) unsafe fn state_of(
     slot: *mut ThreadSlot,
     tables: Tables,
 ) -> Option<&'static ThreadState> {
-    // SAFETY: the caller's contract. States are never freed, and a slot that names an engine has a
+    // SAFETY: the caller's contract. States are never freed while their thread lives, and a slot that names an engine has a
     // state of it.
     unsafe {
         if (*slot).engine == state::engine_of(&engine.process) {
@@ -227,7 +227,7 @@ impl Event {
         epoch: u64,
         otherwise: u64,
     ) -> Option<Self> {
-        // SAFETY: the caller's contract. States are never freed.
+        // SAFETY: the caller's contract. States are never freed while their thread lives.
         unsafe {
             enter(slot);
             let state = state_of(engine, slot, tables);

@@ -78,7 +78,7 @@ impl Pages {
         }
     }
 
-    /// Gives memory back that nobody has used.
+    /// Gives memory back that nobody uses.
     ///
     /// # Safety
     /// `at..at+len` came from here, and nothing refers to it any more.

@@ -4,6 +4,8 @@ use crate::dropped;
 use crate::engine::Engine;
 use crate::event::apart::is_apart;
 use crate::event::{entry, moment};
+#[cfg(not(shuttle))]
+use crate::outside;
 use crate::platform::process::Kept;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
@@ -116,6 +118,8 @@ impl Forks {
             // What the handler interrupted may be half written, and threads that are no longer
             // there may hold locks.
             engine.threads.forget_others();
+            #[cfg(not(shuttle))]
+            outside::hide(engine);
             process.abandon();
             return;
         }
@@ -127,7 +131,15 @@ impl Forks {
             process.abandon();
         }
         let kept = self.let_go();
-        engine.rebase(whole);
+        // Nobody is to take these books for the child's before they are, or if they never are.
+        #[cfg(not(shuttle))]
+        outside::hide(engine);
+        // SAFETY: this is fork's handler in the child.
+        unsafe { engine.rebase(whole) };
+        #[cfg(not(shuttle))]
+        if whole {
+            outside::show(engine);
+        }
         if whole {
             entry::draw_anew(engine);
             moment::begin(engine);

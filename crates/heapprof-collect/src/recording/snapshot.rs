@@ -6,9 +6,8 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
 use heapprof_profile::{
-    ALLOCATORS, DROPPED, FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping,
-    MappingIndex, ProfileBuilder, QuickSample, RECORDED_TYPES, Sizes, THREAD, TID,
-    encode_samples_quickly,
+    ALLOCATORS, FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping,
+    MappingIndex, ProfileBuilder, QuickSample, Sizes, encode_samples_quickly, recorded,
 };
 
 use crate::code::mappings::Mapping;
@@ -103,7 +102,7 @@ pub(super) fn write_profile(
     let mut values = Values::begin(engine);
     let names = values.types();
     let traced = names.iter().map(|(name, unit)| (name.as_str(), *unit));
-    let types: Vec<(&str, &str)> = RECORDED_TYPES[..width]
+    let types: Vec<(&str, &str)> = recorded::TYPES[..width]
         .iter()
         .copied()
         .chain(traced)
@@ -239,7 +238,7 @@ fn write_stacks<'a>(
                 if word == CUT {
                     return *cut.get_or_insert_with(|| {
                         builder.frame(&[FrameText {
-                            name: "[truncated]",
+                            name: recorded::TRUNCATED,
                             ..FrameText::default()
                         }])
                     });
@@ -277,7 +276,7 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
     };
     let Some(frame) = frame else {
         return builder.frame(&[FrameText {
-            name: "[no memory for the name]",
+            name: recorded::NAMELESS,
             ..FrameText::default()
         }]);
     };
@@ -308,7 +307,7 @@ fn label_set(
                 let provider = engine.scripts.providers.get(provider);
                 let Some(provider) = provider else { continue };
                 for (key, text) in provider.labels(label) {
-                    let key = match has_thread && key == THREAD {
+                    let key = match has_thread && key == recorded::THREAD {
                         true => format!("{} {key}", provider.language()),
                         false => key,
                     };
@@ -318,8 +317,10 @@ fn label_set(
             Word::Thread(number) => {
                 let named = threads.entry(number);
                 let named = named.or_insert_with(|| engine.threads.names.named(number));
-                labels.push(builder.text_label(THREAD, &named.name));
-                let id = named.id.map(|id| builder.number_label(TID, id.into(), ""));
+                labels.push(builder.text_label(recorded::THREAD, &named.name));
+                let id = named
+                    .id
+                    .map(|id| builder.number_label(recorded::TID, id.into(), ""));
                 labels.extend(id);
             }
             Word::Address(_) | Word::Frame(_) => {}
@@ -329,20 +330,10 @@ fn label_set(
 }
 
 fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {
-    let mut filename = String::from_utf8_lossy(&mapping.path).into_owned();
-    if mapping.deleted && !mapping.image.has_build_id() {
-        // The kernel says it in this way. Nothing else tells that what is there now is another
-        // file.
-        filename.push_str(" (deleted)");
-    }
+    let build_id = mapping.image.build_id();
+    let filename = recorded::mapped_file(&mapping.path, mapping.deleted, build_id);
     let filename = builder.text(&filename);
-    let hex: String = mapping
-        .image
-        .build_id()
-        .iter()
-        .map(|b| format!("{b:02x}"))
-        .collect();
-    let build_id = builder.text(&hex);
+    let build_id = builder.text(&recorded::hex(build_id));
     builder.mapping(ProfileMapping {
         memory_start: mapping.start as u64,
         memory_limit: mapping.end as u64,
@@ -402,37 +393,20 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
     let process = &engine.process;
     let (exact, period) = (process.recorded.is_exact(), process.recorded.period());
     let (started, duration) = engine.dumping.times();
-    let mut comments = vec![
-        format!("collector: heapprof {}", env!("CARGO_PKG_VERSION")),
-        format!("program: {}", String::from_utf8_lossy(process.name())),
-        format!("pid: {}", sys::process_id()),
-        if exact {
-            "mode: exact".to_string()
-        } else {
-            format!("mode: sampled, one in {period} bytes; values are estimates")
-        },
-        format!("dump: {}", reason.text()),
-    ];
+    let program = String::from_utf8_lossy(process.name());
+    let (version, pid) = (env!("CARGO_PKG_VERSION"), sys::process_id());
+    let mut comments = recorded::head(version, &program, pid.into(), period, reason.text());
     comments.extend(frames_kept(engine, facts.reports));
     let (resident, peak_resident) = status::resident();
     if resident != 0 {
-        comments.push(format!("rss: {resident} bytes"));
-        comments.push(format!("peak rss: {peak_resident} bytes"));
+        comments.extend(recorded::resident(resident, peak_resident));
         comments.push(format!("own tables: {} bytes", engine.resident()));
     }
     comments.extend(facts.account);
     let others = engine.threads.names.others();
-    if others != 0 {
-        comments.push(format!(
-            "threads: {} by name; {others} more are (other threads)",
-            names::MOST
-        ));
-    }
+    comments.extend(recorded::threads(names::MOST, others));
     if !exact {
-        comments.push(format!(
-            "sampled blocks in use: {}",
-            engine.books.live.len()
-        ));
+        comments.push(recorded::sampled_blocks(engine.books.live.len() as u64));
     }
     let dropped = &process.dropped;
     let counters = [
@@ -443,14 +417,10 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
         &dropped.unseen,
         &dropped.torn,
     ];
-    for (counter, what) in counters.into_iter().zip(DROPPED) {
-        let n = counter.load(Ordering::Relaxed);
-        if n != 0 {
-            comments.push(format!("dropped: {n} {what}"));
-        }
-    }
+    let counts = counters.map(|counter| counter.load(Ordering::Relaxed));
+    comments.extend(recorded::dropped(counts));
     if facts.sums.is_empty() {
-        comments.push("empty: nothing was allocated, or nothing was sampled".to_string());
+        comments.push(recorded::EMPTY.to_string());
     }
     comments.extend(notes(engine, facts.sums, facts.sizes, resident));
     for comment in comments {

@@ -91,6 +91,10 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
     assert_eq!(engines.map(sums), [expected(0), expected(1)]);
     // The handlers of one engine hold the thread apart, so each engine's own come in turn.
     for (i, engine) in engines.into_iter().enumerate() {
+        // The thread that forks has served the other engine last.
+        allocate(engines[1 - i], 20_000 + i, 1);
+        free(engines[1 - i], 20_000 + i);
+        let before = engines.map(sums);
         let forks = engine.forks();
         forks.before();
         // SAFETY: the child calls what is safe after a fork of a process with threads: the engine's
@@ -107,7 +111,7 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
             let [objects, bytes, in_use, _] = sums(engine);
             let goes_on = [objects, bytes, in_use] == [2_501, left + 1, 2_500];
             let other = engines[1 - i];
-            let is_untouched = sums(other) == expected(1 - i as i64);
+            let is_untouched = sums(other) == before[1 - i];
             let code = i32::from(!(begun && goes_on && is_untouched));
             // SAFETY: it ends the child, and runs nothing of the parent's.
             unsafe { libc::_exit(code) };
@@ -118,7 +122,88 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0, "engine {i}");
     }
-    assert_eq!(engines.map(sums), [expected(0), expected(1)]);
+    // Each forking thread allocated and freed one block in the other engine.
+    let more = |i: i64| std::array::from_fn(|k| expected(i)[k] + [1, 1, 0, 0][k]);
+    assert_eq!(engines.map(sums), [more(0), more(1)]);
+}
+
+/// A child has what all threads of its parent have in use, as if one thread had allocated it: blocks
+/// that another thread freed, sizes, and, when sampling, how sure the sums are.
+#[test]
+fn a_child_has_what_all_threads_have() {
+    for (mode, period) in [(Mode::Exact, 1), (Mode::Sampled, 64)] {
+        let engine = engine(Pages::of_kernel());
+        assert!(engine.lifecycle().start(Options {
+            mode,
+            period,
+            ..Options::default()
+        }));
+        std::thread::scope(|scope| {
+            for thread in 0..5 {
+                scope.spawn(move || {
+                    for block in 0..2_000 {
+                        sampled(engine, thread * 10_000 + block, 50 + thread);
+                    }
+                });
+            }
+        });
+        // Another thread frees.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for block in (0..2_000).step_by(3) {
+                    engine.events().release(address(10_000 + block));
+                }
+            });
+        });
+        let whole = |engine: &'static Engine| {
+            engine.apart(|| {
+                let (sums, sizes) = sums::sums_and_sizes(engine);
+                let in_use = sums.iter().map(|sum| (sum.in_use(), sum.spread[1]));
+                // A stack that has nothing may be known to one of both only.
+                let in_use = in_use
+                    .enumerate()
+                    .filter(|(_, (in_use, _))| *in_use != [0; 2]);
+                let in_use: Vec<_> = in_use.collect();
+                let classes: Vec<i64> = sizes.classes.iter().map(|class| class.in_use).collect();
+                (in_use, classes)
+            })
+        };
+        let before = whole(engine);
+        assert!(before.0.iter().any(|(_, (in_use, _))| in_use[0] > 1_000));
+        assert!(engine.threads.all().count() > 1);
+        let forks = engine.forks();
+        forks.before();
+        // SAFETY: as in the test before this one.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            forks.in_child();
+            let is_same = whole(engine) == before;
+            let is_one = engine.threads.all().count() == 1;
+            // The one that is left goes on.
+            sampled(engine, 70_000, 1 << 20);
+            engine.events().release(address(70_000));
+            let goes_on = whole(engine) == before;
+            let code = [!is_same, !is_one, !goes_on];
+            let code = (0..).zip(code).map(|(bit, is)| i32::from(is) << bit).sum();
+            // SAFETY: as in the test before this one.
+            unsafe { libc::_exit(code) };
+        }
+        forks.in_parent();
+        let mut status = 0;
+        // SAFETY: a child of this test's, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "{mode:?}");
+        assert!(whole(engine) == before);
+    }
+}
+
+/// Tells an engine of an allocation, as a hook does: only if the countdown has ended.
+fn sampled(engine: &'static Engine, block: usize, size: usize) {
+    let events = engine.events();
+    if events.charge(size) {
+        events.allocate(size, events.caller(), || address(block));
+    }
 }
 
 /// One thread serves two engines in turn. Each keeps what it was told.

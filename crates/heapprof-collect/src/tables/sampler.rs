@@ -13,10 +13,7 @@ use crate::tables::counters::Weight;
 /// cancel allocations to the bit.
 pub(crate) use heapprof_books::{BYTE_BITS, OBJECT_BITS};
 
-/// A number in units of 2^-`bits`, rounded to a whole one.
-pub(crate) fn rounded(number: i64, bits: u32) -> i64 {
-    number.wrapping_add(1 << (bits - 1)) >> bits
-}
+pub(crate) use heapprof_profile::recorded::rounded;
 
 /// xoshiro256** (Blackman and Vigna), zero until seeded.
 #[derive(Default)]

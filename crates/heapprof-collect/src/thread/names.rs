@@ -10,6 +10,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use heapprof_profile::recorded::{OTHER_THREADS, thread_name};
+
 use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys::{self, File, NAME};
@@ -147,7 +149,7 @@ impl ThreadNames {
         let Some(entry) = self.get(number) else {
             return Named {
                 id: None,
-                name: "(other threads)".to_string(),
+                name: OTHER_THREADS.to_string(),
             };
         };
         let is_gone = entry.is_gone.load(Ordering::Acquire);
@@ -156,7 +158,7 @@ impl ThreadNames {
         let name = name.unwrap_or_else(|| {
             let words = entry.name.each_ref();
             let bytes = words.map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
-            text(bytes.as_flattened())
+            thread_name(bytes.as_flattened())
         });
         Named { id, name }
     }
@@ -187,16 +189,7 @@ fn name_now(id: u32) -> Option<String> {
     let mut bytes = [0; 64];
     let len = file.read(&mut bytes);
     let bytes = bytes[..len].strip_suffix(b"\n")?;
-    Some(text(bytes))
-}
-
-/// A name as text. A label must not be empty.
-fn text(bytes: &[u8]) -> String {
-    let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
-    match bytes {
-        [] => "(unnamed)".to_string(),
-        bytes => String::from_utf8_lossy(bytes).into_owned(),
-    }
+    Some(thread_name(bytes))
 }
 
 #[cfg(all(test, not(any(miri, shuttle))))]

@@ -1,7 +1,8 @@
 //! What a thread owns while it lives: counters, its last stack, its random numbers.
 //!
-//! States are never freed. When a thread ends, the next new one takes over its state with the
-//! counters in it, which are sums and belong to no thread in particular.
+//! States are never freed, except in a forked child before its first event. When a thread ends, the
+//! next new one takes over its state with the counters in it, which are sums and belong to no thread
+//! in particular.
 
 mod free;
 
@@ -31,7 +32,7 @@ pub(crate) struct ThreadState {
     /// The list that the state is of, and the process of both. They are set once, at the start.
     home: Option<(&'static Threads, &'static Process)>,
     /// The next in the list of all states. It is set once.
-    pub(crate) next: *mut ThreadState,
+    pub(crate) next: AtomicPtr<ThreadState>,
     /// The next state that no thread has, while no thread has this one.
     next_free: AtomicPtr<ThreadState>,
     /// The thread's slot while the thread lives, for [`Threads::rewind_all`].
@@ -119,9 +120,10 @@ impl Threads {
     pub(crate) fn all(&self) -> impl Iterator<Item = &'static ThreadState> + use<> {
         let mut at = self.all.load(Ordering::Acquire);
         std::iter::from_fn(move || {
-            // SAFETY: states are never freed, and `next` never changes once a state is in the list.
+            // SAFETY: states are never freed while others go through the list, and only a forked
+            // child changes `next`.
             let state = unsafe { at.as_ref()? };
-            at = state.next;
+            at = state.next.load(Ordering::Relaxed);
             Some(state)
         })
     }
@@ -153,7 +155,7 @@ impl Threads {
             own.script.reset();
             let mut head = self.all.load(Ordering::Acquire);
             loop {
-                (*new).next = head;
+                (*new).next.store(head, Ordering::Relaxed);
                 let changed =
                     self.all
                         .compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire);
@@ -183,42 +185,51 @@ impl Threads {
     /// Called after fork, in the child. Keeps one state, which is given all that the others have,
     /// and gives the others' memory back. So a child does not change a page of theirs, and has
     /// nothing of them when its parent has ended. Returns false if there is no memory for a state.
-    pub(crate) fn keep_own(
+    ///
+    /// # Safety
+    /// This is the process's only thread, and it is in no event. Nobody holds a state of another
+    /// thread: the table of blocks has no owners, and no list is being gone through.
+    pub(crate) unsafe fn keep_own(
         &'static self,
         process: &'static Process,
         give: impl FnOnce(&'static ThreadState),
     ) -> bool {
         self.free.clear();
-        // SAFETY: states are never freed before this.
-        let found = unsafe { own().as_ref() };
+        // SAFETY: a thread's own state is there as long as the thread.
+        let own = unsafe { own().as_ref() };
+        // The thread may have served another engine last.
+        let found = own.filter(|state| std::ptr::eq(state.threads(), self));
         let kept = match found {
             Some(state) => state,
-            // SAFETY: as above.
+            // SAFETY: null, or a state that is the list's from now on.
             None => match unsafe { self.acquire(process).as_ref() } {
                 Some(state) => state,
                 None => return false,
             },
         };
         give(kept);
-        let mut at = self.all.load(Ordering::Relaxed);
+        // What follows the kept one in the list goes, too, so the list is read before it is cut.
+        let (first, behind) = (
+            self.all.load(Ordering::Relaxed),
+            kept.next.load(Ordering::Relaxed),
+        );
         let kept_at = std::ptr::from_ref(kept).cast_mut();
-        self.all.store(kept_at, Ordering::Relaxed);
-        while !at.is_null() {
-            // SAFETY: the states of threads that are not in this process. Nobody has found one of
-            // them: the table of blocks has no owners, and the list begins with the kept one.
-            unsafe {
-                let next = (*at).next;
-                if at != kept_at {
+        // The list is cut before anything of it goes, for readers outside.
+        kept.next.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.all.store(kept_at, Ordering::Release);
+        for mut at in [first, behind] {
+            while !at.is_null() && at != kept_at {
+                // SAFETY: a state of this list, which nobody has any more: the caller's promise.
+                unsafe {
+                    let next = (*at).next.load(Ordering::Relaxed);
                     (*at).counters.give_back(&process.pages);
                     (*at).temporary.give_back(&process.pages);
                     (*at).spread.give_back(&process.pages);
                     process.pages.unmap(at.cast(), size_of::<ThreadState>());
+                    at = next;
                 }
-                at = next;
             }
         }
-        // SAFETY: this is the only thread, and nobody goes through the list.
-        unsafe { (*kept_at).next = std::ptr::null_mut() };
         if found.is_none() {
             kept.release();
         }

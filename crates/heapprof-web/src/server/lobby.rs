@@ -2,6 +2,7 @@
 //! opens many and is silent would keep the page out.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -14,6 +15,7 @@ pub(super) struct Lobby(Arc<Mutex<VecDeque<Arc<Notify>>>>);
 pub(super) struct Seat {
     lobby: Arc<Mutex<VecDeque<Arc<Notify>>>>,
     wanted: Arc<Notify>,
+    has_asked: AtomicBool,
 }
 
 impl Lobby {
@@ -24,6 +26,7 @@ impl Lobby {
         Seat {
             lobby: self.0.clone(),
             wanted,
+            has_asked: AtomicBool::new(false),
         }
     }
 
@@ -38,12 +41,16 @@ impl Lobby {
 impl Seat {
     /// The connection has asked, and keeps its place from now on.
     pub(super) fn leave(&self) {
+        self.has_asked.store(true, Ordering::Relaxed);
         locked(&self.lobby).retain(|other| !Arc::ptr_eq(other, &self.wanted));
     }
 
-    /// Waits until the place is wanted for another.
+    /// Waits until the place is wanted for another. That is too late once the connection has asked.
     pub(super) async fn is_wanted(&self) {
         self.wanted.notified().await;
+        if self.has_asked.load(Ordering::Relaxed) {
+            std::future::pending().await
+        }
     }
 }
 

@@ -92,6 +92,8 @@ pub(super) struct Known {
     pub(super) number: u64,
     /// The state of the file when it was read.
     file: Option<[i64; 4]>,
+    /// Why it is not what is there now.
+    pub(super) note: Option<String>,
 }
 
 /// What a question is about: profiles by name, and whether the first is compared with the last.
@@ -162,7 +164,7 @@ impl Library {
                 Wanted::Known(known) => known.source,
                 Wanted::Unread(file) => {
                     let source = shelf.offered[at].from.read(&shelf.sources, name)?;
-                    shelf.put(name, source, file).source
+                    shelf.put(name, source, file, None).source
                 }
             };
             source.name.clone_from(name);
@@ -278,8 +280,18 @@ impl Library {
                 }
             }
         };
-        let source = from.read(&sources, name)?;
-        Ok(self.shelf().put(name, source, file))
+        match from.read(&sources, name) {
+            Ok(source) => Ok(self.shelf().put(name, source, file, None)),
+            Err(error) => {
+                // A process that has ended leaves its last reading.
+                let last = self
+                    .shelf()
+                    .last_of_process(name)
+                    .with_context(|| format!("{error:#}"))?;
+                let note = format!("this is the last that was read: {error:#}");
+                Ok(self.shelf().put(name, last, file, Some(note)))
+            }
+        }
     }
 
     /// Returns the profiles of some names.
@@ -330,6 +342,7 @@ impl Library {
         let known = Known {
             number: shelf.readings,
             file: None,
+            note: None,
             source: Source::new(name.clone(), profile),
         };
         shelf.offered.push(Offered {
@@ -381,12 +394,19 @@ impl Shelf {
     }
 
     /// Keeps what was read while the file had this state.
-    fn put(&mut self, name: &str, source: Source, file: Option<[i64; 4]>) -> Known {
+    fn put(
+        &mut self,
+        name: &str,
+        source: Source,
+        file: Option<[i64; 4]>,
+        note: Option<String>,
+    ) -> Known {
         self.readings += 1;
         let known = Known {
             number: self.readings,
             file,
             source,
+            note,
         };
         self.forget();
         // It may have left the database meanwhile.
@@ -395,6 +415,17 @@ impl Shelf {
             offered.read = Some(known.clone());
         }
         known
+    }
+
+    /// What was read last of a process.
+    fn last_of_process(&self, name: &str) -> Option<Source> {
+        let offered = self.offered.iter().find(|offered| offered.name == name)?;
+        let From::Named(arguments) = &offered.from else {
+            return None;
+        };
+        let is_process = arguments.iter().any(|one| outside::is_process(one));
+        let read = offered.read.as_ref().filter(|_| is_process)?;
+        Some(read.source.clone())
     }
 
     /// Lists the profiles of the database again if it has changed.
@@ -442,10 +473,10 @@ impl Shelf {
 
 /// The state of the one file that the arguments name; `None` if they name anything else.
 fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
-    let [one] = arguments else { return None };
-    if outside::is_process(one) {
+    if arguments.iter().any(|one| outside::is_process(one)) {
         return Some([now() / i64::from(REFRESH), 0, 0, 0]);
     }
+    let [one] = arguments else { return None };
     let (whole, _) = crate::source::parted(one);
     state(&name::path(whole))
 }

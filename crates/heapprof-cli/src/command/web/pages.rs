@@ -45,6 +45,8 @@ struct Key {
     choice: Choice,
     /// The numbers of the readings.
     readings: Vec<u64>,
+    /// Why some of them are not what is there now.
+    late: Vec<String>,
     focus: Option<String>,
     ignore: Option<String>,
 }
@@ -109,7 +111,7 @@ impl Pages {
             let what = "The path is not a JSON list of function names, nor a list of such lists";
             return Err(Refusal::new(400, what, "Send path=[\"main\",\"parse\"]"));
         };
-        let view = self.view(library, asked)?;
+        let view = self.view_as_shown(library, asked)?;
         let made = self.made(&view, library)?;
         let found = report_below(&made.session, &paths).map_err(|error| refusal(&error.into()))?;
         if found.nodes.is_empty() {
@@ -124,17 +126,41 @@ impl Pages {
         })
     }
 
+    /// The view of a question that was made last, so that a part is one of what is shown, also if
+    /// the profile has changed since. It is made if there is none.
+    fn view_as_shown(&self, library: &Library, asked: &Asked) -> Result<Arc<View>, Refusal> {
+        let choice = library.chosen(asked)?;
+        let (focus, ignore) = (asked.parameter("focus"), asked.parameter("ignore"));
+        let is_asked = |view: &&Arc<View>| {
+            view.key.choice == choice
+                && view.key.focus.as_deref() == focus
+                && view.key.ignore.as_deref() == ignore
+        };
+        let known = {
+            let views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+            views.iter().rfind(is_asked).cloned()
+        };
+        match known {
+            Some(view) => Ok(view),
+            None => self.view(library, asked),
+        }
+    }
+
     /// The view of a question, which is made if it is not there.
     fn view(&self, library: &Library, asked: &Asked) -> Result<Arc<View>, Refusal> {
         let choice = library.chosen(asked)?;
         let mut readings = Vec::new();
+        let mut late = Vec::new();
         for name in &choice.names {
-            readings.push(library.read(name)?.number);
+            let read = library.read(name)?;
+            readings.push(read.number);
+            late.extend(read.note);
         }
         let text = |name: &str| asked.parameter(name).map(str::to_string);
         let key = Key {
             choice,
             readings,
+            late,
             focus: text("focus"),
             ignore: text("ignore"),
         };
@@ -186,7 +212,8 @@ impl Pages {
                 agree(before, after)?;
             }
             let question = Question::new(sources, &query, Types::All)?;
-            let notes = question.notes();
+            let mut notes = question.notes();
+            notes.extend_from_slice(&key.late);
             Ok(Made {
                 session: Session::new(question.with_tree(options))?,
                 notes,

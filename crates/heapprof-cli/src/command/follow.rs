@@ -1,0 +1,122 @@
+//! `heapprof follow`: says which lines of a recorded process have grown, while it runs.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use heapprof_analysis::{Place, line_growth};
+use heapprof_profile::Profile;
+use heapprof_report::LineGrowth;
+
+use crate::args::FollowArgs;
+use crate::args::record::LineFormat;
+use crate::messages;
+use crate::outside::Watched;
+
+/// The least time between two readings.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Reading takes at most one part in so many of the time.
+const SHARE: u32 = 20;
+/// How often it is looked whether the process has ended.
+const TICK: Duration = Duration::from_millis(100);
+
+pub(super) fn run(args: &FollowArgs) -> Result<()> {
+    let mut watched = Watched::find(&args.process)?;
+    let pid = watched.pid();
+    let least = i64::try_from(args.min).unwrap_or(i64::MAX);
+    let mut said = Said::default();
+    let mut out = io::stdout().lock();
+    loop {
+        let began = Instant::now();
+        match watched.read() {
+            Ok(profile) => {
+                let is_exact = profile.period == 1;
+                let seconds = (profile.duration_nanos as f64 / 1e6).round() / 1e3;
+                for (place, bytes) in said.grown(profile, least)? {
+                    let growth = LineGrowth {
+                        process: pid,
+                        user: None,
+                        place: &place,
+                        bytes,
+                        is_exact,
+                        seconds,
+                    };
+                    let text = match args.format {
+                        LineFormat::Text => growth.text(),
+                        LineFormat::Json => growth.json(),
+                    };
+                    writeln!(out, "{text}").context("standard output")?;
+                }
+                out.flush().context("standard output")?;
+            }
+            Err(_) if !watched.is_there() => {
+                messages::note(&format!(
+                    "process {pid} has ended, or became another program"
+                ));
+                return Ok(());
+            }
+            Err(error) => return Err(error.context(format!("process {pid}"))),
+        }
+        let next = began + PAUSE.max(began.elapsed() * SHARE);
+        while Instant::now() < next && watched.is_there() {
+            std::thread::sleep(TICK);
+        }
+    }
+}
+
+/// How many bytes of each line were in use when it was said last.
+#[derive(Default)]
+struct Said(Option<HashMap<Place, i64>>);
+
+impl Said {
+    /// The lines that have grown by `least` bytes since they were said last, or since the first
+    /// call, and by how much. What has grown most comes first.
+    fn grown(&mut self, mut profile: Profile, least: i64) -> Result<Vec<(Place, i64)>> {
+        let in_use = profile.find_sample_type("inuse_space")?;
+        let samples = &profile.samples;
+        let values = (0..samples.len())
+            .map(|i| samples.values(i)[in_use])
+            .collect();
+        profile.samples.set_values(1, values);
+        profile.sample_type = vec![profile.sample_type[in_use]];
+        let (now, _) = line_growth(&profile)?;
+        let Some(said) = &mut self.0 else {
+            self.0 = Some(now.into_iter().collect());
+            return Ok(Vec::new());
+        };
+        let mut grown = Vec::new();
+        for (place, bytes) in now {
+            let before = said.get(&place).copied().unwrap_or(0);
+            let growth = bytes.saturating_sub(before);
+            if growth >= least {
+                said.insert(place.clone(), bytes);
+                grown.push((place, growth));
+            }
+        }
+        grown.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        Ok(grown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::ProfileBuilder;
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_said_once_it_has_grown_enough() {
+        let mut said = Said::default();
+        let mut step = |bytes: i64| {
+            let mut builder =
+                ProfileBuilder::new(&[("alloc_space", "bytes"), ("inuse_space", "bytes")]);
+            builder.folded("main;keep", &[1 << 40, bytes]);
+            builder.folded("main;other", &[5, 5]);
+            let grown = said.grown(builder.finish(), 100).unwrap();
+            grown.into_iter().map(|(_, bytes)| bytes).sum::<i64>()
+        };
+        let steps = [500, 599, 600, 650, 10, 699, 720];
+        assert_eq!(steps.map(&mut step), [0, 0, 100, 0, 0, 0, 120]);
+    }
+}

@@ -1,0 +1,182 @@
+//! Books that somebody forged: whatever a core file says, reading it ends with a profile or an error,
+//! in bounded time.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use heapprof_books::{Books, MAGIC};
+use heapprof_live::{Core, Error};
+use heapprof_tests::built::{build, have};
+use heapprof_tests::harness::preloaded;
+
+/// Has stacks, threads and temporary allocations, and waits.
+const PROGRAM: &str = r#"
+    #include <pthread.h>
+    #include <stdlib.h>
+    #include <unistd.h>
+    __attribute__((noinline)) void *nest(int n) { void *p = n ? nest(n - 1) : malloc(40); __asm__ volatile(""); return p; }
+    static void *work(void *x) { for (int i = 0; i < 500; i++) { nest(i % 30); free(nest(3)); } return x; }
+    int main(void) {
+        pthread_t ids[3];
+        for (int i = 0; i < 3; i++) pthread_create(&ids[i], 0, work, 0);
+        for (int i = 0; i < 3; i++) pthread_join(ids[i], 0);
+        write(1, "r", 1);
+        pause();
+    }
+"#;
+
+/// Numbers that are wrong in every place.
+const ODD: [u64; 12] = [
+    0,
+    1,
+    7,
+    0xff,
+    0xffff,
+    0xffff_ffff,
+    1 << 32,
+    1 << 47,
+    1 << 63,
+    u64::MAX,
+    u64::MAX - 7,
+    0x7fff_ffff_f000,
+];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % most
+    }
+}
+
+fn core_of_a_recording(folder: &Path) -> Option<std::path::PathBuf> {
+    if !have(&["gcc", "gdb"]) {
+        return None;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread -fno-builtin");
+    let mut program = preloaded(built.path("program"));
+    program.current_dir(folder).env("HEAPPROF_MODE", "exact");
+    program
+        .env("HEAPPROF_OUTPUT", "p.pb.gz")
+        .env("HEAPPROF_THREADS", "yes");
+    let mut program = program.stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let core = folder.join("core");
+    let made = Command::new("gcore")
+        .arg("-o")
+        .arg(&core)
+        .arg(program.id().to_string())
+        .output();
+    assert!(made.unwrap().status.success());
+    let path = folder.join(format!("core.{}", program.id()));
+    program.kill().unwrap();
+    program.wait().unwrap();
+    Some(path)
+}
+
+/// Where the books are in the file, and the memory of tables: everything that is written.
+fn places(bytes: &[u8]) -> Vec<usize> {
+    let all = bytes.windows(MAGIC.len()).enumerate();
+    all.filter(|(_, window)| **window == MAGIC)
+        .map(|(at, _)| at)
+        .collect()
+}
+
+fn read(path: &Path) -> Result<usize, Error> {
+    Core::open(File::open(path)?)?
+        .snapshot()
+        .map(|profile| profile.samples.len())
+}
+
+#[test]
+fn forged_books_are_a_profile_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(path) = core_of_a_recording(folder.path()) else {
+        return;
+    };
+    let bytes = std::fs::read(&path).unwrap();
+    let books = places(&bytes);
+    let samples = read(&path).unwrap();
+    assert!(samples >= 30, "{samples}");
+    let rounds = std::env::var("HEAPPROF_ROUNDS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(700);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let mut random = Random(88_172_645_463_325_252);
+    // What the tables hold: words of the file that look like what is counted or pointed at.
+    let words: Vec<usize> = (0..bytes.len() - 8)
+        .step_by(8)
+        .filter(|&at| bytes[at..at + 8] != [0; 8])
+        .collect();
+    let (mut errors, mut profiles) = (0, 0);
+    for round in 0..rounds {
+        let mut changed = Vec::new();
+        for _ in 0..1 + random.below(3) {
+            let at = match round % 4 {
+                // Any word of the file, the head of the core included.
+                0 => words[random.below(words.len() as u64) as usize],
+                1 => 8 * random.below(300) as usize,
+                _ => {
+                    let of = books[random.below(books.len() as u64) as usize];
+                    of + 8 * random.below(size_of::<Books>() as u64 / 8) as usize
+                }
+            };
+            let old: [u8; 8] = bytes[at..at + 8].try_into().unwrap();
+            let new = match random.below(3) {
+                0 => ODD[random.below(ODD.len() as u64) as usize].to_ne_bytes(),
+                // Another word of the books: a table is taken for another one.
+                1 => {
+                    let from = books[0] + 8 * random.below(size_of::<Books>() as u64 / 8) as usize;
+                    bytes[from..from + 8].try_into().unwrap()
+                }
+                _ => (u64::from_ne_bytes(old) ^ 1 << random.below(64)).to_ne_bytes(),
+            };
+            file.write_all_at(&new, at as u64).unwrap();
+            changed.push((at, old));
+        }
+        let began = Instant::now();
+        match read(&path) {
+            Ok(_) => profiles += 1,
+            Err(_) => errors += 1,
+        }
+        let took = began.elapsed();
+        assert!(
+            took < Duration::from_secs(30),
+            "round {round}: {took:?} {changed:?}"
+        );
+        for (at, old) in changed.into_iter().rev() {
+            file.write_all_at(&old, at as u64).unwrap();
+        }
+    }
+    assert!(
+        errors > rounds / 10 && profiles > rounds / 10,
+        "{errors} errors, {profiles} profiles"
+    );
+    assert_eq!(read(&path).unwrap(), samples);
+}
+
+#[test]
+fn a_core_file_that_is_cut_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(path) = core_of_a_recording(folder.path()) else {
+        return;
+    };
+    let bytes = std::fs::read(&path).unwrap();
+    for share in 0..40 {
+        let cut = folder.path().join("cut");
+        std::fs::write(&cut, &bytes[..bytes.len() * share / 40]).unwrap();
+        // A part that is left may hold all that is needed.
+        if let Err(error) = read(&cut) {
+            assert!(!error.to_string().is_empty());
+        } else {
+            assert!(share > 10, "{share}");
+        }
+    }
+}
