@@ -1,5 +1,5 @@
-//! Books that somebody forged: whatever a core file says, reading it ends with a profile or an error,
-//! in bounded time.
+//! Books that somebody forged: whatever a core file says, reading it ends with a profile or an
+//! error, in bounded time.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

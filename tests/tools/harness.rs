@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 30] = [
+pub const COMMANDS: [&str; 34] = [
     "record",
     "preload-path",
     "perl-install",

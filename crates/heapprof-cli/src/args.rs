@@ -240,9 +240,9 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     Tui(TuiArgs),
     /// A recorded process in the terminal, while it runs
     #[command(
-        after_help = "The process is read from outside: it is not stopped, and goes on when the view \
-                      ends. heapprof ps shows which processes are recorded. The key ? shows all \
-                      keys.\n\nExample: heapprof live 1234"
+        after_help = "The process is read from outside: it is not stopped, and goes on when the \
+                      view ends. heapprof ps shows which processes are recorded. The key ? shows \
+                      all keys.\n\nExample: heapprof live 1234"
     )]
     Live(LiveArgs),
     /// Say which lines of a recorded process have grown, while it runs
@@ -254,10 +254,10 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     Follow(FollowArgs),
     /// Write a profile of what a recorded process holds now
     #[command(
-        after_help = "The process is read from outside: it is not stopped, and does nothing for it. \
-                      Every command takes pid:NUMBER or pid:NAME as a PROFILE, too, and core:FILE \
-                      for the core file of a recorded program.\n\nExample: heapprof dump 1234 -o \
-                      now.pb.gz"
+        after_help = "The process is read from outside: it is not stopped, and does nothing for \
+                      it. Every command takes pid:NUMBER or pid:NAME as a PROFILE, too, and \
+                      core:FILE for the core file of a recorded program.\n\nExample: heapprof dump 1234 \
+                      -o now.pb.gz"
     )]
     Dump(DumpArgs),
     /// List the recorded processes of this machine

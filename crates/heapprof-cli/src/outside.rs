@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::Source;
@@ -19,6 +20,9 @@ use crate::place::{Owner, acting};
 const PID: &str = "pid:";
 /// A core file by its path.
 const CORE: &str = "core:";
+
+/// So long the files are read that a process of another user names.
+const FILES: Duration = Duration::from_secs(10);
 
 /// A process that can be read again and again.
 pub(crate) struct Watched {
@@ -114,8 +118,12 @@ impl Watched {
         let mut profile = self.process.snapshot()?;
         let symbolizer = &mut self.symbolizer;
         // The files that are named are read with the rights of whoever names them.
-        acting(self.owner, || drop(symbolizer.symbolize(&mut profile)))
-            .context("its files cannot be read")?;
+        let is_us = self.owner.is_us();
+        acting(self.owner, || match is_us {
+            true => drop(symbolizer.symbolize(&mut profile)),
+            false => drop(symbolizer.symbolize_until(&mut profile, Instant::now() + FILES)),
+        })
+        .context("its files cannot be read")?;
         Ok(profile)
     }
 }
@@ -133,8 +141,8 @@ fn named(program: &str) -> Result<Process> {
     let mut all: Vec<Process> = all.into_iter().filter(is_named).collect();
     match all.len() {
         0 => bail!(
-            "{program}: no process of this name is recorded, or this user may not read it; heapprof \
-             ps shows which are"
+            "{program}: no process of this name is recorded, or this user may not read it; \
+             heapprof ps shows which are"
         ),
         1 => Ok(all.remove(0)),
         _ => {

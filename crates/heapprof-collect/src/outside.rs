@@ -1,6 +1,7 @@
 //! Where everything is that somebody outside of the process may read: the engine's [`Books`].
 //!
-//! `heapprof-books` says how the tables lie in memory. What it says is held against the tables here.
+//! `heapprof-books` says how the tables lie in memory. What it says is held against the tables
+//! here.
 
 use std::mem::offset_of;
 use std::ptr::from_ref;

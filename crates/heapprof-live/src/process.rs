@@ -47,9 +47,9 @@ const IS_THERE: u64 = 0b11 << 62;
 const AT_ONCE: usize = 512;
 
 impl Pages {
-    /// Calls `run` with each piece of `at..at + len` that is of one kind: whether it is there, where
-    /// it begins in the whole, and how long it is. Returns false if the process is gone, or if `run`
-    /// does.
+    /// Calls `run` with each piece of `at..at + len` that is of one kind: whether it is there,
+    /// where it begins in the whole, and how long it is. Returns false if the process is gone, or
+    /// if `run` does.
     fn runs(&self, at: u64, len: usize, mut run: impl FnMut(bool, usize, usize) -> bool) -> bool {
         let mut done = 0;
         let mut words = [0; AT_ONCE * 8];

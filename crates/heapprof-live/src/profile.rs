@@ -216,7 +216,8 @@ impl<M: Memory> Writer<'_, M> {
             _ => {
                 // This is an address in the call, not the one after it.
                 let address = word.wrapping_sub(1);
-                self.reader.work(self.code.len())?;
+                // It may be gone through twice.
+                self.reader.work(8 * self.code.len())?;
                 let mapping = find(&self.code, address, generation);
                 let mapping = mapping.map(|i| self.mappings[i]);
                 self.builder.location(mapping, address, false, &[])

@@ -1,4 +1,5 @@
-//! What a recording's profile says, whether the collector writes it or somebody else reads its books.
+//! What a recording's profile says, whether the collector writes it or somebody else reads its
+//! books.
 
 /// The sample types of a recording, each with its unit. A sampled one has the first six.
 pub const TYPES: [(&str, &str); 8] = [
@@ -37,8 +38,8 @@ const DROPPED: [&str; 6] = [
     "children, forked while an event was held up by a signal handler: they record nothing",
 ];
 
-/// The comments that say what is recorded, how, and why this profile was made. A `period` of 1 means
-/// every allocation.
+/// The comments that say what is recorded, how, and why this profile was made. A `period` of 1
+/// means every allocation.
 pub fn head(version: &str, program: &str, pid: i64, period: u64, reason: &str) -> Vec<String> {
     vec![
         format!("collector: heapprof {version}"),

@@ -5,9 +5,12 @@
 //! reversed), heaviest child first. Nodes that are too light are left out. Several profiles share
 //! one tree.
 
+mod cut;
 mod pieces;
+mod stacks;
 
 use self::pieces::Pieces;
+pub use self::stacks::Stacks;
 use crate::error::Error;
 
 /// A node without its sums.
@@ -50,70 +53,6 @@ fn is_heavy(weight: &[i64], least: &[i64]) -> bool {
 }
 
 impl CallTree {
-    /// Takes out the nodes that a tree which asks for at least so much would not have. That must
-    /// not be less than this tree was built to ask for.
-    pub fn cut(&mut self, least: &[i64]) {
-        let is_kept = |tree: &Self, at: usize| is_heavy(tree.weight_of(at), least);
-        self.retain(is_kept);
-    }
-
-    /// Keeps so many of the heaviest nodes, and of equally heavy ones those that come first. A node
-    /// is as heavy as its largest part of the `whole` of a column.
-    pub fn keep(&mut self, most: usize, whole: &[i64]) {
-        if self.node.len() <= most {
-            return;
-        }
-        let share = |at: usize| {
-            let parts = self.weight_of(at).iter().zip(whole);
-            parts
-                .map(|(&part, &whole)| part as f64 / whole.max(1) as f64)
-                .fold(0.0, f64::max)
-        };
-        let mut order: Vec<(f64, usize)> = (0..self.node.len()).map(|at| (share(at), at)).collect();
-        // A parent is at least as heavy as its child, and comes before it. So it is kept, too.
-        order.select_nth_unstable_by(most, |(a, at), (b, than)| b.total_cmp(a).then(at.cmp(than)));
-        let mut is_kept = vec![false; self.node.len()];
-        for &(_, at) in &order[..most] {
-            is_kept[at] = true;
-        }
-        self.retain(|_, at| is_kept[at]);
-    }
-
-    /// Takes out the nodes that are not kept. The parent of one that is must be kept, too.
-    fn retain(&mut self, is_kept: impl Fn(&Self, usize) -> bool) {
-        let width = self.width;
-        // Where each node is now. A node that stays has a parent that stays, which comes before.
-        let mut now = vec![NO_PARENT; self.node.len()];
-        let mut kept = 0;
-        for at in 0..self.node.len() {
-            // What is moved is at or before `at`, so that this node is still itself.
-            if !is_kept(self, at) {
-                continue;
-            }
-            let sums = at * width..(at + 1) * width;
-            let mut node = self.node[at];
-            if node.parent != NO_PARENT {
-                node.parent = now[node.parent as usize];
-            }
-            node.last_descendant = kept;
-            now[at] = kept;
-            let to = kept as usize;
-            self.node[to] = node;
-            for sums_of in [&mut self.own, &mut self.total, &mut self.weight] {
-                if !sums_of.is_empty() {
-                    sums_of.copy_within(sums.clone(), to * width);
-                }
-            }
-            kept += 1;
-        }
-        let kept = kept as usize;
-        self.node.truncate(kept);
-        for sums_of in [&mut self.own, &mut self.total, &mut self.weight] {
-            sums_of.truncate(kept * width);
-        }
-        self.find_descendants();
-    }
-
     /// The weights of all nodes.
     fn weights(&self) -> &[i64] {
         match self.weight.is_empty() {
@@ -188,80 +127,6 @@ impl CallTree {
         // What a node weighs is a part of what its parent does.
         let nodes = self.weights().chunks_exact(self.width.max(1));
         nodes.filter(|weight| is_heavy(weight, least)).count()
-    }
-}
-
-/// Stacks of entities, leaf first, with `width` values each.
-#[derive(Default)]
-pub struct Stacks {
-    /// The entities of all stacks, one stack behind the other.
-    pub entity: Vec<u32>,
-    /// Where each stack ends in `entity`.
-    pub end: Vec<usize>,
-    /// How many values a stack has.
-    pub width: usize,
-    /// The values: `stack * width + value`.
-    pub value: Vec<i64>,
-}
-
-impl Stacks {
-    /// How many stacks there are.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
-    pub fn len(&self) -> usize {
-        self.end.len()
-    }
-
-    /// The entities of stack `i`, leaf first.
-    pub fn get(&self, i: usize) -> &[u32] {
-        let start = if i == 0 { 0 } else { self.end[i - 1] };
-        &self.entity[start..self.end[i]]
-    }
-
-    /// The values of stack `i`.
-    pub fn values(&self, i: usize) -> &[i64] {
-        &self.value[i * self.width..(i + 1) * self.width]
-    }
-
-    /// Copies these stacks without so many frames at the root.
-    pub fn below(&self, which: &[u32], depth: usize) -> Self {
-        let mut below = Self {
-            width: self.width,
-            ..Self::default()
-        };
-        for &stack in which {
-            let entities = self.get(stack as usize);
-            let kept = entities.len().saturating_sub(depth);
-            below.entity.extend_from_slice(&entities[..kept]);
-            below.end.push(below.entity.len());
-            below.value.extend_from_slice(self.values(stack as usize));
-        }
-        below
-    }
-
-    /// Merges equal stacks if values have both signs. They then cancel before they are weighed,
-    /// however the file spread them over samples. Values of one sign weigh the same in either case.
-    pub fn settled(self) -> Self {
-        if self.value.iter().all(|&v| v >= 0) {
-            return self;
-        }
-        let mut order: Vec<usize> = (0..self.len()).collect();
-        order.sort_by(|&a, &b| self.get(a).cmp(self.get(b)));
-        let mut settled = Self {
-            width: self.width,
-            ..Self::default()
-        };
-        for run in order.chunk_by(|&a, &b| self.get(a) == self.get(b)) {
-            let at = settled.value.len();
-            settled.entity.extend_from_slice(self.get(run[0]));
-            settled.end.push(settled.entity.len());
-            settled.value.resize(at + self.width, 0);
-            for &i in run {
-                for (sum, value) in settled.value[at..].iter_mut().zip(self.values(i)) {
-                    *sum += value;
-                }
-            }
-        }
-        settled
     }
 }
 

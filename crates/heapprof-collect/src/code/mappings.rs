@@ -162,8 +162,8 @@ impl Mappings {
         told
     }
 
-    /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and their
-    /// paths stay where they are.
+    /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and
+    /// their paths stay where they are.
     fn publish(&self, known: &[Mapping], pages: &Pages) {
         for (i, mapping) in known.iter().enumerate() {
             let to = self.mapping.touch(i, pages);

@@ -96,8 +96,8 @@ pub(crate) unsafe fn state_of(
     slot: *mut ThreadSlot,
     tables: Tables,
 ) -> Option<&'static ThreadState> {
-    // SAFETY: the caller's contract. States are never freed while their thread lives, and a slot that names an engine has a
-    // state of it.
+    // SAFETY: the caller's contract. States are never freed while their thread lives, and a slot
+    // that names an engine has a state of it.
     unsafe {
         if (*slot).engine == state::engine_of(&engine.process) {
             return Some(&*state::of(slot));

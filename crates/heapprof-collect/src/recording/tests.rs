@@ -127,8 +127,8 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
     assert_eq!(engines.map(sums), [more(0), more(1)]);
 }
 
-/// A child has what all threads of its parent have in use, as if one thread had allocated it: blocks
-/// that another thread freed, sizes, and, when sampling, how sure the sums are.
+/// A child has what all threads of its parent have in use, as if one thread had allocated it:
+/// blocks that another thread freed, sizes, and, when sampling, how sure the sums are.
 #[test]
 fn a_child_has_what_all_threads_have() {
     for (mode, period) in [(Mode::Exact, 1), (Mode::Sampled, 64)] {

@@ -1,8 +1,8 @@
 //! What a thread owns while it lives: counters, its last stack, its random numbers.
 //!
 //! States are never freed, except in a forked child before its first event. When a thread ends, the
-//! next new one takes over its state with the counters in it, which are sums and belong to no thread
-//! in particular.
+//! next new one takes over its state with the counters in it, which are sums and belong to no
+//! thread in particular.
 
 mod free;
 

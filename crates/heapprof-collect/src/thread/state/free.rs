@@ -38,8 +38,8 @@ impl Free {
     /// Takes a state, if there is one.
     pub(super) fn pop(&self) -> Option<&'static ThreadState> {
         let first = self.change(|first| {
-            // SAFETY: no state of the list is freed (a forked child clears it first). If another thread has taken this one, the word has
-            // changed.
+            // SAFETY: no state of the list is freed (a forked child clears it first). If another
+            // thread has taken this one, the word has changed.
             let state = unsafe { first.as_ref()? };
             Some(state.next_free.load(Ordering::Relaxed))
         });

@@ -1,5 +1,5 @@
 //! Takes snapshots of a recorded process one after the other, checks each, and says how long they
-//! took: `cargo run --release -p heapprof-live --example snapshots -- PID [COUNT [PAUSE_MS]]`.
+//! took: `cargo run --release -p heapprof-tests --example snapshots -- PID [COUNT [PAUSE_MS]]`.
 
 use std::error::Error;
 use std::io::Write;

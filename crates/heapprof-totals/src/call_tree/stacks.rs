@@ -1,0 +1,75 @@
+//! The stacks that a call tree is made of.
+
+/// Stacks of entities, leaf first, with `width` values each.
+#[derive(Default)]
+pub struct Stacks {
+    /// The entities of all stacks, one stack behind the other.
+    pub entity: Vec<u32>,
+    /// Where each stack ends in `entity`.
+    pub end: Vec<usize>,
+    /// How many values a stack has.
+    pub width: usize,
+    /// The values: `stack * width + value`.
+    pub value: Vec<i64>,
+}
+
+impl Stacks {
+    /// How many stacks there are.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether it is")]
+    pub fn len(&self) -> usize {
+        self.end.len()
+    }
+
+    /// The entities of stack `i`, leaf first.
+    pub fn get(&self, i: usize) -> &[u32] {
+        let start = if i == 0 { 0 } else { self.end[i - 1] };
+        &self.entity[start..self.end[i]]
+    }
+
+    /// The values of stack `i`.
+    pub fn values(&self, i: usize) -> &[i64] {
+        &self.value[i * self.width..(i + 1) * self.width]
+    }
+
+    /// Copies these stacks without so many frames at the root.
+    pub fn below(&self, which: &[u32], depth: usize) -> Self {
+        let mut below = Self {
+            width: self.width,
+            ..Self::default()
+        };
+        for &stack in which {
+            let entities = self.get(stack as usize);
+            let kept = entities.len().saturating_sub(depth);
+            below.entity.extend_from_slice(&entities[..kept]);
+            below.end.push(below.entity.len());
+            below.value.extend_from_slice(self.values(stack as usize));
+        }
+        below
+    }
+
+    /// Merges equal stacks if values have both signs. They then cancel before they are weighed,
+    /// however the file spread them over samples. Values of one sign weigh the same in either case.
+    pub fn settled(self) -> Self {
+        if self.value.iter().all(|&v| v >= 0) {
+            return self;
+        }
+        let mut order: Vec<usize> = (0..self.len()).collect();
+        order.sort_by(|&a, &b| self.get(a).cmp(self.get(b)));
+        let mut settled = Self {
+            width: self.width,
+            ..Self::default()
+        };
+        for run in order.chunk_by(|&a, &b| self.get(a) == self.get(b)) {
+            let at = settled.value.len();
+            settled.entity.extend_from_slice(self.get(run[0]));
+            settled.end.push(settled.entity.len());
+            settled.value.resize(at + self.width, 0);
+            for &i in run {
+                for (sum, value) in settled.value[at..].iter_mut().zip(self.values(i)) {
+                    *sum += value;
+                }
+            }
+        }
+        settled
+    }
+}
