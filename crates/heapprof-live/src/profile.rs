@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, heap, moments, name, word};
 use heapprof_memory::Memory;
 use heapprof_profile::{
@@ -69,7 +70,7 @@ pub(crate) fn profile<M: Memory>(
         frames: Frames::new(reader, books)?,
         code: known_code(reader, books, &around.code)?,
         mappings: Vec::new(),
-        locations: HashMap::new(),
+        locations: HashMap::default(),
         labels: HashMap::new(),
         names: Names::read(reader, books, around.thread_name)?,
         lacks_labels: false,
@@ -125,11 +126,30 @@ struct Writer<'r, M> {
     /// The number of each piece of code in the profile.
     mappings: Vec<MappingIndex>,
     /// By generation and word.
-    locations: HashMap<(u32, u64), LocationIndex>,
+    locations: HashMap<(u32, u64), LocationIndex, RandomState>,
     labels: HashMap<Option<u32>, LabelSetIndex>,
     names: Names<'r>,
     /// Whether a stack had a label that only the interpreter can explain.
     lacks_labels: bool,
+}
+
+/// The stack that was added last: its words, and their locations.
+#[derive(Default)]
+struct Last {
+    generation: u32,
+    words: Vec<u64>,
+    stack: Vec<LocationIndex>,
+}
+
+impl Last {
+    /// How many of the oldest frames a stack has in common with it.
+    fn shared(&self, generation: u32, words: &[u64]) -> usize {
+        let pairs = words.iter().rev().zip(self.words.iter().rev());
+        match generation == self.generation {
+            true => pairs.take_while(|(a, b)| a == b).count(),
+            false => 0,
+        }
+    }
 }
 
 /// Who knows the names of threads.
@@ -158,6 +178,7 @@ impl<M: Memory> Writer<'_, M> {
 
     fn add_samples(&mut self, sums: &[Sums], width: usize) -> Result<(), Error> {
         let (mut words, mut frames) = (Vec::new(), 0);
+        let mut last = Last::default();
         for (number, sum) in sums.iter().enumerate() {
             let types = [sum.allocated, sum.in_use, sum.peak, sum.temporary];
             let values = &types.as_flattened()[..width];
@@ -166,20 +187,35 @@ impl<M: Memory> Writer<'_, M> {
             }
             let generation = self.stacks.read(number, &mut words)?;
             let mut thread = None;
-            let mut stack = Vec::with_capacity(words.len());
-            for &word in &words {
-                match word & word::KIND {
-                    word::THREAD => thread = Some(word as u32),
-                    word::LABEL => self.lacks_labels = true,
-                    _ => stack.push(self.location(generation, word)?),
+            words.retain(|&word| match word & word::KIND {
+                word::THREAD => {
+                    thread = Some(word as u32);
+                    false
                 }
+                word::LABEL => {
+                    self.lacks_labels = true;
+                    false
+                }
+                _ => true,
+            });
+            // Most stacks have the oldest frames of the one before.
+            let same = last.shared(generation, &words);
+            let newer = words[..words.len() - same].iter();
+            let mut stack = Vec::with_capacity(words.len());
+            for &word in newer {
+                stack.push(self.location(generation, word)?);
             }
+            stack.extend_from_slice(&last.stack[last.stack.len() - same..]);
             let labels = self.label_set(thread);
             frames += stack.len();
             if frames > MOST_FRAMES {
                 return Err(Error::TooLarge);
             }
-            self.builder.profile.samples.push(stack, values, labels);
+            let samples = &mut self.builder.profile.samples;
+            samples.push(stack.iter().copied(), values, labels);
+            last.generation = generation;
+            std::mem::swap(&mut last.words, &mut words);
+            last.stack = stack;
             // Nothing is known of how sure the peak is.
             let (mut sampled, mut variance) = ([0; 8], [0.0; 8]);
             for (i, known) in sum.spread.iter().enumerate() {

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use heapprof_books::chunks::{COUNT, FIRST};
 use heapprof_memory::Memory;
 
@@ -34,7 +35,15 @@ pub(crate) struct Reader<M> {
     text: Cell<u64>,
     /// What was read with other things, by the number of the block. Only what never changes is
     /// read from here.
-    kept: RefCell<HashMap<u64, Block>>,
+    kept: RefCell<Kept>,
+}
+
+/// Blocks that were read, by their numbers, and which of them was asked for last.
+#[derive(Default)]
+struct Kept {
+    place: HashMap<u64, usize, RandomState>,
+    blocks: Vec<Block>,
+    last: Option<(u64, usize)>,
 }
 
 /// A piece of memory, as far as it is there.
@@ -104,15 +113,25 @@ impl<M: Memory> Reader<M> {
         let mut kept = self.kept.borrow_mut();
         while !to.is_empty() {
             let (number, offset) = (at / BLOCK as u64, at as usize % BLOCK);
-            if kept.len() > MOST_KEPT {
-                kept.clear();
-            }
-            let block = match kept.entry(number) {
-                std::collections::hash_map::Entry::Occupied(found) => found.into_mut(),
-                std::collections::hash_map::Entry::Vacant(place) => {
-                    place.insert(self.block(number * BLOCK as u64)?)
+            let known = match kept.last {
+                Some((last, place)) if last == number => Some(place),
+                _ => kept.place.get(&number).copied(),
+            };
+            let place = match known {
+                Some(place) => place,
+                None => {
+                    if kept.blocks.len() >= MOST_KEPT {
+                        *kept = Kept::default();
+                    }
+                    let block = self.block(number * BLOCK as u64)?;
+                    kept.blocks.push(block);
+                    let place = kept.blocks.len() - 1;
+                    kept.place.insert(number, place);
+                    place
                 }
             };
+            kept.last = Some((number, place));
+            let block = &kept.blocks[place];
             // Up to the end of the page.
             let len = (PAGE - offset % PAGE).min(to.len());
             if block.pages >> (offset / PAGE) & 1 == 0 {
