@@ -431,6 +431,13 @@ impl Question {
         };
         let mut before = 0;
         let mut stack = Vec::new();
+        // What a filter leaves out is room that is never touched.
+        let each = || self.parts.iter().map(|part| &part.profile.samples);
+        let count: usize = each().map(|samples| samples.len()).sum();
+        all.entity
+            .reserve(each().map(|samples| samples.frames()).sum());
+        all.end.reserve(count);
+        all.value.reserve(count.saturating_mul(width));
         for part in &self.parts {
             let samples = &part.profile.samples;
             for i in 0..samples.len() {

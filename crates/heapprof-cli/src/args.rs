@@ -256,8 +256,8 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     #[command(
         after_help = "The process is read from outside: it is not stopped, and does nothing for \
                       it. Every command takes pid:NUMBER or pid:NAME as a PROFILE, too, and \
-                      core:FILE for the core file of a recorded program.\n\nExample: heapprof dump 1234 \
-                      -o now.pb.gz"
+                      core:FILE for the core file of a recorded program.\n\nExample: heapprof dump \
+                      1234 -o now.pb.gz"
     )]
     Dump(DumpArgs),
     /// List the recorded processes of this machine

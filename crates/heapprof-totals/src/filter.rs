@@ -47,6 +47,8 @@ pub struct Compiled {
     /// The frames that labels add to each label set: those at the root (outermost last) and those
     /// at the leaf (innermost first).
     pub label_frames: Vec<(Vec<u32>, Vec<u32>)>,
+    /// Whether any frame has [`bit::DROP_LINE`].
+    pub drops_lines: bool,
     /// Whether samples need a frame that `focus` matches.
     pub focus: bool,
     /// Whether samples with a frame that `ignore` matches are left out.
@@ -245,6 +247,7 @@ impl Compiled {
                     bits[f as usize] |= bit::DROP_LINE;
                 }
             }
+            self.drops_lines = true;
         }
         Ok(())
     }

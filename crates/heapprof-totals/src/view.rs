@@ -224,7 +224,9 @@ impl View {
         let filter = &self.filter;
         // Frames of labels have numbers beyond the bits if no filter looked at them.
         let has = |f: u32, bit: u8| filter.frame.get(f as usize).is_some_and(|b| b & bit != 0);
-        stack.retain(|&f| !has(f, bit::DROP_LINE));
+        if filter.drops_lines {
+            stack.retain(|&f| !has(f, bit::DROP_LINE));
+        }
         if filter.ignore && stack.iter().any(|&f| has(f, bit::IGNORE)) {
             return false;
         }
