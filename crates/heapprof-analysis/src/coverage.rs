@@ -17,7 +17,7 @@ pub struct Resident {
 impl Resident {
     /// How many bytes are the program's.
     pub fn of_program(self) -> i64 {
-        (self.bytes - self.own).max(1)
+        self.bytes - self.own
     }
 
     /// How many of the program's bytes are not heap.
@@ -32,7 +32,9 @@ pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<Resident
     // The tables only grow, so this is also the most that they had at the peak.
     let own = comment::bytes(comments, "own tables").unwrap_or(0);
     let of = |key, heap| {
-        let bytes = comment::bytes(comments, key)?;
+        // A forked child shares pages of its parent's tables, and may have more of them than pages
+        // of its own.
+        let bytes = comment::bytes(comments, key).filter(|&bytes| bytes > own)?;
         Some(Resident { bytes, own, heap })
     };
     [of("rss", heap[0]), of("peak rss", heap[1])]
@@ -92,6 +94,9 @@ mod tests {
         let [now, peak] = resident(&comments[..1], [None, None]);
         assert_eq!((now.unwrap().of_program(), peak), (900, None));
         assert_eq!(now.unwrap().beside_heap(), None);
+        // Nothing is left that could be the program's.
+        let tables = ["rss: 900 bytes", "own tables: 900 bytes"].map(str::to_string);
+        assert_eq!(resident(&tables, [Some(1), None]), [None, None]);
     }
 
     #[test]

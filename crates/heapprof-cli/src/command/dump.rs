@@ -31,8 +31,8 @@ pub(super) fn run(args: &DumpArgs) -> Result<()> {
         Ok(encode(&profile, writer)?)
     })?;
     if let Some(path) = path {
-        let shown = path.display();
-        messages::note(&format!("{shown}: written; next: heapprof top {shown}"));
+        let (shown, typed) = (path.display(), name::quoted(path.as_os_str()));
+        messages::note(&format!("{shown}: written; next: heapprof top {typed}"));
     }
     Ok(())
 }
