@@ -134,7 +134,7 @@ pub mod spread {
 }
 
 /// The sums of the process, at these offsets. In sampled mode, bytes are in units of
-/// 2^-[`BYTE_BITS`](super::BYTE_BITS).
+/// 2^-[`BYTE_BITS`].
 pub mod heap {
     /// How many bytes are read.
     pub const LEN: usize = 24;
