@@ -140,13 +140,13 @@ pub struct Shape<'a> {
     pub least: &'a [i64],
 }
 
-/// Builds the tree of all nodes that are heavy enough, of these of the stacks.
-pub fn build(stacks: &Stacks, which: Vec<u32>, shape: &Shape<'_>) -> Result<CallTree, Error> {
-    let mut pieces = match which.len() >= pieces::LARGE {
+/// Builds the tree of all nodes that are heavy enough.
+pub fn build(stacks: &Stacks, shape: &Shape<'_>) -> Result<CallTree, Error> {
+    let mut pieces = match stacks.len() >= pieces::LARGE {
         true => Pieces::wanted(),
         false => Pieces::none(),
     };
-    let mut builder = Builder::new(stacks, which, shape, Scratch::of(shape));
+    let mut builder = Builder::new(stacks, shape, Scratch::of(shape));
     let (mut tree, _) = builder.grow(&[], &mut pieces)?;
     let order = builder.order;
     pieces.grow(stacks, &order, shape)?.put_into(&mut tree)?;
@@ -231,11 +231,11 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(stacks: &'a Stacks, which: Vec<u32>, shape: &'a Shape<'a>, scratch: Scratch) -> Self {
+    fn new(stacks: &'a Stacks, shape: &'a Shape<'a>, scratch: Scratch) -> Self {
         Self {
             stacks,
             shape,
-            order: which,
+            order: (0..stacks.len() as u32).collect(),
             first: std::iter::once(0)
                 .chain(stacks.end.iter().copied())
                 .collect(),
@@ -481,8 +481,7 @@ mod tests {
             reverse: false,
             least,
         };
-        let all = (0..stacks.len() as u32).collect();
-        build(stacks, all, &shape).unwrap()
+        build(stacks, &shape).unwrap()
     }
 
     #[test]
@@ -513,9 +512,8 @@ mod tests {
                     reverse,
                     least: &least,
                 };
-                let all: Vec<u32> = (0..stacks.len() as u32).collect();
-                let tree = build(&stacks, all.clone(), &shape).unwrap();
-                let mut builder = Builder::new(&stacks, all, &shape, Scratch::of(&shape));
+                let tree = build(&stacks, &shape).unwrap();
+                let mut builder = Builder::new(&stacks, &shape, Scratch::of(&shape));
                 let (mut wanted, _) = builder.grow(&[], &mut Pieces::none()).unwrap();
                 wanted.find_descendants();
                 assert!(wanted.node.len() > 100);
@@ -543,7 +541,7 @@ mod tests {
             reverse: true,
             least: &[0, 0],
         };
-        let tree = build(&stacks, which, &shape).unwrap();
+        let tree = build(&stacks.below(&which, 0), &shape).unwrap();
         for (column, wanted) in sums.into_iter().enumerate() {
             let roots = tree.node.iter().zip(tree.total.chunks_exact(2));
             let roots = roots.filter(|(node, _)| node.parent == NO_PARENT);

@@ -183,13 +183,12 @@ impl Question {
             whole.iter().map(part).collect()
         };
         let build = |step: i32| {
-            let all = (0..stacks.len() as u32).collect();
             let shape = Shape {
                 rank: self.ranks(),
                 reverse,
                 least: &needed(step),
             };
-            call_tree::build(stacks, all, &shape)
+            call_tree::build(stacks, &shape)
         };
         let most = most.unwrap_or(usize::MAX);
         if stacks.entity.len() <= most {

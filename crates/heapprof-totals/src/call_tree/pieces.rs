@@ -81,8 +81,7 @@ impl Pieces {
             let mut grown = Vec::new();
             while let Some(piece) = self.pieces.get(next.fetch_add(1, Ordering::Relaxed)) {
                 let near = piece.copy(stacks, order, shape.reverse);
-                let all = (0..near.len() as u32).collect();
-                let mut builder = Builder::new(&near, all, shape, scratch);
+                let mut builder = Builder::new(&near, shape, scratch);
                 grown.push((piece.node, builder.grow(&piece.path, &mut Pieces::none())?));
                 scratch = builder.scratch;
             }
