@@ -136,8 +136,6 @@ pub mod spread {
 /// The sums of the process, at these offsets. In sampled mode, bytes are in units of
 /// 2^-[`BYTE_BITS`].
 pub mod heap {
-    /// How many bytes are read.
-    pub const LEN: usize = 24;
     /// `i64`: bytes in use. What threads have taken in advance counts as in use.
     pub const IN_USE: usize = 0;
     /// `i64`: the most bytes that were in use.

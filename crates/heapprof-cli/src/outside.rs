@@ -31,33 +31,42 @@ pub(crate) struct Watched {
     symbolizer: Symbolizer,
 }
 
-/// Whether an argument names a process. A file of that name comes first.
+/// What an argument names.
+enum Named<'a> {
+    /// A process, by its number or its name.
+    Process(&'a str),
+    /// A core file, by its path.
+    Core(&'a str),
+}
+
+/// What an argument names, if that is a process or a core file. A file of that name comes first.
+fn named(argument: &str) -> Option<Named<'_>> {
+    let process = argument.strip_prefix(PID).map(Named::Process);
+    let named = process.or_else(|| argument.strip_prefix(CORE).map(Named::Core))?;
+    (!name::path(argument).exists()).then_some(named)
+}
+
+/// Whether an argument names a process.
 pub(crate) fn is_process(argument: &str) -> bool {
-    argument.starts_with(PID) && !name::path(argument).exists()
+    matches!(named(argument), Some(Named::Process(_)))
 }
 
 /// Whether an argument names a process or a core file.
 pub(crate) fn is_outside(argument: &str) -> bool {
-    let is_core = argument.starts_with(CORE) && !name::path(argument).exists();
-    is_core || is_process(argument)
+    named(argument).is_some()
 }
 
 /// The profile that an argument names; `None` if it names no process and no core file.
 pub(crate) fn read(argument: &str) -> Result<Option<Source>> {
-    if name::path(argument).exists() {
-        return Ok(None);
-    }
-    let shown = name::shown(argument).into_owned();
-    let source = |profile| Some(Source::new(shown.clone(), profile));
-    if let Some(which) = argument.strip_prefix(PID) {
-        let mut watched = Watched::find(which)?;
-        return watched.read().map(source).with_context(|| shown.clone());
-    }
-    let Some(path) = argument.strip_prefix(CORE) else {
-        return Ok(None);
+    let shown = name::shown(argument);
+    let profile = match named(argument) {
+        None => return Ok(None),
+        // What cannot be found names itself.
+        Some(Named::Process(which)) => Watched::find(which)?.read(),
+        Some(Named::Core(path)) => of_core(path),
     };
-    let profile = of_core(path).with_context(|| shown.clone())?;
-    Ok(source(profile))
+    let profile = profile.with_context(|| shown.clone().into_owned())?;
+    Ok(Some(Source::new(shown, profile)))
 }
 
 fn of_core(path: &str) -> Result<Profile> {
@@ -92,7 +101,7 @@ impl Watched {
         let which = which.strip_prefix(PID).unwrap_or(which);
         let process = match which.parse::<u32>() {
             Ok(pid) => Process::open(pid).map_err(|error| advised(&error, which))?,
-            Err(_) => named(which)?,
+            Err(_) => only(which)?,
         };
         let path = format!("/proc/{}", process.pid());
         let found = stat(path.as_str()).map_err(|_| advised(&Error::NoProcess, which))?;
@@ -129,7 +138,7 @@ impl Watched {
 }
 
 /// The one recorded process of this name.
-fn named(program: &str) -> Result<Process> {
+fn only(program: &str) -> Result<Process> {
     if program.is_empty() {
         bail!("pid: names no process; say its number or its name, as in pid:1234");
     }

@@ -238,10 +238,9 @@ impl Process {
         let reader = Reader::new(Outside(&self.memory));
         let books = Books::read(&reader, self.books)?;
         let owner = reader.u32(books.process)? as i32;
-        let own = self.status("NSpid:").and_then(|ids| {
-            let innermost = ids.split_whitespace().next_back()?;
-            innermost.parse::<i32>().ok()
-        });
+        let [ids] = self.status(["NSpid:"]);
+        let own = ids.split_whitespace().next_back();
+        let own = own.and_then(|innermost| innermost.parse::<i32>().ok());
         match own {
             Some(own) if own != owner => Err(Error::OfParent(owner)),
             _ => Ok(()),
@@ -285,36 +284,43 @@ impl Process {
     /// The path that was executed, as the kernel told the program.
     fn executed(&self) -> Option<PathBuf> {
         const EXECFN: u64 = 31;
+        const LONGEST: usize = 4096;
         let auxiliary = std::fs::read(path(self.pid, "auxv")).ok()?;
         let mut pairs = auxiliary.as_chunks::<16>().0.iter();
         let pair = pairs.find(|pair| u64_at(*pair, 0) == EXECFN)?;
-        let at = u64_at(pair, 8);
+        let mut at = u64_at(pair, 8);
         let mut text = Vec::new();
-        // It lies at the very end of the stack.
-        while text.len() < 4096 {
-            let byte = Outside(&self.memory).u8(at.checked_add(text.len() as u64)?)?;
-            if byte == 0 {
-                break;
+        // It lies at the very end of the stack, behind which nothing can be asked for.
+        while text.len() < LONGEST && !text.contains(&0) {
+            let left = self.memory.page - at % self.memory.page;
+            let mut bytes = vec![0; left as usize];
+            if !Outside(&self.memory).read(at, &mut bytes) {
+                return None;
             }
-            text.push(byte);
+            text.extend(bytes);
+            at += left;
         }
+        let end = text.iter().position(|&byte| byte == 0);
+        text.truncate(end.unwrap_or(LONGEST).min(LONGEST));
         // A program that executes its own file anew tells no name by that.
         let is_own = text.starts_with(b"/proc/") || text.ends_with(b"self/exe");
         let is_open = text.starts_with(b"/dev/fd/") || text.is_empty();
         (!is_own && !is_open).then(|| PathBuf::from(OsString::from_vec(text)))
     }
 
-    fn status(&self, field: &str) -> Option<String> {
+    /// What the kernel says under these fields; empty where it says nothing.
+    fn status<const N: usize>(&self, fields: [&str; N]) -> [String; N] {
         // A process's name may be no text.
-        let status = std::fs::read(path(self.pid, "status")).ok()?;
-        let mut lines = status.split(|&byte| byte == b'\n');
-        let value = lines.find_map(|line| line.strip_prefix(field.as_bytes()))?;
-        Some(String::from_utf8_lossy(value.trim_ascii()).into_owned())
+        let status = std::fs::read(path(self.pid, "status")).unwrap_or_default();
+        fields.map(|field| {
+            let mut lines = status.split(|&byte| byte == b'\n');
+            let value = lines.find_map(|line| line.strip_prefix(field.as_bytes()));
+            String::from_utf8_lossy(value.unwrap_or_default().trim_ascii()).into_owned()
+        })
     }
 
     fn resident(&self) -> [u64; 2] {
-        ["VmRSS:", "VmHWM:"].map(|field| {
-            let value = self.status(field).unwrap_or_default();
+        self.status(["VmRSS:", "VmHWM:"]).map(|value| {
             let kib: u64 = value.trim_end_matches("kB").trim().parse().unwrap_or(0);
             kib << 10
         })

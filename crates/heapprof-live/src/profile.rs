@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, heap, moments, name, word};
+use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, moments, name, word};
 use heapprof_memory::Memory;
 use heapprof_profile::{
     ALLOCATORS, FrameText, History, Label, LabelSetIndex, LocationIndex, Mapping, MappingIndex,
@@ -38,7 +38,7 @@ pub(crate) struct Code {
 
 /// What is known of the program besides its books.
 pub(crate) struct Around<'a> {
-    /// Who made the profile, and why, as the comment `dump` says it.
+    /// Why the profile is made, as the comment `dump` says it.
     pub(crate) reason: &'a str,
     pub(crate) program: String,
     pub(crate) pid: i64,
@@ -61,7 +61,11 @@ pub(crate) fn profile<M: Memory>(
 ) -> Result<Profile, Error> {
     let period = reader.u64(books.period)?;
     let is_exact = period == 1;
-    let All { sums, mut sizes } = sums(reader, books, is_exact)?;
+    let All {
+        sums,
+        mut sizes,
+        is_at_peak,
+    } = sums(reader, books, is_exact)?;
     let width = if is_exact { 8 } else { 6 };
     let mut writer = Writer {
         reader,
@@ -89,7 +93,8 @@ pub(crate) fn profile<M: Memory>(
     if sums.is_empty() {
         comments.push(recorded::EMPTY.to_string());
     }
-    comments.push(history(reader, books, &sums, duration, around.resident[0])?.comment());
+    let (micros, resident) = (duration / 1000, around.resident[0]);
+    comments.push(history(reader, books, &sums, is_at_peak, micros, resident)?.comment());
     if !is_exact {
         for class in &mut sizes.classes {
             class.allocated = recorded::rounded(class.allocated, OBJECT_BITS);
@@ -152,7 +157,7 @@ impl Last {
     }
 }
 
-/// Who knows the names of threads.
+/// The names of threads: those that the books have, and those of the kernel.
 struct Names<'r> {
     /// What the books say of each.
     kept: Vec<[u8; name::LEN]>,
@@ -434,10 +439,10 @@ fn history<M: Memory>(
     reader: &Reader<M>,
     books: &Books,
     sums: &[Sums],
-    duration: i64,
+    is_at_peak: bool,
+    micros: i64,
     resident: u64,
 ) -> Result<History, Error> {
-    let micros = duration / 1000;
     let total = |of: fn(&Sums) -> [i64; 2]| {
         sums.iter().map(of).fold([0i64; 2], |sum, of| {
             [sum[0].saturating_add(of[0]), sum[1].saturating_add(of[1])]
@@ -472,8 +477,6 @@ fn history<M: Memory>(
     });
     let peak = total(|sums| sums.peak)[1];
     let peak_at = reader.i64(books.peak_at)?.clamp(0, micros);
-    // The heap may be at its peak, which the sums were read before.
-    let is_now = reader.u64(books.heap.wrapping_add(heap::PHASE as u64))? & 1 == 1;
     Ok(History {
         moments,
         resident: match i64::try_from(resident) {
@@ -481,11 +484,7 @@ fn history<M: Memory>(
             _ => Vec::new(),
         },
         peak: Some(Peak {
-            micros: if is_now && peak == bytes {
-                micros
-            } else {
-                peak_at
-            },
+            micros: if is_at_peak { micros } else { peak_at },
             bytes: peak,
         }),
     })

@@ -41,6 +41,8 @@ pub(crate) struct Sums {
 pub(crate) struct All {
     pub(crate) sums: Vec<Sums>,
     pub(crate) sizes: Sizes,
+    /// Whether the heap was at its peak when all was read.
+    pub(crate) is_at_peak: bool,
 }
 
 /// Sums over threads, before they are rounded.
@@ -105,6 +107,7 @@ pub(crate) fn sums<M: Memory>(
             .map(|raw| settled(&raw, is_exact, is_at_peak))
             .collect(),
         sizes,
+        is_at_peak,
     })
 }
 

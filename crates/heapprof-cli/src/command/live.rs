@@ -9,19 +9,17 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use signal_hook::consts::SIGTERM;
-use signal_hook::low_level::emulate_default_handler;
 
 use super::record::{Moments, resident};
-use super::{Shared, report};
+use super::{Shared, tui};
 use crate::args::LiveArgs;
 use crate::output;
 use crate::outside::Watched;
 use crate::place::Owner;
 use crate::terminal::feed::{Feed, News, Wanted};
 use crate::terminal::plain::Plain;
-use crate::terminal::run::{Signals, look, run as show};
-use crate::terminal::screen::{Screen, tty};
+use crate::terminal::run::Signals;
+use crate::terminal::screen::tty;
 
 /// How long a reading waits after the one before.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -32,40 +30,25 @@ const TICK: Duration = Duration::from_millis(50);
 
 pub(super) fn run(shared: &Shared, args: &LiveArgs) -> Result<()> {
     let watched = Watched::find(&args.process)?;
-    let tty = tty();
-    let pause = if tty.is_some() { PAUSE } else { PLAIN_PAUSE };
-    let signals = Signals::listen(true).context("signals")?;
-    let mut feed = Reading::begin(watched, pause)?;
-    let is_over = || signals.ends.load(Ordering::Relaxed);
-    let shown = match tty {
-        Some(tty) => {
-            let screen = Screen::take(tty).context("the terminal")?;
-            let look = look(shared.color);
-            let shown = show(
-                &screen,
-                &mut feed,
-                look,
-                &signals,
-                &is_over,
-                report::of_file,
-            );
-            drop(screen);
-            shown
-        }
+    match tty() {
+        Some(tty) => tui::view(shared, tty, &mut Reading::begin(watched, PAUSE)?),
         None if std::io::stdout().is_terminal() => {
             bail!(
                 "live needs a terminal that it may draw on (TERM is set, and the job is in front)"
             )
         }
-        None => plain(&mut feed, pause, &is_over),
-    };
-    drop(feed);
-    if is_over() {
-        drop(signals);
-        // Whoever ended us sees by which way it was.
-        let _ = emulate_default_handler(SIGTERM);
+        None => {
+            let signals = Signals::listen(true).context("signals")?;
+            let is_over = || signals.ends.load(Ordering::Relaxed);
+            let printed = plain(
+                &mut Reading::begin(watched, PLAIN_PAUSE)?,
+                PLAIN_PAUSE,
+                &is_over,
+            );
+            tui::end_if_told(signals);
+            printed
+        }
     }
-    shown
 }
 
 /// Prints a block of lines each time, until the process has ended.

@@ -30,7 +30,7 @@ pub(crate) struct Mapping {
 
 /// The mappings of the process, now and before.
 pub(crate) struct Mappings {
-    pub(crate) generation: AtomicU32,
+    generation: AtomicU32,
     known: Locked<{ rank::KNOWN }, Vec<Mapping>>,
     /// What is known, for whoever reads it from outside: how many mappings, and what of each.
     pub(crate) published: AtomicU32,

@@ -61,6 +61,31 @@ fn sums(engine: &'static Engine) -> [i64; 4] {
     })
 }
 
+/// Forks, with the handlers of an engine, and checks in the child. Returns the child's status,
+/// whose exit code has one bit for each check that failed.
+fn in_child<const N: usize>(engine: &'static Engine, check: impl FnOnce() -> [bool; N]) -> i32 {
+    let forks = engine.forks();
+    forks.before();
+    // SAFETY: the child calls what is safe after a fork of a process with threads: the engine's own
+    // functions, which take no lock of libc's but malloc's, and _exit.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0);
+    if child == 0 {
+        forks.in_child();
+        let bits = (0..)
+            .zip(check())
+            .map(|(bit, holds)| i32::from(!holds) << bit);
+        let code = bits.sum();
+        // SAFETY: it ends the child, and runs nothing of the parent's.
+        unsafe { libc::_exit(code) };
+    }
+    forks.in_parent();
+    let mut status = 0;
+    // SAFETY: a child of this test's, and a place for its status.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    status
+}
+
 #[test]
 fn fork_takes_a_lock_of_every_rank() {
     let ranks: Vec<u8> = ENGINE.locks().iter().map(|lock| lock.rank()).collect();
@@ -95,14 +120,7 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
         allocate(engines[1 - i], 20_000 + i, 1);
         free(engines[1 - i], 20_000 + i);
         let before = engines.map(sums);
-        let forks = engine.forks();
-        forks.before();
-        // SAFETY: the child calls what is safe after a fork of a process with threads: the engine's
-        // own functions, which take no lock of libc's but malloc's, and _exit.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
-            forks.in_child();
+        let status = in_child(engine, || {
             let left = 2_500 * (100 + i as i64);
             // A child begins with what it inherited.
             let begun = sums(engine) == [2_500, left, 2_500, left];
@@ -110,16 +128,9 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
             free(engine, 0);
             let [objects, bytes, in_use, _] = sums(engine);
             let goes_on = [objects, bytes, in_use] == [2_501, left + 1, 2_500];
-            let other = engines[1 - i];
-            let is_untouched = sums(other) == before[1 - i];
-            let code = i32::from(!(begun && goes_on && is_untouched));
-            // SAFETY: it ends the child, and runs nothing of the parent's.
-            unsafe { libc::_exit(code) };
-        }
-        forks.in_parent();
-        let mut status = 0;
-        // SAFETY: a child of this test's, and a place for its status.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            let is_untouched = sums(engines[1 - i]) == before[1 - i];
+            [begun, goes_on, is_untouched]
+        });
         assert_eq!(status, 0, "engine {i}");
     }
     // Each forking thread allocated and freed one block in the other engine.
@@ -171,28 +182,14 @@ fn a_child_has_what_all_threads_have() {
         let before = whole(engine);
         assert!(before.0.iter().any(|(_, (in_use, _))| in_use[0] > 1_000));
         assert!(engine.threads.all().count() > 1);
-        let forks = engine.forks();
-        forks.before();
-        // SAFETY: as in the test before this one.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
-            forks.in_child();
+        let status = in_child(engine, || {
             let is_same = whole(engine) == before;
             let is_one = engine.threads.all().count() == 1;
             // The one that is left goes on.
             sampled(engine, 70_000, 1 << 20);
             engine.events().release(address(70_000));
-            let goes_on = whole(engine) == before;
-            let code = [!is_same, !is_one, !goes_on];
-            let code = (0..).zip(code).map(|(bit, is)| i32::from(is) << bit).sum();
-            // SAFETY: as in the test before this one.
-            unsafe { libc::_exit(code) };
-        }
-        forks.in_parent();
-        let mut status = 0;
-        // SAFETY: a child of this test's, and a place for its status.
-        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            [is_same, is_one, whole(engine) == before]
+        });
         assert_eq!(status, 0, "{mode:?}");
         assert!(whole(engine) == before);
     }

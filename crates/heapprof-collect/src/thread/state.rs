@@ -170,7 +170,7 @@ impl Threads {
     /// Called after fork, in the child. The other threads are gone, so their states are free.
     pub(crate) fn forget_others(&self) {
         let own = own();
-        self.forget_names();
+        self.names.forget_all();
         // A state that was changing hands is on no list.
         self.free.clear();
         for state in self.all() {
@@ -233,13 +233,8 @@ impl Threads {
         if found.is_none() {
             kept.release();
         }
-        self.forget_names();
-        true
-    }
-
-    /// The names of the threads that a forked child does not have.
-    fn forget_names(&self) {
         self.names.forget_all();
+        true
     }
 
     /// Makes every thread's next allocation look what is recorded now, because it ends the

@@ -7,13 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// The connections whose question has not come, the oldest first.
+/// What tells each connection to go whose question has not come, the oldest first.
+type Waiting = Mutex<VecDeque<Arc<Notify>>>;
+
+/// The connections whose question has not come.
 #[derive(Default)]
-pub(super) struct Lobby(Arc<Mutex<VecDeque<Arc<Notify>>>>);
+pub(super) struct Lobby(Arc<Waiting>);
 
 /// The seat of a connection. It is free again after it was dropped.
 pub(super) struct Seat {
-    lobby: Arc<Mutex<VecDeque<Arc<Notify>>>>,
+    lobby: Arc<Waiting>,
     wanted: Arc<Notify>,
     has_asked: AtomicBool,
 }
@@ -60,6 +63,6 @@ impl Drop for Seat {
     }
 }
 
-fn locked(lobby: &Mutex<VecDeque<Arc<Notify>>>) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
+fn locked(lobby: &Waiting) -> MutexGuard<'_, VecDeque<Arc<Notify>>> {
     lobby.lock().unwrap_or_else(PoisonError::into_inner)
 }
