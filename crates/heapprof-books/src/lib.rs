@@ -8,7 +8,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 /// What a [`Books`] begins with.
 pub const MAGIC: [u8; 16] = *b"heapprof's books";
@@ -78,6 +78,55 @@ pub struct Books {
     pub part: [u32; 2],
     /// Where in a [`thread`] these are, in bytes.
     pub thread: thread::Offsets,
+}
+
+/// What a file that keeps the books beyond the end of their process begins with. The process has
+/// all of the file mapped in one piece, and what it needs to be read lies in it.
+#[derive(Debug)]
+#[repr(C, align(16))]
+pub struct Kept {
+    /// [`KEPT_MAGIC`].
+    pub magic: [u8; 16],
+    /// [`VERSION`].
+    pub version: u32,
+    /// How many bytes this has.
+    pub size: u32,
+    /// Where in the process the file begins, and so this.
+    pub base: Place,
+    /// [`state`]: what has become of the process.
+    pub state: AtomicU32,
+    /// 1 if the file had no room for something, which is missing then.
+    pub is_full: AtomicU32,
+    /// 1 if the process's last profile takes the place of a file that has its name.
+    pub replaces: u32,
+    /// How many bytes `path` has.
+    pub path_len: u32,
+    /// What the process is called, up to a zero.
+    pub program: [u8; 256],
+    /// The path of the process's last profile.
+    pub path: [u8; 4096],
+    /// Where the tables are. It has no [`MAGIC`], and its `own` is null. What is not a table of its
+    /// own lies in `values`. Its `heap` and `dropped` are as somebody saw them last, and the table
+    /// of blocks in use is not there.
+    pub books: Books,
+    /// What [`Books`] says of single numbers and lists of chunks.
+    pub values: [u64; VALUES],
+}
+
+/// What a [`Kept`] begins with.
+pub const KEPT_MAGIC: [u8; 16] = *b"heapprof's kept\0";
+
+/// How many words the values of a [`Kept`] take. The history has most of them.
+pub const VALUES: usize = 3200;
+
+/// What has become of a process that keeps its books in a file.
+pub mod state {
+    /// It goes on, or it ended without a word.
+    pub const GOES_ON: u32 = 0;
+    /// It has written its last profile.
+    pub const HAS_ENDED: u32 = 1;
+    /// It has written its profile before it became another program.
+    pub const BEFORE_EXEC: u32 = 2;
 }
 
 /// A thread's share of the sums. Threads are a list. One that has ended keeps its place, and what

@@ -4,10 +4,13 @@ pub(crate) mod access;
 pub(crate) mod live;
 pub(crate) mod regions;
 
+use std::sync::atomic::{AtomicPtr, Ordering};
+
 use crate::dropped::count;
 use crate::mode::Mode;
 use crate::platform::floating_point::undisturbed;
 use crate::platform::lock::{ForkLock, Lock, Locked, rank};
+use crate::platform::pages::Lot;
 use crate::platform::process::Process;
 use crate::platform::weak::single_threaded;
 use crate::tables::filter::{self, Filter};
@@ -28,6 +31,9 @@ pub(crate) struct Books {
     pub(crate) filter: &'static Filter,
     /// Held while a recording begins, because another one must not fill what it clears.
     pub(crate) starting: Lock<{ rank::STARTING }>,
+    /// What a child gets that is forked just now, if it does not get the threads' counters: all
+    /// that is in use. It is null at all other times, and in private memory.
+    heir: AtomicPtr<ThreadState>,
 }
 
 impl Books {
@@ -40,6 +46,7 @@ impl Books {
             regions: Locked::new(Regions::new()),
             filter,
             starting: Lock::new(),
+            heir: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
@@ -54,6 +61,7 @@ impl Books {
             regions,
             filter,
             starting: _,
+            heir: _,
         } = self;
         regions.with(process, Regions::clear);
         {
@@ -91,11 +99,18 @@ impl Books {
             regions: _,
             filter: _,
             starting: _,
+            heir,
         } = self;
+        // SAFETY: null, or what `leave` made before the fork.
+        let heir = unsafe { heir.load(Ordering::Acquire).as_ref() };
+        let give = |own: &'static ThreadState| match heir {
+            Some(heir) => self.gather(process, || std::iter::once(heir), own, Lot::Passing),
+            None => self.gather(process, || threads.all(), own, Lot::Passing),
+        };
         // SAFETY: a forked child has one thread, which runs fork's handler. No block has an owner:
         // the caller disowned them.
-        let has_all =
-            unsafe { threads.keep_own(process, |own| self.gather(process, threads, own)) };
+        let has_all = unsafe { threads.keep_own(process, give) };
+        self.forget_heir(process);
         if !has_all {
             threads.forget_others();
             self.restart_counters(threads, Keep::InUse);
@@ -103,16 +118,48 @@ impl Books {
         shared.heap.restart(shared.heap.in_use());
     }
 
-    /// Gives a thread all that is in use, as if it had allocated that, and nothing else. Nobody
-    /// counts meanwhile. Sums for which there is no memory count as dropped.
-    fn gather(&self, process: &Process, threads: &Threads, own: &ThreadState) {
+    /// Puts all that is in use where a child finds it that is about to be forked. Nobody counts
+    /// meanwhile. Returns false if there is no memory for it.
+    pub(crate) fn leave(&self, process: &Process, threads: &Threads) -> bool {
+        let len = size_of::<ThreadState>();
+        let heir = process.pages.map(len, Lot::Own).cast::<ThreadState>();
+        // SAFETY: null, or zeroed memory, which is a valid state for what is done with it here.
+        let Some(state) = (unsafe { heir.as_ref() }) else {
+            return false;
+        };
+        self.gather(process, || threads.all(), state, Lot::Own);
+        self.heir.store(heir, Ordering::Release);
+        true
+    }
+
+    /// Gives back what [`leave`](Self::leave) took.
+    pub(crate) fn forget_heir(&self, process: &Process) {
+        let heir = self.heir.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        // SAFETY: null, or what `leave` made, which nobody has any more.
+        unsafe {
+            if let Some(state) = heir.as_ref() {
+                state.give_back(&process.pages);
+                process.pages.unmap(heir.cast(), size_of::<ThreadState>());
+            }
+        }
+    }
+
+    /// Gives a state all that is in use in `all` of them, as if it had allocated that, and nothing
+    /// else. Nobody counts meanwhile. Sums for which there is no memory count as dropped.
+    fn gather<'s, A: Iterator<Item = &'s ThreadState>>(
+        &self,
+        process: &Process,
+        all: impl Fn() -> A,
+        own: &ThreadState,
+        lot: Lot,
+    ) {
         own.sizes.restart(true);
-        let others = || threads.all().filter(|state| !std::ptr::eq(*state, own));
+        let others = || all().filter(|state| !std::ptr::eq(*state, own));
         others().for_each(|other| own.sizes.take_over(&other.sizes));
         for stack in 0..self.stacks.len() {
             let (mut in_use, mut known) = ([0i64; 2], spread::Sum::default());
             let mut is_sampled = false;
-            for state in threads.all() {
+            for state in all() {
                 let of_stack = state.of_stack(stack as usize);
                 if let Some(counters) = of_stack.counters {
                     let [objects, bytes] = counters.in_use();
@@ -129,7 +176,7 @@ impl Books {
                 .counters
                 .is_some_and(|counters| !counters.is_untouched());
             if in_use != [0, 0] || is_known {
-                match own.counters(stack, &process.pages) {
+                match own.counters_in(lot, stack, &process.pages) {
                     Some(counters) => counters.restart_from(in_use),
                     None => count(&process.dropped.no_memory),
                 }
@@ -139,7 +186,7 @@ impl Books {
             {
                 temporary.0.set([0, 0]);
             }
-            if is_sampled && let Some(spread) = own.spread(stack, &process.pages) {
+            if is_sampled && let Some(spread) = own.spread_in(lot, stack, &process.pages) {
                 spread.restart_from(&known);
             }
         }
@@ -182,6 +229,7 @@ impl Books {
             regions,
             filter: _,
             starting,
+            heir: _,
         } = self;
         let ([by_hash, frames], [changing]) = (stacks.locks(), shared.locks());
         [by_hash, frames, changing, &regions.lock, starting]

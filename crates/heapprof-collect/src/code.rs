@@ -8,6 +8,7 @@ pub(crate) mod mappings;
 pub(crate) mod maps;
 pub(crate) mod modules;
 pub(crate) mod rule;
+pub(crate) mod seen;
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -16,6 +17,7 @@ use crate::platform::process::Process;
 use crate::tables::probe_table::ProbeTable;
 use mappings::Mappings;
 use modules::{Module, Modules};
+use seen::Seen;
 
 /// What is known of the program's code.
 pub(crate) struct Code {
@@ -23,6 +25,8 @@ pub(crate) struct Code {
     pub(crate) modules: Modules,
     /// Rules by return address (an interrupted pc stands in as pc + 1).
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
+    /// Which objects unwinding has met.
+    pub(crate) seen: Seen,
     /// Who wants to know when unwinding meets code of an object: [`Watcher`] as a pointer.
     watcher: AtomicPtr<()>,
 }
@@ -37,12 +41,14 @@ impl Code {
             mappings: Mappings::new(),
             modules: Modules::new(),
             rules: ProbeTable::new(),
+            seen: Seen::new(),
             watcher: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
     /// Called when unwinding meets a module at an address without rules.
     pub(crate) fn touched(&self, process: &Process, module: &Module) {
+        self.seen.note(module.start);
         let watcher = self.watcher.load(Ordering::Acquire);
         if !watcher.is_null() {
             // SAFETY: nothing else is stored there.
@@ -72,6 +78,7 @@ impl Code {
             self.rules.remove_range(process, addresses);
         }
         self.modules.note_unload(process);
+        self.seen.clear();
     }
 
     /// The locks that fork must hold.
@@ -80,6 +87,7 @@ impl Code {
             mappings,
             modules,
             rules,
+            seen: _,
             watcher: _,
         } = self;
         let ([known, closed], [snapshot]) = (mappings.locks(), modules.locks());

@@ -211,6 +211,12 @@ impl Dumping {
         ended.store(false, Ordering::Release);
     }
 
+    /// What was asked of the recording, if its children are to go on with it.
+    pub(crate) fn asked(&self, process: &Process) -> Option<Options> {
+        let asked = self.options.with(process, |o| o.clone());
+        asked.filter(|asked| asked.follow_children)
+    }
+
     /// Goes on in a forked child that records, or that shows what its parent recorded. Returns
     /// whether it is to record.
     pub(crate) fn begin_child(&self, process: &Process) -> bool {

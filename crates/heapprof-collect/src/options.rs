@@ -89,6 +89,10 @@ pub struct Output {
     /// [`Triggers::live`] writes goes into one whose name ends in `.live`, in the same form, with a
     /// whole profile.
     pub list: Vec<u8>,
+    /// The path of a socket. Whoever listens there is handed a file in memory, in which the process
+    /// keeps what a profile is made of, so that it is there when the process was killed. If it is
+    /// empty, that is in private memory.
+    pub keep: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,
     /// With `numbered_prefix`: `prefix_PID.NNNN.heap` for the main process, too.

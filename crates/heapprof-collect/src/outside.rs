@@ -8,13 +8,14 @@ use std::ptr::from_ref;
 use std::sync::atomic::Ordering;
 
 use heapprof_books::{
-    Books, MAGIC, Place, VERSION, counters, frame, heap, moments, name, spread, stack, table,
-    thread,
+    Books, DROPPED, MAGIC, Place, VERSION, chunks, counters, frame, heap, moments, name, spread,
+    stack, table, thread,
 };
 
 use crate::books::live::{Part, Table};
 use crate::dropped::Dropped;
 use crate::engine::{ENGINE, Engine};
+use crate::platform::kept::{COPIES, Kept};
 use crate::tables::counters::{Heap, StackCounters, Temporary};
 use crate::tables::moments::Moments;
 use crate::tables::script_frames;
@@ -47,6 +48,49 @@ pub(crate) fn hide(engine: &Engine) {
 /// Where something is.
 const fn place<T>(of: &'static T) -> Place {
     Place::new(from_ref(of).cast_mut().cast())
+}
+
+/// Where everything is that a reader of a file of kept books looks for: what is in tables is where
+/// it is, and of everything else there is a copy in the file.
+pub(crate) fn copied(engine: &'static Engine, kept: &Kept) -> Books {
+    let mut books = engine.outside();
+    const CHUNKS: usize = 8 * chunks::COUNT;
+    let all: [(&Place, usize); COPIES] = [
+        (&books.process, 4),
+        (&books.mode, 1),
+        (&books.period, 8),
+        (&books.epoch, 8),
+        (&books.started, 8),
+        (&books.since, 8),
+        (&books.heap, heap::PHASE + 8),
+        (&books.dropped, 8 * DROPPED),
+        (&books.threads, 8),
+        (&books.stacks, 4),
+        (&books.stack, CHUNKS),
+        (&books.frames, 4),
+        (&books.frame, CHUNKS),
+        (&books.names, 4),
+        (&books.name, CHUNKS),
+        (
+            &books.moments,
+            moments::FIRST + moments::MOST * moments::LEN,
+        ),
+        (&books.peak_at, 8),
+        (&books.mappings, 4),
+        (&books.mapping, CHUNKS),
+    ];
+    let places = kept.set_copies(all.map(|(place, len)| {
+        let at = place.load(Ordering::Relaxed);
+        (at.expose_provenance(), len)
+    }));
+    for ((place, _), copy) in all.into_iter().zip(places) {
+        let copy = std::ptr::with_exposed_provenance_mut(copy);
+        place.store(copy, Ordering::Relaxed);
+    }
+    // Nobody is to take them for those of the process itself.
+    books.magic = [0; 16];
+    books.parts = Place::new(std::ptr::null_mut());
+    books
 }
 
 impl Engine {

@@ -3,6 +3,7 @@
 
 pub(crate) mod arena;
 pub(crate) mod floating_point;
+pub(crate) mod kept;
 pub(crate) mod lock;
 pub(crate) mod pages;
 pub(crate) mod process;

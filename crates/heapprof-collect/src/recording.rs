@@ -4,6 +4,8 @@ pub(crate) mod account;
 pub(crate) mod clock;
 pub(crate) mod dumps;
 pub(crate) mod fork;
+#[cfg(not(shuttle))]
+mod kept;
 pub(crate) mod lifecycle;
 pub(crate) mod lines;
 pub(crate) mod live;

@@ -123,6 +123,9 @@ variables! {
     LIVE "HEAPPROF_LIVE", Record, "`yes` or `no`", "`no`",
         "Each time `record` writes the file `asked` in HEAPPROF_LIST, the process writes its \
          profile of that moment into a file there.";
+    KEEP "HEAPPROF_KEEP", Record, "path", "none",
+        "A socket at which `record` takes files in memory. Each process hands one over and keeps \
+         its books in it, so that there is a profile of it when it was killed.";
     PREFIX "HEAPPROFILE", Gperftools, "path prefix", "nothing is recorded",
         "Records every allocation into `PREFIX.NNNN.heap`.";
     PREFIX_ALLOCATED "HEAP_PROFILE_ALLOCATION_INTERVAL", Gperftools, "bytes", "1 GiB",

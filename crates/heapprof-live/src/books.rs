@@ -39,6 +39,9 @@ pub(crate) struct Books {
     pub(crate) parts: u64,
     pub(crate) part: [u32; 2],
     pub(crate) thread: thread::Offsets,
+    /// Whether this is of a file of kept books. There, the sums of the process are those of some
+    /// earlier moment, and the table of blocks is not to be had.
+    pub(crate) is_copy: bool,
 }
 
 /// Looks for the books in these pieces of memory, in their order. Returns where they are.
@@ -98,11 +101,23 @@ impl Books {
         if bytes[..MAGIC.len()] != MAGIC || u64_at(&bytes, offset_of!(Layout, own)) != at {
             return Err(Error::Ended);
         }
-        let place = |offset: usize| u64_at(&bytes, offset);
+        Ok(Self::of(&bytes))
+    }
+
+    /// The books of a file of kept books: these bytes of its header.
+    pub(crate) fn of_copy(bytes: &[u8]) -> Self {
+        Self {
+            is_copy: true,
+            ..Self::of(bytes)
+        }
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        let place = |offset: usize| u64_at(bytes, offset);
         let part = offset_of!(Layout, part);
         let thread = offset_of!(Layout, thread);
-        let of_thread = |offset: usize| u32_at(&bytes, thread + offset);
-        Ok(Self {
+        let of_thread = |offset: usize| u32_at(bytes, thread + offset);
+        Self {
             process: place(offset_of!(Layout, process)),
             mode: place(offset_of!(Layout, mode)),
             period: place(offset_of!(Layout, period)),
@@ -123,7 +138,7 @@ impl Books {
             mappings: place(offset_of!(Layout, mappings)),
             mapping: place(offset_of!(Layout, mapping)),
             parts: place(offset_of!(Layout, parts)),
-            part: [u32_at(&bytes, part), u32_at(&bytes, part + 4)],
+            part: [u32_at(bytes, part), u32_at(bytes, part + 4)],
             thread: thread::Offsets {
                 next: of_thread(offset_of!(thread::Offsets, next)),
                 counters: of_thread(offset_of!(thread::Offsets, counters)),
@@ -132,6 +147,7 @@ impl Books {
                 sizes: of_thread(offset_of!(thread::Offsets, sizes)),
                 unused: 0,
             },
-        })
+            is_copy: false,
+        }
     }
 }

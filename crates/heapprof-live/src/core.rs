@@ -191,6 +191,7 @@ impl Core {
             reason: "core file",
             program: String::from_utf8_lossy(program.unwrap_or(b"unknown")).into_owned(),
             pid: i64::from(reader.u32(books.process)? as i32),
+            wrappers: "",
             resident: [0; 2],
             code: code(&maps, memory),
             duration: &|started, _| written.saturating_sub(started),

@@ -33,6 +33,9 @@ pub enum Error {
     /// The file is no core file, or a part of it is missing.
     #[error("it is not a core file that can be read: {0}")]
     NotCore(&'static str),
+    /// The file does not keep books.
+    #[error("it does not keep the books of a recording: {0}")]
+    NotKept(&'static str),
     /// A file could not be read.
     #[error(transparent)]
     Io(#[from] std::io::Error),

@@ -188,6 +188,7 @@ impl Process {
             reason: "read from outside",
             program: self.program(),
             pid: self.pid.into(),
+            wrappers: "",
             resident: self.resident(),
             code: self.code(),
             duration: &|_, since| monotonic().saturating_sub(since),
@@ -422,7 +423,7 @@ fn path(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
-fn monotonic() -> i64 {
+pub(crate) fn monotonic() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec
         .saturating_mul(1_000_000_000)

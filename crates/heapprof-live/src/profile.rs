@@ -6,8 +6,8 @@ use foldhash::fast::RandomState;
 use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, moments, name, word};
 use heapprof_memory::Memory;
 use heapprof_profile::{
-    ALLOCATORS, FrameText, History, Label, LabelSetIndex, LocationIndex, Mapping, MappingIndex,
-    Moment, Peak, Profile, ProfileBuilder, Resident, recorded,
+    FrameText, History, Label, LabelSetIndex, LocationIndex, Mapping, MappingIndex, Moment, Peak,
+    Profile, ProfileBuilder, Resident, recorded,
 };
 
 use crate::books::Books;
@@ -42,6 +42,9 @@ pub(crate) struct Around<'a> {
     pub(crate) reason: &'a str,
     pub(crate) program: String,
     pub(crate) pid: i64,
+    /// A regular expression for functions that reports leave out besides those that are known, or
+    /// empty.
+    pub(crate) wrappers: &'a str,
     /// Bytes in memory now, and the most that were; 0 if that is unknown.
     pub(crate) resident: [u64; 2],
     /// The code that is mapped now.
@@ -111,7 +114,7 @@ pub(crate) fn profile<M: Memory>(
     }
     let space = builder.value_type("space", "bytes");
     let default = builder.text("inuse_space");
-    let wrappers = builder.text(ALLOCATORS);
+    let wrappers = builder.text(&recorded::drop_frames(around.wrappers));
     let profile = &mut builder.profile;
     profile.drop_frames = wrappers;
     profile.period_type = Some(space);
@@ -415,7 +418,9 @@ fn describe<M: Memory>(
     let others = reader.u32(books.names)?.saturating_sub(NAMES);
     comments.extend(recorded::threads(NAMES, others));
     if period != 1 {
-        comments.push(recorded::sampled_blocks(blocks(reader, books)?));
+        if !books.is_copy {
+            comments.push(recorded::sampled_blocks(blocks(reader, books)?));
+        }
     }
     let bytes: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
     let counts = std::array::from_fn(|i| u64_at(&bytes, 8 * i));

@@ -66,16 +66,14 @@ pub(crate) fn sums<M: Memory>(
         return Err(Error::Damaged("it has more stacks than a program can have"));
     }
     let len = stacks as usize;
-    let phase = reader.u64(books.heap.wrapping_add(heap::PHASE as u64))?;
+    let phase_now = || reader.u64(books.heap.wrapping_add(heap::PHASE as u64));
+    let phase = match books.is_copy {
+        true => 2 * newest_fall(reader, books, len)?,
+        false => phase_now()?,
+    };
     let mut raw: Vec<Raw> = Vec::new();
     let mut sizes = Sizes::default();
-    let mut thread = reader.u64(books.threads)?;
-    let mut threads = 0;
-    while thread != 0 {
-        threads += 1;
-        if threads > MOST_THREADS {
-            return Err(Error::Damaged("its list of threads has no end"));
-        }
+    each_thread(reader, books, |thread| {
         let at = |offset: u32| thread.wrapping_add(u64::from(offset));
         reader.elements(at(books.thread.counters), len, |stack, bytes| {
             add_counters(place(&mut raw, stack), bytes, phase);
@@ -96,10 +94,13 @@ pub(crate) fn sums<M: Memory>(
             })?;
         }
         add_sizes(&mut sizes, &reader.array(at(books.thread.sizes))?);
-        thread = reader.u64(at(books.thread.next))?;
-    }
+        Ok(())
+    })?;
     // If the heap rises to a new peak now, that is the peak, whatever it was before.
-    let is_at_peak = reader.u64(books.heap.wrapping_add(heap::PHASE as u64))? & 1 == 1;
+    let is_at_peak = match books.is_copy {
+        true => rises(&raw),
+        false => phase_now()? & 1 == 1,
+    };
     Ok(All {
         // Both have one size, so that they take the same memory.
         sums: raw
@@ -109,6 +110,44 @@ pub(crate) fn sums<M: Memory>(
         sizes,
         is_at_peak,
     })
+}
+
+/// Goes through all threads.
+fn each_thread<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    mut each: impl FnMut(u64) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut thread = reader.u64(books.threads)?;
+    let mut threads = 0;
+    while thread != 0 {
+        threads += 1;
+        if threads > MOST_THREADS {
+            return Err(Error::Damaged("its list of threads has no end"));
+        }
+        each(thread)?;
+        thread = reader.u64(thread.wrapping_add(books.thread.next.into()))?;
+    }
+    Ok(())
+}
+
+/// How often the heap had fallen from a peak, as far as any stack's counters have changed since.
+fn newest_fall<M: Memory>(reader: &Reader<M>, books: &Books, stacks: usize) -> Result<u64, Error> {
+    let mut newest = 0;
+    each_thread(reader, books, |thread| {
+        let counters = thread.wrapping_add(books.thread.counters.into());
+        reader.elements(counters, stacks, |_, bytes: &[u8; counters::LEN]| {
+            newest = newest.max(u64_at(bytes, counters::FALL));
+            Ok(())
+        })
+    })?;
+    Ok(newest.min(u64::MAX / 2))
+}
+
+/// Whether more is in use than at the last peak from which the heap has fallen.
+fn rises(raw: &[Raw]) -> bool {
+    let bytes = |of: fn(&Raw) -> i64| raw.iter().map(|raw| i128::from(of(raw))).sum::<i128>();
+    bytes(|raw| minus(raw.allocated, raw.freed)[1]) > bytes(|raw| raw.peak[1])
 }
 
 fn place(raw: &mut Vec<Raw>, stack: usize) -> &mut Raw {

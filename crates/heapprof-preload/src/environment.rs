@@ -192,6 +192,7 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.output.parent = processes.map(parent_of_program);
         options.output.children = get(variable::CHILDREN.name).map_or_else(Vec::new, of_program);
         options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
+        options.output.keep = get(variable::KEEP.name).unwrap_or_default().to_vec();
         let lines = parsed(variable::LINES.name, &setting::SIZE)?;
         let is_told = |bytes: &u64| *bytes > 0 && !options.output.list.is_empty();
         options.triggers.line_growth = lines.filter(is_told);

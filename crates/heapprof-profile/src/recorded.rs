@@ -1,6 +1,8 @@
 //! What a recording's profile says, whether the collector writes it or somebody else reads its
 //! books.
 
+use crate::ALLOCATORS;
+
 /// The sample types of a recording, each with its unit. A sampled one has the first six.
 pub const TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -37,6 +39,15 @@ const DROPPED: [&str; 6] = [
     "frees that were not seen before the address came again",
     "children, forked while an event was held up by a signal handler: they record nothing",
 ];
+
+/// The functions that reports leave out: those that are known, and those of `wrappers`, a regular
+/// expression, or empty.
+pub fn drop_frames(wrappers: &str) -> String {
+    match wrappers {
+        "" => ALLOCATORS.to_string(),
+        more => format!("{ALLOCATORS}|.*(?:{more}).*"),
+    }
+}
 
 /// The comments that say what is recorded, how, and why this profile was made. A `period` of 1
 /// means every allocation.

@@ -2,12 +2,16 @@
 //! says where it is.
 
 mod child;
+mod ending;
 mod files;
 mod followed;
+mod keeper;
+mod kept;
 mod line_output;
 mod lines;
 mod list;
 mod live;
+mod oom;
 mod outcome;
 mod program;
 mod residents;
@@ -24,11 +28,15 @@ use heapprof_environment::{self as variable, Setter, Variable};
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 
+use self::child::Ended;
+use self::ending::Ending;
+use self::keeper::{Keeper, Saved, Wanted};
 use self::lines::Follower;
 use self::list::List;
 use self::live::Live;
 pub(super) use self::live::moments::Moments;
 pub(super) use self::residents::resident;
+use self::written::{Private, Written};
 use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};
@@ -52,6 +60,11 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     let mut list = List::new().context("no temporary file can be made")?;
     let follow = |least| Follower::start(list.path(), least, args, said);
     let follower = args.follow_lines.map(follow).transpose()?;
+    let wanted = Wanted {
+        mode,
+        wrappers: args.wrappers.clone().unwrap_or_default(),
+    };
+    let keeper = Keeper::start(list.path(), wanted);
     let live = args.live.then(|| Live::new(args, &list, color));
     let mut live = live.transpose()?;
     let mut start = |words: &[&OsStr], preloaded| {
@@ -59,6 +72,9 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         command.args(&words[1..]).args(&args.command[1..]);
         if preloaded {
             environment(&mut command, args, mode, &library, &names, list.path());
+            if let Ok(keeper) = &keeper {
+                command.env(variable::KEEP.name, keeper.path());
+            }
         }
         if let Some(live) = &live {
             live.redirect(&mut command).map_err(std::io::Error::other)?;
@@ -77,6 +93,8 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     if let Some(follower) = follower {
         follower.end();
     }
+    let was_killed = ended.as_ref().is_ok_and(|ended| ended.signal.is_some());
+    let saved = keeper.map(|keeper| keeper.end(was_killed));
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {
@@ -89,7 +107,8 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
             return Ok(ExitCode::from(code));
         }
     };
-    let (written, failed) = written::read(&list.read().context("the list of profiles")?);
+    let mut said = written::read(&list.read().context("the list of profiles")?);
+    let ending = ending(&mut said, saved, &ended);
     if !list.path().exists() {
         messages::note(&format!(
             "{}: was removed while the program ran: there may be more profiles, which are not \
@@ -97,7 +116,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
             list.path().display()
         ));
     }
-    let has_all = outcome::report(written, &failed, &ended, &names, args);
+    let has_all = outcome::report(said.written, &said.failed, &ended, &ending, &names, args);
     drop(list);
     if ended.by_key {
         // If Ctrl-C ended the program, a shell ends its loop or script. If a program exits with
@@ -108,6 +127,29 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         (0, false) => ExitCode::from(2),
         (code, _) => ExitCode::from(code),
     })
+}
+
+/// Adds what was saved of processes that ended without a word to what the processes said.
+fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended) -> Ending {
+    let mut private = std::mem::take(&mut said.private);
+    let saved = saved.unwrap_or_else(|error| {
+        private.push(Private {
+            process: ended.process,
+            why: format!("nobody could be told of them: {error}"),
+        });
+        Saved::default()
+    });
+    for note in &saved.notes {
+        messages::note(note);
+    }
+    // What was written before under the name is gone.
+    let is_new = |one: &Written| saved.written.iter().all(|new| new.path != one.path);
+    said.written.retain(is_new);
+    said.written.extend(saved.written);
+    Ending {
+        died: saved.died,
+        private,
+    }
 }
 
 /// Checks that Perl's values can be traced, as far as can be seen before the program runs.

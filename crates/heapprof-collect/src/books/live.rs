@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use crate::books::access::{Claim, Holder, Open, Owner};
 use crate::dropped::count;
 use crate::platform::lock::{Spin, rank};
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Lot, Pages};
 use crate::platform::process::Process;
 use crate::platform::sys::hint;
 use crate::tables::counters::Access;
@@ -222,7 +222,7 @@ impl LiveTable {
         if !found.is_null() {
             return found;
         }
-        let new = pages.map_dense(bytes);
+        let new = pages.map_dense(bytes, Lot::Own);
         if new.is_null() {
             return new;
         }

@@ -8,10 +8,11 @@ use crate::code::image::Image;
 use crate::code::maps;
 use crate::code::modules::Module;
 use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Lot, Pages};
 use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::tables::chunks::Chunks;
+use crate::tables::word_memory::WordMemory;
 
 /// Code that is or was mapped.
 #[derive(Clone, Debug)]
@@ -26,12 +27,20 @@ pub(crate) struct Mapping {
     /// The last generation in which it was there.
     pub(crate) last: u32,
     closed: bool,
+    /// Where its path is for whoever reads it from outside; 0 if it is nowhere.
+    shown_at: u64,
+}
+
+/// What is known of mappings, and memory for the paths that are shown of them.
+struct Known {
+    all: Vec<Mapping>,
+    paths: WordMemory,
 }
 
 /// The mappings of the process, now and before.
 pub(crate) struct Mappings {
     generation: AtomicU32,
-    known: Locked<{ rank::KNOWN }, Vec<Mapping>>,
+    known: Locked<{ rank::KNOWN }, Known>,
     /// What is known, for whoever reads it from outside: how many mappings, and what of each.
     pub(crate) published: AtomicU32,
     pub(crate) mapping: Chunks<heapprof_books::Mapping>,
@@ -52,7 +61,10 @@ impl Mappings {
     pub(crate) const fn new() -> Self {
         Self {
             generation: AtomicU32::new(0),
-            known: Locked::new(Vec::new()),
+            known: Locked::new(Known {
+                all: Vec::new(),
+                paths: WordMemory::new(),
+            }),
             published: AtomicU32::new(0),
             mapping: Chunks::new(),
             closed: Locked::new(Vec::new()),
@@ -99,7 +111,7 @@ impl Mappings {
             return Vec::new();
         }
         self.known.with(process, |known| {
-            for mapping in known.iter_mut().filter(|m| !m.closed) {
+            for mapping in known.all.iter_mut().filter(|m| !m.closed) {
                 if !now
                     .iter()
                     .any(|m| m.start == mapping.start && m.path == mapping.path)
@@ -135,7 +147,7 @@ impl Mappings {
                 let same = |m: &Mapping| {
                     m.start == mapping.start && m.end == mapping.end && m.path == mapping.path
                 };
-                if let Some(old) = known.iter_mut().find(|m| !m.closed && same(m)) {
+                if let Some(old) = known.all.iter_mut().find(|m| !m.closed && same(m)) {
                     old.last = generation;
                     old.deleted = mapping.deleted;
                     continue;
@@ -149,13 +161,13 @@ impl Mappings {
                         && image.has_build_id()
                         && m.image == image
                 };
-                if let Some(old) = known.iter_mut().find(is_back) {
+                if let Some(old) = known.all.iter_mut().find(is_back) {
                     old.closed = false;
                     continue;
                 }
                 mapping.image = image;
                 mapping.last = generation;
-                known.push(mapping);
+                known.all.push(mapping);
             }
             self.publish(known, &process.pages);
         });
@@ -164,11 +176,15 @@ impl Mappings {
 
     /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and
     /// their paths stay where they are.
-    fn publish(&self, known: &[Mapping], pages: &Pages) {
-        for (i, mapping) in known.iter().enumerate() {
-            let to = self.mapping.touch(i, pages);
+    fn publish(&self, known: &mut Known, pages: &Pages) {
+        let Known { all, paths } = known;
+        for (i, mapping) in all.iter_mut().enumerate() {
+            let to = self.mapping.touch(i, pages, Lot::Lasting);
             if to.is_null() {
                 return;
+            }
+            if mapping.shown_at == 0 {
+                mapping.shown_at = show(&mapping.path, paths, pages);
             }
             let mut id = [0; 64];
             let build_id = mapping.image.build_id();
@@ -180,8 +196,11 @@ impl Mappings {
                     start: mapping.start as u64,
                     end: mapping.end as u64,
                     offset: mapping.offset,
-                    path: mapping.path.as_ptr().expose_provenance() as u64,
-                    path_len: mapping.path.len() as u32,
+                    path: mapping.shown_at,
+                    path_len: match mapping.shown_at {
+                        0 => 0,
+                        _ => mapping.path.len() as u32,
+                    },
                     last: mapping.last,
                     is_deleted: mapping.deleted.into(),
                     id_len: build_id.len() as u32,
@@ -189,13 +208,14 @@ impl Mappings {
                 });
             }
         }
-        self.published.store(known.len() as u32, Ordering::Release);
+        self.published.store(all.len() as u32, Ordering::Release);
+        pages.copy(&self.published);
     }
 
     /// All code that is or was mapped, the program's own first, as far as
     /// [`remember`](Self::remember) saw it.
     pub(crate) fn known(&self, process: &Process) -> Vec<Mapping> {
-        self.known.with(process, |known| known.clone())
+        self.known.with(process, |known| known.all.clone())
     }
 
     /// The locks that fork must hold.
@@ -214,9 +234,9 @@ impl Mappings {
     /// known, those of the mappings that the kernel tells of now, and some more.
     pub(crate) fn memory_needed(&self, process: &Process) -> usize {
         let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
-        let known = self
-            .known
-            .with(process, |known| known.iter().map(of_each).sum::<usize>());
+        let known = self.known.with(process, |known| {
+            known.all.iter().map(of_each).sum::<usize>()
+        });
         let closed = self
             .closed
             .with(process, |closed| closed.len() * 3 * size_of::<Closed>());
@@ -229,6 +249,19 @@ impl Mappings {
         });
         known + closed + lines + (256 << 10)
     }
+}
+
+/// Puts a path where it stays. Returns where that is; 0 without memory.
+fn show(path: &[u8], paths: &mut WordMemory, pages: &Pages) -> u64 {
+    let Some(at) = paths.take(path.len().div_ceil(8), pages) else {
+        return 0;
+    };
+    // SAFETY: there is room for so many bytes, and nobody else has it.
+    unsafe {
+        at.cast::<u8>()
+            .copy_from_nonoverlapping(path.as_ptr(), path.len())
+    };
+    at.expose_provenance() as u64
 }
 
 /// The executable mappings of files.
@@ -275,6 +308,7 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         image: Image::UNKNOWN,
         last: 0,
         closed: false,
+        shown_at: 0,
     });
 }
 

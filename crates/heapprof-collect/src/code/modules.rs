@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::pages::Lot;
 use crate::platform::process::Process;
 use crate::platform::weak;
 
@@ -49,7 +50,7 @@ impl Snapshot {
     fn replace(&mut self, process: &Process, new: &[Module]) {
         if self.module.is_null() {
             let len = CAPACITY * size_of::<Module>();
-            self.module = process.pages.map(len).cast();
+            self.module = process.pages.map(len, Lot::Own).cast();
         }
         if !self.module.is_null() {
             self.len = new.len().min(CAPACITY);

@@ -41,7 +41,7 @@ pub(crate) trait Dumper: Sync {
     /// Makes a dump.
     fn dump_due(&'static self, reason: Reason);
 
-    /// Looks by how much lines have grown, and answers `record --live`.
+    /// Looks by how much lines have grown, and what code is mapped, and answers `record --live`.
     fn look_due(&'static self);
 }
 
@@ -221,8 +221,8 @@ impl Due {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked);
     }
 
-    /// Asks for a look at lines, unless something else is asked for.
-    fn ask_to_look(&self) {
+    /// Asks for a look at lines and code, unless something else is asked for.
+    pub(crate) fn ask_to_look(&self) {
         let _ = self
             .pending
             .compare_exchange(NOTHING, LOOK, Ordering::AcqRel, Ordering::Relaxed);

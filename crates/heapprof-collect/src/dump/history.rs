@@ -56,7 +56,9 @@ impl History {
     pub(crate) fn begin(&self, process: &Process, first: Moment, peak: i64) {
         let add = |moments: &mut Moments| {
             moments.clear();
-            moments.add(first)
+            let next = moments.add(first);
+            process.pages.copy(moments);
+            next
         };
         let next = self.moments.with(process, add);
         self.next.store(next, Ordering::Relaxed);
@@ -99,7 +101,12 @@ impl History {
 
     /// Adds a moment.
     pub(crate) fn add(&self, process: &Process, moment: Moment) {
-        let next = self.moments.with(process, |moments| moments.add(moment));
+        let add = |moments: &mut Moments| {
+            let next = moments.add(moment);
+            process.pages.copy(moments);
+            next
+        };
+        let next = self.moments.with(process, add);
         self.next.store(next, Ordering::Relaxed);
     }
 

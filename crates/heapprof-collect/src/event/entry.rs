@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::mode::Mode;
-use crate::platform::sys;
+use crate::platform::sys::{self, File};
 use crate::platform::tls::{self, QUIET, ThreadSlot};
 use crate::thread::state::{self, Own, ThreadState};
 
@@ -96,6 +96,9 @@ pub(crate) unsafe fn state_of(
     slot: *mut ThreadSlot,
     tables: Tables,
 ) -> Option<&'static ThreadState> {
+    if engine.process.shares_tables() && !part_late(engine) {
+        return None;
+    }
     // SAFETY: the caller's contract. States are never freed while their thread lives, and a slot
     // that names an engine has a state of it.
     unsafe {
@@ -105,6 +108,61 @@ pub(crate) unsafe fn state_of(
         first_event(engine, slot, tables);
         state::of(slot).as_ref()
     }
+}
+
+/// Leaves the tables to the process that this one is a copy of, of which nobody told us. Returns
+/// whether this one has tables of its own.
+#[cold]
+fn part_late(engine: &Engine) -> bool {
+    engine.process.abandon();
+    // SAFETY: a copy of a process has one thread, which is here, and has no state from here on.
+    let has_parted = unsafe { part(engine, None) };
+    if has_parted {
+        engine.process.mark();
+    }
+    has_parted
+}
+
+/// Leaves tables that are kept in a file to the process that this one is a copy of. From here on
+/// this one has a copy of those that last, in `file` or in private memory, and no threads' states.
+/// Returns false if there is no memory for that; then nothing may be done with any table.
+///
+/// # Safety
+/// This is a copy of the process, and has one thread, which is in no event.
+pub(crate) unsafe fn part(engine: &Engine, file: Option<&File>) -> bool {
+    let kept = &engine.process.pages.kept;
+    if !kept.is_shared() {
+        return true;
+    }
+    engine.threads.forget_all();
+    take_state(engine);
+    // SAFETY: the caller's promise, and no state is to be reached any more.
+    unsafe { kept.renew(file) }
+}
+
+/// Takes this thread's state of an engine away, if it has one. Nothing is done with the state.
+fn take_state(engine: &Engine) {
+    // SAFETY: the slot is this thread's own.
+    unsafe {
+        let slot = tls::current();
+        if has_state(engine) {
+            (*slot).state = std::ptr::null();
+            (*slot).engine = std::ptr::null();
+        }
+    }
+}
+
+/// Whether this thread has a state of an engine.
+pub(crate) fn has_state(engine: &Engine) -> bool {
+    // SAFETY: the slot is this thread's own.
+    let of_slot = unsafe { (*tls::current()).engine };
+    of_slot.addr() == std::ptr::from_ref(&engine.process).addr()
+}
+
+/// Gives this thread a state again, which it is to have until it ends.
+pub(crate) fn give_state(engine: &'static Engine) {
+    // SAFETY: the slot is this thread's own, and has no state.
+    unsafe { first_event(engine, tls::current(), Tables::Own) };
 }
 
 /// Gives the thread a state of this engine.

@@ -3,6 +3,9 @@
 //! A thread looks each time it reports what it has allocated or freed, so no clock runs for it. How
 //! much that is follows from how soon threads look again ([`Pace`]).
 
+use std::sync::atomic::Ordering;
+
+use heapprof_books::state;
 use heapprof_profile::Moment;
 
 use crate::dump::history::Pace;
@@ -16,6 +19,7 @@ use crate::tables::sizes::shown;
 pub(crate) fn look(engine: &Engine) {
     let dumping = &engine.dumping;
     let micros = dumping.micros();
+    show(engine);
     let pace = dumping
         .history
         .look(micros, engine.books.shared.heap.peak_bytes());
@@ -27,6 +31,26 @@ pub(crate) fn look(engine: &Engine) {
         let mask = engine.process.block_signals();
         dumping.history.add(&engine.process, now(engine, micros));
         sys::restore_signals(mask);
+    }
+}
+
+/// Shows readers of a file of kept books what it has no tables of. If the process was about to
+/// become another program, it goes on after all.
+fn show(engine: &Engine) {
+    let (pages, dumping) = (&engine.process.pages, &engine.dumping);
+    if pages.kept.is_there() {
+        pages.copy(&engine.books.shared.heap);
+        pages.copy(&engine.process.dropped);
+        pages.copy(&dumping.history.peak_at);
+        if engine.code.seen.take_new() {
+            // Nobody can find out what lay where once the process has been killed.
+            dumping.due.ask_to_look();
+        }
+        if pages.kept.state() == state::BEFORE_EXEC && !dumping.is_about_to_exec() {
+            pages.kept.set_state(|header| {
+                header.state.store(state::GOES_ON, Ordering::Relaxed);
+            });
+        }
     }
 }
 

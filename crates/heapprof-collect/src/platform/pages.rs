@@ -1,30 +1,58 @@
-//! Where the tables get their memory: from the kernel, or from a region that somebody hands in.
+//! Where the tables get their memory: from the kernel, or from a file that outlives the process.
 
+use crate::platform::kept::Kept;
+use crate::platform::sys;
+#[cfg(test)]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::platform::sys::{self, PAGE};
+/// What a table is for, which says where its memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lot {
+    /// The process itself. Nobody else needs it, so it is always private.
+    Own,
+    /// Readers, too, for as long as there are any: what never changes once it is written. A forked
+    /// child gets a copy of it.
+    Lasting,
+    /// Readers, too, but only of this process: what threads count. A forked child begins without.
+    Passing,
+}
 
 /// A source of zeroed memory in whole pages.
 pub(crate) struct Pages {
-    /// The region that somebody handed in; null if the kernel gives the memory.
-    region: *mut u8,
+    /// The file that tables are kept in, if there is one.
+    pub(crate) kept: Kept,
+    #[cfg(test)]
+    region: Region,
+}
+
+/// Memory that a test hands in.
+#[cfg(test)]
+struct Region {
+    /// Null if the kernel gives the memory.
+    at: *mut u8,
     len: usize,
-    /// How much of the region is taken.
+    /// How much of it is taken.
     taken: AtomicUsize,
 }
 
 // SAFETY: each part of the region is given out once.
-unsafe impl Sync for Pages {}
+#[cfg(test)]
+unsafe impl Sync for Region {}
 // SAFETY: as above.
-unsafe impl Send for Pages {}
+#[cfg(test)]
+unsafe impl Send for Region {}
 
 impl Pages {
     /// Memory of the kernel's, as much as it has.
     pub(crate) const fn of_kernel() -> Self {
         Self {
-            region: std::ptr::null_mut(),
-            len: 0,
-            taken: AtomicUsize::new(0),
+            kept: Kept::new(),
+            #[cfg(test)]
+            region: Region {
+                at: std::ptr::null_mut(),
+                len: 0,
+                taken: AtomicUsize::new(0),
+            },
         }
     }
 
@@ -35,46 +63,65 @@ impl Pages {
     /// The region begins at a page, is zeroed, is nobody else's to write, and stays for as long as
     /// anything uses what this gives.
     #[cfg(test)]
-    pub(crate) const unsafe fn of_region(region: *mut u8, len: usize) -> Self {
+    pub(crate) const unsafe fn of_region(at: *mut u8, len: usize) -> Self {
+        let taken = AtomicUsize::new(0);
         Self {
-            region,
-            len,
-            taken: AtomicUsize::new(0),
+            kept: Kept::new(),
+            region: Region { at, len, taken },
         }
     }
 
-    fn is_kernel(&self) -> bool {
-        self.region.is_null()
+    #[cfg(test)]
+    fn is_region(&self) -> bool {
+        !self.region.at.is_null()
+    }
+
+    #[cfg(not(test))]
+    fn is_region(&self) -> bool {
+        false
     }
 
     /// Fresh zeroed memory; null if there is none.
-    pub(crate) fn map(&self, len: usize) -> *mut u8 {
-        match self.is_kernel() {
-            true => sys::map(len),
-            false => self.take(len),
-        }
+    pub(crate) fn map(&self, len: usize, lot: Lot) -> *mut u8 {
+        self.from_elsewhere(len, lot)
+            .unwrap_or_else(|| sys::map(len))
     }
 
     /// As [`map`](Self::map), for tables that will be filled.
-    pub(crate) fn map_dense(&self, len: usize) -> *mut u8 {
-        match self.is_kernel() {
-            true => sys::map_dense(len),
-            false => self.take(len),
+    pub(crate) fn map_dense(&self, len: usize, lot: Lot) -> *mut u8 {
+        self.from_elsewhere(len, lot)
+            .unwrap_or_else(|| sys::map_dense(len))
+    }
+
+    /// Memory that is not the kernel's private one, if there is any of that.
+    fn from_elsewhere(&self, len: usize, lot: Lot) -> Option<*mut u8> {
+        #[cfg(test)]
+        if self.is_region() {
+            return Some(self.take(len));
+        }
+        self.kept.take(len, lot)
+    }
+
+    #[cfg(test)]
+    fn take(&self, len: usize) -> *mut u8 {
+        let take = |taken: usize| {
+            let end = taken.checked_add(len.checked_next_multiple_of(sys::PAGE)?)?;
+            (end <= self.region.len).then_some(end)
+        };
+        let taken = &self.region.taken;
+        match taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            // SAFETY: what was taken is inside the region.
+            Ok(taken) => unsafe { self.region.at.add(taken) },
+            Err(_) => std::ptr::null_mut(),
         }
     }
 
-    fn take(&self, len: usize) -> *mut u8 {
-        let take = |taken: usize| {
-            let end = taken.checked_add(len.checked_next_multiple_of(PAGE)?)?;
-            (end <= self.len).then_some(end)
-        };
-        match self
-            .taken
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-        {
-            // SAFETY: what was taken is inside the region.
-            Ok(taken) => unsafe { self.region.add(taken) },
-            Err(_) => std::ptr::null_mut(),
+    /// Shows readers of the file what a number or a list of chunks is now. It does nothing if there
+    /// is no file, or if the value is not one that readers look for.
+    #[inline]
+    pub(crate) fn copy<T>(&self, of: &T) {
+        if self.kept.is_there() {
+            self.kept.copy(std::ptr::from_ref(of).addr());
         }
     }
 
@@ -83,7 +130,7 @@ impl Pages {
     /// # Safety
     /// `at..at+len` came from here, and nothing refers to it any more.
     pub(crate) unsafe fn unmap(&self, at: *mut u8, len: usize) {
-        if self.is_kernel() {
+        if !self.is_region() && !self.kept.holds(at) {
             // SAFETY: the caller's contract.
             unsafe { sys::unmap(at, len) };
         }
@@ -94,7 +141,7 @@ impl Pages {
     /// # Safety
     /// The same as for [`unmap`](Self::unmap).
     pub(crate) unsafe fn discard(&self, at: *mut u8, len: usize) {
-        if self.is_kernel() {
+        if !self.is_region() && !self.kept.holds(at) {
             // SAFETY: the caller's contract.
             unsafe { sys::discard(at, len) };
         }
@@ -102,9 +149,9 @@ impl Pages {
 
     /// How many bytes of a part are in memory.
     pub(crate) fn resident(&self, at: *const u8, len: usize) -> usize {
-        match self.is_kernel() {
-            true => sys::resident(at, len),
-            false => len,
+        match self.is_region() {
+            false => sys::resident(at, len),
+            true => len,
         }
     }
 }
@@ -114,6 +161,7 @@ pub(crate) mod tests {
     use std::alloc::{Layout, alloc_zeroed};
 
     use super::*;
+    use crate::platform::sys::PAGE;
 
     /// A region of whole pages, which is never freed.
     pub(crate) fn region_of(len: usize) -> Pages {
@@ -130,11 +178,13 @@ pub(crate) mod tests {
     #[test]
     fn a_region_is_given_out_once() {
         let pages = region_of(4 * PAGE);
-        let first = pages.map(1);
+        let map = |len| pages.map(len, Lot::Own);
+        let first = map(1);
         assert!(!first.is_null() && first.addr().is_multiple_of(PAGE));
-        assert_eq!(pages.map_dense(2 * PAGE).addr(), first.addr() + PAGE);
-        assert!(pages.map(2 * PAGE).is_null() && pages.map(usize::MAX).is_null());
-        assert_eq!(pages.map(PAGE).addr(), first.addr() + 3 * PAGE);
-        assert!(pages.map(1).is_null());
+        let dense = pages.map_dense(2 * PAGE, Lot::Lasting);
+        assert_eq!(dense.addr(), first.addr() + PAGE);
+        assert!(map(2 * PAGE).is_null() && map(usize::MAX).is_null());
+        assert_eq!(map(PAGE).addr(), first.addr() + 3 * PAGE);
+        assert!(map(1).is_null());
     }
 }

@@ -114,11 +114,24 @@ impl Process {
         unsafe { (*page).store(1, Ordering::Release) };
     }
 
+    /// Whether a copy of the process would be known as one.
+    pub(crate) fn is_marked(&self) -> bool {
+        !self.marked.load(Ordering::Acquire).is_null()
+    }
+
     /// Whether this is a copy of the process that nobody told us of (clone, _Fork).
+    #[inline(always)]
     fn is_orphan(&self) -> bool {
         // SAFETY: null, or a page of our own that is never unmapped.
         let page = unsafe { self.marked.load(Ordering::Acquire).as_ref() };
         page.is_some_and(|page| page.load(Ordering::Acquire) == 0)
+    }
+
+    /// Whether the tables are those of the process that this one is a copy of, and that has them
+    /// still. Nobody told us of that copy, or it had no memory for tables of its own.
+    #[inline(always)]
+    pub(crate) fn shares_tables(&self) -> bool {
+        self.pages.kept.is_shared() && self.is_orphan()
     }
 
     /// How long an event may wait for another one, in nanoseconds. It gets shorter with each wait

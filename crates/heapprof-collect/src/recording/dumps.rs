@@ -3,6 +3,8 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
+use heapprof_books::state;
+
 use crate::dump::turn::Taken;
 use crate::dump::{AllocatorHolds, Error, Tell, output};
 use crate::engine::Engine;
@@ -138,7 +140,8 @@ fn in_turn<R>(
     })
 }
 
-/// Looks by how much lines have grown, and answers `record --live`, unless another thread dumps.
+/// Looks by how much lines have grown, and what code is mapped, and answers `record --live`, unless
+/// another thread dumps.
 pub(super) fn look(engine: &Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     if engine.process.is_own() && !lines::has_ended(engine) {
@@ -158,6 +161,9 @@ fn look_in_turn(engine: &Engine) {
             if let Some(options) = options
                 && engine.reserve(snapshot::memory_needed(engine))
             {
+                if engine.process.pages.kept.is_there() {
+                    engine.code.mappings.remember(&engine.process);
+                }
                 lines::look(engine, &options);
                 live::answer(engine, &options);
             }
@@ -329,6 +335,16 @@ fn write(
             &options.output.list,
             &listed(process, &path, reason, &totals),
         );
+    }
+    let state = match reason {
+        Reason::Exec => Some(state::BEFORE_EXEC),
+        Reason::Exit | Reason::Terminated => Some(state::HAS_ENDED),
+        // A program that shut itself in goes on, and is followed in a file of kept books.
+        _ => None,
+    };
+    if let Some(state) = state.filter(|_| !named) {
+        let kept = &process.pages.kept;
+        kept.set_state(|header| header.state.store(state, Ordering::Release));
     }
     Ok(path)
 }

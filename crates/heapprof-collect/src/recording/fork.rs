@@ -9,6 +9,8 @@ use crate::outside;
 use crate::platform::process::Kept;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
+#[cfg(not(shuttle))]
+use crate::recording::kept;
 use crate::recording::lines;
 
 /// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in
@@ -22,6 +24,9 @@ impl Engine {
         Forks(self)
     }
 }
+
+/// How much memory of its own the engine sets aside for what a child reads of its options.
+const ROOM: usize = 64 << 10;
 
 /// Takes the locks for fork. Returns which of them it got, with one bit for each. The others are
 /// held by threads that are held up in an event.
@@ -75,6 +80,10 @@ impl Forks {
         if whole {
             (whole, counting) = engine.books.acquire_for_fork(process, &engine.threads);
         }
+        if whole && process.pages.kept.is_shared() {
+            // The counters that the child would find are this process's, and go on.
+            whole = engine.books.leave(process, &engine.threads);
+        }
         process.fork.keep(Kept {
             mask,
             streams,
@@ -100,6 +109,7 @@ impl Forks {
             return;
         }
         let kept = self.let_go();
+        self.0.books.forget_heir(&self.0.process);
         entry::end_apart(self.0);
         sys::restore_signals(kept.mask);
         if kept.streams {
@@ -117,30 +127,51 @@ impl Forks {
         if !entry::is_held() {
             // What the handler interrupted may be half written, and threads that are no longer
             // there may hold locks.
-            engine.threads.forget_others();
             #[cfg(not(shuttle))]
             outside::hide(engine);
             process.abandon();
+            // SAFETY: this is fork's handler in the child, and what it interrupted is not gone on
+            // with: the books are closed for good.
+            if unsafe { entry::part(engine, None) } {
+                engine.threads.forget_others();
+                process.mark();
+            }
             return;
-        }
-        process.mark();
-        let whole = process.fork.kept().whole;
-        if !whole {
-            // Some locks are never released in the child, because the threads that hold them exist
-            // only in the parent.
-            process.abandon();
         }
         let kept = self.let_go();
         // Nobody is to take these books for the child's before they are, or if they never are.
         #[cfg(not(shuttle))]
         outside::hide(engine);
-        // SAFETY: this is fork's handler in the child.
-        unsafe { engine.rebase(whole) };
+        let is_possible = kept.whole && engine.reserve(ROOM);
+        let asked = is_possible.then(|| dumping.asked(process)).flatten();
+        #[cfg(not(shuttle))]
+        let file = asked.as_ref().and_then(|asked| kept::file(engine, asked));
+        #[cfg(shuttle)]
+        let file = None;
+        let had_state = entry::has_state(engine);
+        // SAFETY: this is fork's handler in the child, and the thread is in no event.
+        let has_parted = unsafe { entry::part(engine, file.as_ref()) };
+        if has_parted {
+            process.mark();
+        }
+        let whole = kept.whole && has_parted;
+        if !whole {
+            // Some locks are never released in the child, because the threads that hold them exist
+            // only in the parent.
+            process.abandon();
+        }
+        if has_parted {
+            // SAFETY: this is fork's handler in the child.
+            unsafe { engine.rebase(whole) };
+        }
         #[cfg(not(shuttle))]
         if whole {
             outside::show(engine);
         }
         if whole {
+            if had_state && !entry::has_state(engine) {
+                entry::give_state(engine);
+            }
             entry::draw_anew(engine);
             moment::begin(engine);
         }
@@ -148,6 +179,10 @@ impl Forks {
             true if whole => lines::inherit(engine),
             true => {}
             false => process.recorded.stop(),
+        }
+        #[cfg(not(shuttle))]
+        if let Some(asked) = asked.filter(|_| whole) {
+            kept::show(engine, &asked, file.as_ref());
         }
         entry::end_apart(engine);
         sys::restore_signals(kept.mask);

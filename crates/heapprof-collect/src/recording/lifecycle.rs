@@ -2,10 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use heapprof_books::state;
+
 use crate::engine::Engine;
 use crate::event::moment;
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
+#[cfg(not(shuttle))]
+use crate::recording::kept;
 use crate::recording::{clock, unload};
 
 /// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
@@ -61,6 +65,10 @@ impl Lifecycle {
                 Format::Text => (Frames::Native, false),
             };
             engine.scripts.providers.want(frames, by_thread);
+            #[cfg(not(shuttle))]
+            let file = kept::begin(engine, &options);
+            #[cfg(not(shuttle))]
+            let asked = options.clone();
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);
             if triggers.live {
                 dumping.due.live.begin(&options.output.list);
@@ -75,7 +83,14 @@ impl Lifecycle {
             dumping.due.arm(process, heap, triggers, engine);
             clock::start(engine, &triggers);
             #[cfg(not(shuttle))]
-            crate::outside::show(engine);
+            {
+                // Nobody could find out afterwards what lay where.
+                if file.is_some() {
+                    engine.code.mappings.remember(process);
+                }
+                kept::show(engine, &asked, file.as_ref());
+                crate::outside::show(engine);
+            }
             true
         })
     }
@@ -83,6 +98,7 @@ impl Lifecycle {
     /// Ends the recording; dumps still show what it recorded.
     pub fn stop(self) {
         self.0.process.recorded.stop();
+        self.0.process.pages.copy(&self.0.process.recorded.mode);
         self.0.dumping.clock.stop();
     }
 
@@ -116,6 +132,9 @@ impl Lifecycle {
     /// Says that the process goes on after its last profile, and that another end is to come.
     pub fn go_on(self) {
         self.0.dumping.ended.store(false, Ordering::Release);
+        self.0.process.pages.kept.set_state(|header| {
+            header.state.store(state::GOES_ON, Ordering::Relaxed);
+        });
     }
 
     /// Whether this is the process that records, and not a vfork child that only shares its memory.

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 
 use heapprof_profile::{
-    ALLOCATORS, FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping,
-    MappingIndex, ProfileBuilder, QuickSample, Sizes, encode_samples_quickly, recorded,
+    FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
+    ProfileBuilder, QuickSample, Sizes, encode_samples_quickly, recorded,
 };
 
 use crate::code::mappings::Mapping;
@@ -195,10 +195,7 @@ fn write_stacks<'a>(
         .collect();
     let mut locations = ByAddress::default();
     let (mut labels, mut threads, mut cut) = (HashMap::new(), Threads::new(), None);
-    builder.profile.drop_frames = match wrappers {
-        "" => builder.text(ALLOCATORS),
-        more => builder.text(&format!("{ALLOCATORS}|.*(?:{more}).*")),
-    };
+    builder.profile.drop_frames = builder.text(&recorded::drop_frames(wrappers));
     let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
         let row = next(sample)?;

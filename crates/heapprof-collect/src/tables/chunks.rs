@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use heapprof_books::chunks::COUNT;
 
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Lot, Pages};
 use crate::platform::sys;
 
 const FIRST: usize = 4096;
@@ -54,26 +54,26 @@ impl<T> Chunks<T> {
 
     /// The element, whose chunk is mapped if it was not. Null when there is no memory.
     #[inline]
-    pub(crate) fn touch(&self, index: usize, pages: &Pages) -> *mut T {
+    pub(crate) fn touch(&self, index: usize, pages: &Pages, lot: Lot) -> *mut T {
         let found = self.get(index);
         if found.is_null() {
-            self.map(index, pages)
+            self.map(index, pages, lot)
         } else {
             found
         }
     }
 
     #[cold]
-    fn map(&self, index: usize, pages: &Pages) -> *mut T {
+    fn map(&self, index: usize, pages: &Pages, lot: Lot) -> *mut T {
         let (k, _) = Self::place(index);
         let Some(slot) = self.chunk.get(k) else {
             return std::ptr::null_mut();
         };
         let bytes = (FIRST << k) * size_of::<T>();
         let new = if self.is_dense(k, pages) {
-            pages.map_dense(bytes)
+            pages.map_dense(bytes, lot)
         } else {
-            pages.map(bytes)
+            pages.map(bytes, lot)
         };
         let new = new.cast::<T>();
         if new.is_null() {
@@ -87,6 +87,7 @@ impl<T> Chunks<T> {
             // SAFETY: nobody saw this mapping: another thread was first.
             unsafe { pages.unmap(new.cast(), bytes) };
         }
+        pages.copy(self);
         self.get(index)
     }
 
@@ -135,6 +136,7 @@ impl<T> Chunks<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::pages::Lot;
     use crate::platform::pages::tests::region;
 
     /// An interpreter takes a thousand times as long.
@@ -146,7 +148,7 @@ mod tests {
         assert!(chunks.get(0).is_null());
         for index in 0..COUNT {
             // SAFETY: touched elements are mapped.
-            unsafe { *chunks.touch(index, &pages) = index as u64 };
+            unsafe { *chunks.touch(index, &pages, Lot::Own) = index as u64 };
         }
         // SAFETY: as above.
         assert!((0..COUNT).all(|i| unsafe { *chunks.get(i) } == i as u64));

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::dropped::count;
 use crate::platform::lock::Lock;
+use crate::platform::pages::Lot;
 use crate::platform::process::Process;
 use crate::platform::sys::hint;
 
@@ -136,7 +137,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
         let old = self.current();
         let bits = old.map_or(FIRST_BITS, |t| 65 - t.shift);
         let bytes = size_of::<Header>() + (size_of::<Entry>() << bits);
-        let new = process.pages.map_dense(bytes).cast::<Header>();
+        let new = process.pages.map_dense(bytes, Lot::Own).cast::<Header>();
         if new.is_null() {
             // The old one serves until it is all but full.
             return old.filter(|t| t.used.load(Ordering::Relaxed) < t.len() - 1);

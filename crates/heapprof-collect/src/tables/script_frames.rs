@@ -7,6 +7,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::pages::Lot;
 use crate::platform::process::Process;
 use crate::tables::chunks::Chunks;
 use crate::tables::probe_table::ProbeTable;
@@ -130,7 +131,9 @@ impl ScriptFrames {
     fn add(&self, process: &Process, key: u64, frame: ScriptFrame<'_>) -> Option<u64> {
         self.by_text.find_or_insert(process, key, || {
             let number = self.len.load(Ordering::Relaxed);
-            let place = self.entry.touch(number as usize, &process.pages);
+            let place = self
+                .entry
+                .touch(number as usize, &process.pages, Lot::Lasting);
             if place.is_null() || number == u32::MAX {
                 return None;
             }
@@ -155,6 +158,7 @@ impl ScriptFrames {
             }
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
             self.len.store(number + 1, Ordering::Release);
+            process.pages.copy(&self.len);
             Some(u64::from(number))
         })
     }

@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::pages::Lot;
 use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::tables::chunks::Chunks;
@@ -128,7 +129,7 @@ impl Stacks {
     ) -> Option<u32> {
         let id = self.by_hash.find_or_insert(process, hash, || {
             let id = self.len.load(Ordering::Relaxed);
-            let place = self.entry.touch(id as usize, &process.pages);
+            let place = self.entry.touch(id as usize, &process.pages, Lot::Lasting);
             if place.is_null() || id == u32::MAX {
                 return None;
             }
@@ -160,6 +161,7 @@ impl Stacks {
             let new = if same { own } else { all };
             self.frames.fetch_add(new, Ordering::Relaxed);
             self.len.store(id + 1, Ordering::Release);
+            process.pages.copy(&self.len);
             Some(u64::from(id))
         });
         id.map(|id| id as u32)

@@ -1,6 +1,6 @@
 //! Memory for words that are written once and stay: stacks, and the texts of frames.
 
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Lot, Pages};
 use crate::platform::sys;
 
 /// Memory that is handed out word by word, and never taken back.
@@ -30,7 +30,7 @@ impl WordMemory {
             // A chunk is a quarter of what there is, and a large page once that is as much.
             let chunk = (self.mapped / 4).next_power_of_two();
             let chunk = chunk.clamp(64 << 10, sys::LARGE);
-            let new = pages.map_dense(chunk).cast::<u64>();
+            let new = pages.map_dense(chunk, Lot::Lasting).cast::<u64>();
             if new.is_null() {
                 return None;
             }

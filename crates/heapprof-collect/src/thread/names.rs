@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use heapprof_profile::recorded::{OTHER_THREADS, thread_name};
 
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Lot, Pages};
 use crate::platform::process::Process;
 use crate::platform::sys::{self, File, NAME};
 use crate::platform::tls::{self, ThreadSlot};
@@ -80,6 +80,7 @@ impl ThreadNames {
         let asked = self
             .asked
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        process.pages.copy(&self.asked);
         let number = match asked {
             Ok(before @ 0..MOST) => before + 1,
             _ => return OTHERS,
@@ -176,7 +177,11 @@ impl ThreadNames {
 
     fn make(&self, number: u32, pages: &Pages) -> Option<&Entry> {
         // SAFETY: as above.
-        unsafe { self.entry.touch(number as usize - 1, pages).as_ref() }
+        unsafe {
+            self.entry
+                .touch(number as usize - 1, pages, Lot::Lasting)
+                .as_ref()
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::atomic::AtomicBool;
 use crate::platform::lock::{ForkLock, Lock, rank};
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Lot, Pages};
 use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::platform::tls::{self, Engine, ThreadSlot};
@@ -140,7 +140,7 @@ impl Threads {
         }
         let new = process
             .pages
-            .map(size_of::<ThreadState>())
+            .map(size_of::<ThreadState>(), Lot::Passing)
             .cast::<ThreadState>();
         if new.is_null() {
             return new;
@@ -160,7 +160,10 @@ impl Threads {
                     self.all
                         .compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire);
                 match changed {
-                    Ok(_) => return new,
+                    Ok(_) => {
+                        process.pages.copy(&self.all);
+                        return new;
+                    }
                     Err(now) => head = now,
                 }
             }
@@ -180,6 +183,13 @@ impl Threads {
                 state.release();
             }
         }
+    }
+
+    /// Called after fork, in the child, before it has memory of its own for states: there is none
+    /// any more.
+    pub(crate) fn forget_all(&self) {
+        self.free.clear();
+        self.all.store(std::ptr::null_mut(), Ordering::Release);
     }
 
     /// Called after fork, in the child. Keeps one state, which is given all that the others have,
@@ -217,14 +227,13 @@ impl Threads {
         // The list is cut before anything of it goes, for readers outside.
         kept.next.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.all.store(kept_at, Ordering::Release);
+        process.pages.copy(&self.all);
         for mut at in [first, behind] {
             while !at.is_null() && at != kept_at {
                 // SAFETY: a state of this list, which nobody has any more: the caller's promise.
                 unsafe {
                     let next = (*at).next.load(Ordering::Relaxed);
-                    (*at).counters.give_back(&process.pages);
-                    (*at).temporary.give_back(&process.pages);
-                    (*at).spread.give_back(&process.pages);
+                    (*at).give_back(&process.pages);
                     process.pages.unmap(at.cast(), size_of::<ThreadState>());
                     at = next;
                 }
@@ -328,9 +337,39 @@ impl ThreadState {
     /// The counters of a stack, mapped if they were not; `None` without memory.
     #[inline(always)]
     pub(crate) fn counters(&self, stack: u32, pages: &Pages) -> Option<&'static StackCounters> {
-        let counters = self.counters.touch(stack as usize, pages);
+        let counters = self.counters.touch(stack as usize, pages, Lot::Passing);
         // SAFETY: they are mapped for good, and made of atomics.
         unsafe { counters.as_ref() }
+    }
+
+    /// As [`counters`](Self::counters), in memory of this lot if they are not mapped yet.
+    pub(crate) fn counters_in(
+        &self,
+        lot: Lot,
+        stack: u32,
+        pages: &Pages,
+    ) -> Option<&'static StackCounters> {
+        // SAFETY: as above.
+        unsafe { self.counters.touch(stack as usize, pages, lot).as_ref() }
+    }
+
+    /// As [`spread`](Self::spread), in memory of this lot if it is not mapped yet.
+    pub(crate) fn spread_in(&self, lot: Lot, stack: u32, pages: &Pages) -> Option<&'static Spread> {
+        // SAFETY: as above.
+        unsafe { self.spread.touch(stack as usize, pages, lot).as_ref() }
+    }
+
+    /// Gives the memory of all sums back.
+    ///
+    /// # Safety
+    /// Nobody uses them any more.
+    pub(crate) unsafe fn give_back(&self, pages: &Pages) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.counters.give_back(pages);
+            self.temporary.give_back(pages);
+            self.spread.give_back(pages);
+        }
     }
 
     /// Where the counters of a stack are, if they are mapped: for a hint.
@@ -342,7 +381,7 @@ impl ThreadState {
     /// The sums of a stack's temporary allocations; `None` without memory.
     #[inline(always)]
     pub(crate) fn temporary(&self, stack: u32, pages: &Pages) -> Option<&'static Temporary> {
-        let temporary = self.temporary.touch(stack as usize, pages);
+        let temporary = self.temporary.touch(stack as usize, pages, Lot::Passing);
         // SAFETY: as above.
         unsafe { temporary.as_ref() }
     }
@@ -350,7 +389,7 @@ impl ThreadState {
     /// How sure the sums of a stack are; `None` without memory.
     #[inline(always)]
     pub(crate) fn spread(&self, stack: u32, pages: &Pages) -> Option<&'static Spread> {
-        let spread = self.spread.touch(stack as usize, pages);
+        let spread = self.spread.touch(stack as usize, pages, Lot::Passing);
         // SAFETY: as above.
         unsafe { spread.as_ref() }
     }
@@ -432,6 +471,12 @@ unsafe extern "C" fn ended(slot: *mut libc::c_void) {
     // SAFETY: the slot is the ending thread's own, and that thread is the one that runs this.
     unsafe {
         let state = of(slot).as_ref();
+        if state.is_some_and(|state| state.process().shares_tables()) {
+            // The state is another process's.
+            (*slot).state = std::ptr::null();
+            (*slot).engine = std::ptr::null();
+            return;
+        }
         // A handler that forks here would wait for its own thread; one that allocates must not find
         // a state that is given away.
         let mask = state.map(|state| state.process().block_signals());

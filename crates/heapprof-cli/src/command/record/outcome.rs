@@ -11,6 +11,7 @@ use heapprof_symbolize::debug_package;
 use heapprof_symbolize::program::{Obstacle, inspect};
 
 use super::child::Ended;
+use super::ending::Ending;
 use super::files::{self, Found, Told, Unnamed};
 use super::written::{Failed, Written};
 use super::{CHILDREN, Names};
@@ -38,6 +39,7 @@ pub(super) fn report(
     written: Vec<Written>,
     failed: &[Failed],
     ended: &Ended,
+    ending: &Ending,
     names: &Names,
     args: &RecordArgs,
 ) -> bool {
@@ -52,7 +54,7 @@ pub(super) fn report(
                 "{}: the profile was written into it; its addresses have no names",
                 piped.path.display()
             )),
-            None if failed.is_empty() && refused == 0 => messages::note(&nothing(ended)),
+            None if failed.is_empty() && refused == 0 => messages::note(&nothing(ended, ending)),
             None => {}
         }
         return !args.perl_values;
@@ -76,7 +78,11 @@ pub(super) fn report(
         .zip(told)
         .map(|(written, told)| Recorded { written, told })
         .collect();
-    tell(&recorded, main, small, args);
+    tell(&recorded, main, small, ending, args);
+    let all = recorded.iter().map(|one| &one.written);
+    for line in ending.told(ended, all) {
+        messages::note(&line);
+    }
     let of_main = &recorded[main].written;
     // A profile that could not be written may have been the last one.
     if failed.is_empty()
@@ -196,7 +202,7 @@ fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
 }
 
 /// Says where the profiles are, what is in them, and what is missing in them.
-fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
+fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args: &RecordArgs) {
     let unnamed: Vec<&anyhow::Error> = recorded
         .iter()
         .filter_map(|one| one.told.as_ref().err())
@@ -210,6 +216,7 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, args: &RecordArgs) {
     let path = shown(&of.path);
     let mut line = format!("{path}: {}", summary(of, told));
     line += &others(recorded, main, small);
+    line += &ending.of_private(of.process);
     let question = match next.written.in_use < next.written.peak / 10 {
         true => "-t peak_space ",
         false => "",
@@ -463,11 +470,11 @@ fn nameless(unnamed: &[&anyhow::Error]) -> Option<String> {
     ))
 }
 
-fn plural(n: usize) -> &'static str {
+pub(super) fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
-fn bytes(n: i64) -> String {
+pub(super) fn bytes(n: i64) -> String {
     Measure::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
 }
 
@@ -528,11 +535,16 @@ fn own_allocator(main: &Recorded) -> Option<String> {
 }
 
 /// Why there is no profile at all.
-fn nothing(ended: &Ended) -> String {
+fn nothing(ended: &Ended, ending: &Ending) -> String {
     match ended.signal {
         Some(signal) => format!(
-            "no profile: the program was ended by signal {signal} before it could write one; \
-             --interval 10s writes on the way"
+            "no profile: the program was ended by signal {signal} before it could write one{}; \
+             --interval 10s writes on the way",
+            ending
+                .why_nothing(ended)
+                .map_or(String::new(), |why| format!(
+                    ", and its books were in private memory ({why})"
+                ))
         ),
         None => {
             "no profile was written: the library did not reach the program (static, setuid, of \
@@ -549,7 +561,7 @@ fn from_here(path: &Path) -> &Path {
     path.strip_prefix(here).unwrap_or(path)
 }
 
-fn shown(path: &Path) -> String {
+pub(super) fn shown(path: &Path) -> String {
     from_here(path).display().to_string()
 }
 

@@ -56,13 +56,34 @@ impl Failed {
     }
 }
 
+/// A process whose books were in private memory, so that a kill leaves nothing of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Private {
+    pub(super) process: u32,
+    pub(super) why: String,
+}
+
+/// What a list says.
+#[derive(Default)]
+pub(super) struct Said {
+    /// The profiles, in the order in which they were written.
+    pub(super) written: Vec<Written>,
+    /// Why others could not be written.
+    pub(super) failed: Vec<Failed>,
+    /// Whose books could not be kept.
+    pub(super) private: Vec<Private>,
+}
+
+/// More processes are not told of.
+const MOST_PRIVATE: usize = 1000;
+
 /// At most this many reasons are told apart.
 const MOST_REASONS: usize = 10;
 
-/// Reads the list. Returns the profiles in the order in which they were written, and why others
-/// could not be written. A name that was written twice appears as it was the last time.
-pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
+/// Reads the list. A name that was written twice appears as it was the last time.
+pub(super) fn read(list: &[Entries]) -> Said {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
+    let mut private = Vec::new();
     // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
     let entries = list.iter().flat_map(|of| {
@@ -83,6 +104,15 @@ pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
                     count: 1,
                 }),
             }
+        } else if let Some(entry) = entry.strip_prefix(b"~") {
+            let text = String::from_utf8_lossy(entry);
+            if let Some((process, why)) = text.split_once(' ')
+                && let Ok(process) = process.parse()
+                && private.len() < MOST_PRIVATE
+            {
+                let why = heapprof_text::printable(why).into_owned();
+                private.push(Private { process, why });
+            }
         } else if let Some((path, one)) = parse(entry, owner) {
             if let Some(before) = last.insert((owner.user, path), written.len()) {
                 written[before] = None;
@@ -90,7 +120,11 @@ pub(super) fn read(list: &[Entries]) -> (Vec<Written>, Vec<Failed>) {
             written.push(Some(one));
         }
     }
-    (written.into_iter().flatten().collect(), failed)
+    Said {
+        written: written.into_iter().flatten().collect(),
+        failed,
+        private,
+    }
 }
 
 /// Which profile could not be written, and why. The list has its errno and its path, or a text. The
@@ -149,6 +183,8 @@ mod tests {
             "!no room",
             "8 1 0 1 1 1 0 /tmp/c.pb.gz",
             "!no room",
+            "~7 no files\u{7}",
+            "~x",
             "junk",
             "!28 /tmp/d",
             "!13 /tmp/e",
@@ -157,7 +193,7 @@ mod tests {
         let list = list.join("\0");
         let owner = |user| Owner { user, group: user };
         let text = list.into_bytes();
-        let (written, failed) = read(&[
+        let said = read(&[
             Entries {
                 owner: owner(1),
                 text,
@@ -168,7 +204,10 @@ mod tests {
                 text: b"9 1 1 0 77 3 0 /tmp/c.pb.gz\0".to_vec(),
             },
         ]);
-        let told: Vec<_> = written
+        let private = said.private.iter().map(|of| (of.process, of.why.as_str()));
+        assert_eq!(private.collect::<Vec<_>>(), [(7, "no files\\u{7}")]);
+        let told: Vec<_> = said
+            .written
             .iter()
             .map(|w| (w.process, w.is_last, w.peak, w.path.to_str().unwrap()))
             .collect();
@@ -181,7 +220,7 @@ mod tests {
             ]
         );
         let full = std::io::Error::from_raw_os_error(28);
-        let failed: Vec<String> = failed.iter().map(Failed::text).collect();
+        let failed: Vec<String> = said.failed.iter().map(Failed::text).collect();
         assert_eq!(
             failed,
             [

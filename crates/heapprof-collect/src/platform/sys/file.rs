@@ -40,10 +40,16 @@ impl File {
                 [at, path.as_ptr() as usize, flags, mode as usize, 0, 0],
             )
         };
-        if fd < 0 {
-            Err(-fd as i32)
+        Self::of_number(fd)
+    }
+
+    /// The file with this number, which the kernel has just given; or the kernel's error, which is
+    /// below zero.
+    pub(super) fn of_number(number: isize) -> Result<Self, i32> {
+        if number < 0 {
+            Err(-number as i32)
         } else {
-            Ok(Self(fd as i32).out_of_the_way())
+            Ok(Self(number as i32).out_of_the_way())
         }
     }
 

@@ -1,0 +1,138 @@
+//! How the processes of a recording ended that did not write their last profile, and why one that
+//! was killed may have left none.
+
+use signal_hook::low_level::signal_name;
+
+use super::child::Ended;
+use super::kept::Died;
+use super::oom::Oom;
+use super::outcome::{bytes, plural, shown};
+use super::written::{Private, Written};
+
+/// What is known of ends.
+#[derive(Default)]
+pub(super) struct Ending {
+    /// The processes whose profile was made of the books that they kept.
+    pub(super) died: Vec<Died>,
+    /// The processes whose books were in private memory, and why.
+    pub(super) private: Vec<Private>,
+}
+
+impl Ending {
+    /// What a line about the process `main` adds if its books, or those of others, were in private
+    /// memory.
+    pub(super) fn of_private(&self, main: u32) -> String {
+        let of_main = |private: &&Private| private.process == main;
+        if let Some(private) = self.private.iter().find(of_main) {
+            return format!(
+                "; its books were in private memory ({}), so a kill would have left nothing of them",
+                private.why
+            );
+        }
+        match self.private.as_slice() {
+            [] => String::new(),
+            [first, ..] => format!(
+                "; the books of {} other process{} were in private memory ({}), so a kill would \
+                 have left nothing of them",
+                self.private.len(),
+                if self.private.len() == 1 { "" } else { "es" },
+                first.why
+            ),
+        }
+    }
+
+    /// Why a program that was ended by a signal left no profile.
+    pub(super) fn why_nothing(&self, ended: &Ended) -> Option<&str> {
+        let of_main = |private: &&Private| private.process == ended.process;
+        let private = self.private.iter().find(of_main);
+        private.map(|private| private.why.as_str())
+    }
+
+    /// What is to be said of processes that ended without a word: of which moment their profiles
+    /// are, and what ended them.
+    pub(super) fn told<'w>(
+        &self,
+        ended: &Ended,
+        written: impl Iterator<Item = &'w Written> + Clone,
+    ) -> Vec<String> {
+        const MOST: usize = 3;
+        let profile_of = |died: &Died| {
+            let mut last = written.clone().filter(|one| one.is_last);
+            last.find(|one| one.process == died.process)
+        };
+        let mut lines: Vec<String> = Vec::new();
+        let mut others = 0;
+        for died in &self.died {
+            let Some(written) = profile_of(died) else {
+                continue;
+            };
+            let path = shown(&written.path);
+            let oom = died.oom.map_or(String::new(), of_oom);
+            if died.process == ended.process {
+                let how = match ended.signal {
+                    Some(signal) => format!("was killed by {}", named(signal)),
+                    None => "ended without a word".to_string(),
+                };
+                lines.insert(
+                    0,
+                    format!("{path}: is of the moment at which the program {how}{oom}"),
+                );
+            } else if lines.len() < MOST {
+                let process = died.process;
+                lines.push(format!(
+                    "{path}: is of the moment at which process {process} ended without a word{oom}"
+                ));
+            } else {
+                others += 1;
+            }
+        }
+        if others > 0 {
+            let more = plural(others);
+            lines.push(format!(
+                "{others} more profile{more} of processes that ended without a word"
+            ));
+        }
+        lines
+    }
+}
+
+fn of_oom(oom: Oom) -> String {
+    let limit = oom.limit.and_then(|limit| i64::try_from(limit).ok());
+    let limit = limit.map_or(String::new(), |limit| {
+        format!(", which may have {}", bytes(limit))
+    });
+    match oom.count {
+        1 => format!("; the kernel's OOM killer ended a process of its cgroup{limit}"),
+        n => format!("; the kernel's OOM killer ended {n} processes of its cgroup{limit}"),
+    }
+}
+
+/// A signal as people know it.
+fn named(signal: i32) -> String {
+    match signal_name(signal) {
+        Some(name) => name.to_string(),
+        None => format!("signal {signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oom_killer_is_named_with_its_limit() {
+        let oom = |count, limit| of_oom(Oom { count, limit });
+        assert_eq!(
+            oom(1, Some(600 << 20)),
+            "; the kernel's OOM killer ended a process of its cgroup, which may have 600MiB"
+        );
+        assert_eq!(
+            oom(3, None),
+            "; the kernel's OOM killer ended 3 processes of its cgroup"
+        );
+        assert_eq!(
+            (named(9).as_str(), named(77).as_str()),
+            ("SIGKILL", "signal 77")
+        );
+    }
+}

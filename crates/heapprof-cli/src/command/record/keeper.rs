@@ -1,0 +1,314 @@
+//! Keeps the books of the recording's processes, which hand them over as files in memory, and
+//! writes the profile of each process that ends without having written it.
+
+use std::fs::{File, Permissions};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use heapprof_live::{Kept, State};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::fcntl_setfl;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
+    SocketFlags, SocketType, accept_with, bind, listen, recvmsg, socket_with, sockopt,
+};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::kept::{Died, write};
+use super::oom::Killed;
+use super::written::Written;
+use crate::args::FileMode;
+use crate::place::Owner;
+
+/// So many processes may wait to be looked at. The kernel may have a lower limit.
+const BACKLOG: i32 = 4096;
+/// More processes at a time are not kept.
+const MOST: usize = 4096;
+/// So long a process may take to hand its file over once it has called.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// So long the processes of a program that was killed may take to end, too.
+const AFTER_KILL: Duration = Duration::from_secs(1);
+
+/// How the profiles are to be written.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub(super) mode: FileMode,
+    pub(super) wrappers: String,
+}
+
+/// What the keeper has written.
+#[derive(Default)]
+pub(super) struct Saved {
+    /// The profiles.
+    pub(super) written: Vec<Written>,
+    /// How each of their processes ended.
+    pub(super) died: Vec<Died>,
+    /// What could not be done, as messages.
+    pub(super) notes: Vec<String>,
+}
+
+/// A thread that keeps books.
+pub(super) struct Keeper {
+    path: PathBuf,
+    wake: OwnedFd,
+    end: Sender<bool>,
+    thread: JoinHandle<Saved>,
+}
+
+impl Keeper {
+    /// Begins to listen beside the list of a recording.
+    ///
+    /// # Errors
+    /// The kernel may refuse a socket or a thread, and a path may be too long.
+    pub(super) fn start(list: &Path, wanted: Wanted) -> io::Result<Self> {
+        let path = list.with_file_name("kept");
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&socket, &SocketAddrUnix::new(&path)?)?;
+        // A process may have become another user. What it hands over is that user's word.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
+        listen(&socket, BACKLOG)?;
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let woken = wake.try_clone()?;
+        let (end, ends) = channel();
+        let mut keeping = Keeping {
+            socket,
+            woken,
+            ends,
+            wanted,
+            callers: Vec::new(),
+            processes: Vec::new(),
+            saved: Saved::default(),
+        };
+        let keep = move || {
+            keeping.run();
+            keeping.saved
+        };
+        let thread = std::thread::Builder::new().spawn(keep)?;
+        Ok(Self {
+            path,
+            wake,
+            end,
+            thread,
+        })
+    }
+
+    /// Where processes hand their files over.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Ends. If the program `was_killed`, the others have a moment to end, too.
+    pub(super) fn end(self, was_killed: bool) -> Saved {
+        let _ = self.end.send(was_killed);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// Somebody who has called, and has not handed a file over yet.
+struct Caller {
+    socket: OwnedFd,
+    owner: Owner,
+    pid: Pid,
+    until: Instant,
+}
+
+/// A process that keeps its books in a file.
+struct Process {
+    kept: Kept,
+    pid: Pid,
+    owner: Owner,
+    /// Readable once the process has ended; `None` if it had ended before.
+    ends: Option<OwnedFd>,
+    killed: Killed,
+}
+
+struct Keeping {
+    socket: OwnedFd,
+    woken: OwnedFd,
+    ends: Receiver<bool>,
+    wanted: Wanted,
+    callers: Vec<Caller>,
+    processes: Vec<Process>,
+    saved: Saved,
+}
+
+impl Keeping {
+    fn run(&mut self) {
+        let mut until: Option<Instant> = None;
+        loop {
+            self.take_all();
+            self.finish_ended();
+            let is_done = until.is_some_and(|until| {
+                self.processes.is_empty() && self.callers.is_empty() || until <= Instant::now()
+            });
+            if is_done {
+                return;
+            }
+            match self.ends.try_recv() {
+                Ok(was_killed) if was_killed => until = Some(Instant::now() + AFTER_KILL),
+                // Whoever has called by now is still heard.
+                Ok(_) => until = Some(Instant::now()),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) if until.is_none() => return,
+                Err(TryRecvError::Disconnected) => {}
+            }
+            if until.is_none_or(|until| until > Instant::now()) {
+                self.wait(until);
+            }
+        }
+    }
+
+    /// Sleeps until something happens, or until a moment.
+    fn wait(&self, until: Option<Instant>) {
+        let of_callers = self.callers.iter().map(|caller| caller.until);
+        let until = of_callers.chain(until).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let each = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut all = vec![each(self.socket.as_fd()), each(self.woken.as_fd())];
+        all.extend(
+            self.callers
+                .iter()
+                .map(|caller| each(caller.socket.as_fd())),
+        );
+        let ends = self.processes.iter().filter_map(|of| of.ends.as_ref());
+        all.extend(ends.map(|fd| each(fd.as_fd())));
+        let _ = poll(&mut all, left.as_ref());
+        let _ = rustix::io::read(&self.woken, &mut [0u8; 8]);
+    }
+
+    /// Takes what callers hand over.
+    fn take_all(&mut self) {
+        while self.callers.len() < MOST
+            && let Ok(socket) = accept_with(&self.socket, SocketFlags::CLOEXEC)
+        {
+            let nonblocking = rustix::fs::OFlags::NONBLOCK;
+            if fcntl_setfl(&socket, nonblocking).is_ok()
+                && let Ok(peer) = sockopt::socket_peercred(&socket)
+            {
+                self.callers.push(Caller {
+                    socket,
+                    owner: Owner {
+                        user: peer.uid.as_raw(),
+                        group: peer.gid.as_raw(),
+                    },
+                    pid: peer.pid,
+                    until: Instant::now() + PATIENCE,
+                });
+            }
+        }
+        for caller in std::mem::take(&mut self.callers) {
+            match received(&caller.socket) {
+                Ok(Some(file)) => self.take(&caller, file),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if Instant::now() < caller.until {
+                        self.callers.push(caller);
+                    }
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Keeps the file of a process.
+    fn take(&mut self, caller: &Caller, file: File) {
+        let Ok(kept) = Kept::new(file) else {
+            return;
+        };
+        let pid = caller.pid;
+        // What the process was before it became another program is over.
+        let mut i = 0;
+        while i < self.processes.len() {
+            match self.processes[i].pid == pid && self.processes[i].owner == caller.owner {
+                true => {
+                    let before = self.processes.swap_remove(i);
+                    self.finish(&before, "became another program without a word");
+                }
+                false => i += 1,
+            }
+        }
+        if self.processes.len() >= MOST {
+            let note = "there were too many processes to keep the books of all of them";
+            if !self.saved.notes.iter().any(|said| said == note) {
+                self.saved.notes.push(note.to_string());
+            }
+            return;
+        }
+        self.processes.push(Process {
+            kept,
+            pid,
+            owner: caller.owner,
+            ends: pidfd_open(pid, PidfdFlags::empty()).ok(),
+            killed: Killed::so_far(pid),
+        });
+    }
+
+    /// Writes what the processes left that have ended.
+    fn finish_ended(&mut self) {
+        let mut i = 0;
+        while i < self.processes.len() {
+            let has_ended = self.processes[i].ends.as_ref().is_none_or(is_readable);
+            match has_ended {
+                true => {
+                    let ended = self.processes.swap_remove(i);
+                    self.finish(&ended, "killed");
+                }
+                false => i += 1,
+            }
+        }
+    }
+
+    /// Writes the profile of a process, unless it has done so itself.
+    fn finish(&mut self, process: &Process, how: &str) {
+        if !matches!(process.kept.state(), Ok(State::GoesOn)) {
+            return;
+        }
+        let pid = process.pid.as_raw_nonzero().get().unsigned_abs();
+        match write(&process.kept, pid, process.owner, how, &self.wanted) {
+            Ok(Some((written, note))) => {
+                self.saved.notes.extend(note);
+                self.saved.died.push(Died {
+                    process: pid,
+                    oom: process.killed.since(),
+                });
+                self.saved.written.push(written);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let note = format!("what process {pid} held at its end is not known: {error:#}");
+                self.saved.notes.push(note);
+            }
+        }
+    }
+}
+
+/// Whether a descriptor can be read, or has come to its end.
+fn is_readable(fd: &OwnedFd) -> bool {
+    let mut one = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
+/// The file that somebody sends; `None` if they send something else, or nothing more.
+fn received(socket: &OwnedFd) -> io::Result<Option<File>> {
+    let mut text = [0; 64];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut text)];
+    recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let mut file = None;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut files) = message {
+            file = files.next().map(File::from);
+        }
+    }
+    Ok(file)
+}

@@ -1,0 +1,118 @@
+//! The profile of a process that ended without having written it, made of the books that it kept.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use heapprof_live::{Kept, Left};
+use heapprof_profile::{Profile, encode};
+
+use super::keeper::Wanted;
+use super::oom::Oom;
+use super::written::Written;
+use crate::output;
+use crate::place::{Access, Owner, Place, Trust, acting, make_folder};
+
+/// A process that ended without a word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Died {
+    pub(super) process: u32,
+    /// What the OOM killer did in its cgroup meanwhile.
+    pub(super) oom: Option<Oom>,
+}
+
+/// So many names are tried for a process that is not to write over another one's profile.
+const MOST_NAMES: u32 = 10_000;
+
+/// Writes the profile of a process where it would have written it, with its rights. Returns what
+/// was written and what is missing, or `None` if it was to write nothing.
+pub(super) fn write(
+    kept: &Kept,
+    pid: u32,
+    owner: Owner,
+    how: &str,
+    wanted: &Wanted,
+) -> Result<Option<(Written, Option<String>)>> {
+    let left = kept.read(how, pid, &wanted.wrappers)?;
+    if left.path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let path = acting(owner, || put(&left, wanted))??;
+    let note = left.is_full.then(|| {
+        let shown = path.display();
+        format!("{shown}: is not of all that was recorded, because that was more than 1GiB")
+    });
+    let total = |name| total(&left.profile, name);
+    let written = Written {
+        process: pid,
+        is_last: true,
+        is_before_exec: false,
+        is_exact: left.is_exact,
+        in_use: total("inuse_space"),
+        peak: total("peak_space"),
+        stacks: left.profile.samples.len(),
+        lost: left.lost,
+        path,
+        owner,
+    };
+    Ok(Some((written, note)))
+}
+
+/// Writes the profile. Returns where it is.
+fn put(left: &Left, wanted: &Wanted) -> Result<PathBuf> {
+    let named = || format!("{}: cannot be written", left.path.display());
+    let name = left.path.file_name().with_context(named)?.to_os_string();
+    let folder = left.path.parent().unwrap_or(Path::new("/"));
+    for number in 0..MOST_NAMES {
+        let there = make_folder(folder, Trust::OwnLinks).with_context(named)?;
+        let name = match number {
+            0 => name.clone(),
+            number => numbered(&name, number),
+        };
+        let place = Place::in_folder(there, &name);
+        let is_taken = !left.replaces && place.stat().with_context(named)?.is_some();
+        if is_taken {
+            continue;
+        }
+        let path = folder.join(&name);
+        let access = Access::Exactly(wanted.mode.0);
+        output::replace(&place, &path.display().to_string(), access, |writer| {
+            Ok(encode(&left.profile, writer)?)
+        })?;
+        return Ok(path);
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(named)
+}
+
+/// A name with a number before its ending.
+fn numbered(name: &OsString, number: u32) -> OsString {
+    const ENDING: &[u8] = b".pb.gz";
+    let bytes = name.as_bytes();
+    let (stem, ending) = match bytes.strip_suffix(ENDING) {
+        Some(stem) => (stem, ENDING),
+        None => (bytes, &b""[..]),
+    };
+    OsString::from_vec([stem, format!(".{number}").as_bytes(), ending].concat())
+}
+
+fn total(profile: &Profile, name: &str) -> i64 {
+    let Ok(column) = profile.find_sample_type(name) else {
+        return 0;
+    };
+    let all = (0..profile.samples.len()).map(|i| i128::from(profile.samples.values(i)[column]));
+    i64::try_from(all.sum::<i128>()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_stands_before_the_ending() {
+        for (name, expected) in [("a.b.pb.gz", "a.b.7.pb.gz"), ("a.b", "a.b.7"), ("", ".7")] {
+            assert_eq!(numbered(&name.into(), 7), expected);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! A file in memory, and how it is handed to another process.
+
+use std::ffi::CStr;
+
+use super::file::File;
+use super::{call, sleep};
+
+/// A file of `len` zeros that has memory only where something is written. The error is an errno.
+pub(crate) fn memory_file(len: usize) -> Result<File, i32> {
+    let name = c"heapprof".as_ptr() as usize;
+    let flags = libc::MFD_CLOEXEC as usize;
+    // SAFETY: the name ends in a zero byte.
+    let made = unsafe { call(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0]) };
+    let file = File::of_number(made)?;
+    // SAFETY: takes no memory.
+    match unsafe {
+        call(
+            libc::SYS_ftruncate,
+            [file.number() as usize, len, 0, 0, 0, 0],
+        )
+    } {
+        0 => Ok(file),
+        error => Err(-error as i32),
+    }
+}
+
+/// A soft limit of this process; `None` if there is none.
+pub(crate) fn limit(resource: usize) -> Option<u64> {
+    let mut limits = [0u64; 2];
+    let to = limits.as_mut_ptr() as usize;
+    // SAFETY: the kernel writes two words.
+    let asked = unsafe { call(libc::SYS_prlimit64, [0, resource, 0, to, 0, 0]) };
+    (asked == 0 && limits[0] != u64::MAX).then_some(limits[0])
+}
+
+/// Maps a file, so that what is written there is in the file; null when the kernel refuses.
+pub(crate) fn map_file(file: &File, len: usize) -> *mut u8 {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize;
+    let args = [0, len, prot, flags, file.number() as usize, 0];
+    // SAFETY: a new mapping touches no memory that exists.
+    match unsafe { call(libc::SYS_mmap, args) } {
+        at if at > 0 => at as *mut u8,
+        _ => std::ptr::null_mut(),
+    }
+}
+
+/// Moves a mapping into the place of another one, which goes. Returns whether that could be.
+///
+/// # Safety
+/// Both are mappings of ours of this length, and nobody knows of the first one.
+pub(crate) unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
+    let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
+    let args = [from as usize, len, len, flags, to as usize, 0];
+    // SAFETY: the caller's contract.
+    unsafe { call(libc::SYS_mremap, args) == to as isize }
+}
+
+/// Hands a file to whoever listens at a socket's path, without waiting for them. Returns whether
+/// that could be. The error is an errno.
+pub(crate) fn hand_over(file: &File, path: &CStr, text: &[u8]) -> Result<(), i32> {
+    const TRIES: usize = 20;
+    const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: takes no memory.
+    let socket = unsafe {
+        let args = [libc::AF_UNIX as usize, KIND as usize, 0, 0, 0, 0];
+        File::of_number(call(libc::SYS_socket, args))?
+    };
+    // SAFETY: zeros are a valid address, whose path has a zero behind it.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as u16;
+    let path = path.to_bytes();
+    if path.len() >= address.sun_path.len() {
+        return Err(libc::ENAMETOOLONG);
+    }
+    for (to, &byte) in address.sun_path.iter_mut().zip(path) {
+        *to = byte as libc::c_char;
+    }
+    let to = &raw const address as usize;
+    let socket = socket.number() as usize;
+    for tried in 0.. {
+        let args = [socket, to, size_of::<libc::sockaddr_un>(), 0, 0, 0];
+        // SAFETY: the kernel reads the address.
+        match unsafe { call(libc::SYS_connect, args) } {
+            0 => break,
+            // There are more that nobody has looked at yet than there may be.
+            error if error == -libc::EAGAIN as isize && tried < TRIES => sleep(1_000_000),
+            error => return Err(-error as i32),
+        }
+    }
+    send(socket, file, text)
+}
+
+/// Sends a text with a file.
+fn send(socket: usize, file: &File, text: &[u8]) -> Result<(), i32> {
+    #[repr(C)]
+    struct Rights {
+        head: libc::cmsghdr,
+        number: i32,
+    }
+    // SAFETY: zeros are valid in both.
+    let (mut rights, mut message): (Rights, libc::msghdr) = unsafe { std::mem::zeroed() };
+    rights.head.cmsg_len = (std::mem::offset_of!(Rights, number) + size_of::<i32>()) as _;
+    rights.head.cmsg_level = libc::SOL_SOCKET;
+    rights.head.cmsg_type = libc::SCM_RIGHTS;
+    rights.number = file.number();
+    let mut part = libc::iovec {
+        iov_base: text.as_ptr().cast_mut().cast(),
+        iov_len: text.len(),
+    };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut rights).cast();
+    message.msg_controllen = size_of::<Rights>() as _;
+    let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
+    let args = [socket, &raw const message as usize, flags, 0, 0, 0];
+    // SAFETY: the kernel reads the message and what it leads to.
+    match unsafe { call(libc::SYS_sendmsg, args) } {
+        sent if sent >= 0 => Ok(()),
+        error => Err(-error as i32),
+    }
+}

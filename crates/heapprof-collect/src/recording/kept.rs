@@ -1,0 +1,133 @@
+//! Books that outlive the process: which file they are kept in, what stands in its header, and who
+//! is handed it.
+
+use std::ffi::CString;
+use std::ptr::{addr_of_mut, copy_nonoverlapping};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use heapprof_books::{KEPT_MAGIC, Kept as Header, VERSION};
+
+use crate::dump::output;
+use crate::engine::Engine;
+use crate::options::Options;
+use crate::outside;
+use crate::platform::kept::LEN;
+use crate::platform::sys::{self, File};
+
+/// What is said to whoever is handed the file.
+const GREETING: &[u8] = b"heapprof's kept books 1\n";
+
+/// A file for the books, if one was asked for and can be had. Why it can't goes into the list.
+pub(super) fn file(engine: &Engine, options: &Options) -> Option<File> {
+    if options.output.keep.is_empty() {
+        return None;
+    }
+    match make(engine) {
+        Ok(file) => Some(file),
+        Err(why) => {
+            say(options, &why);
+            None
+        }
+    }
+}
+
+/// Begins to keep the books, if that was asked for, and nothing was recorded yet. Returns the file.
+pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
+    let (process, kept) = (&engine.process, &engine.process.pages.kept);
+    // What lies in private memory by now would be missing.
+    let is_first = process.recorded.epoch() == 0 && !kept.is_there();
+    let file = file(engine, options).filter(|_| is_first)?;
+    if !process.is_marked() {
+        say(options, "a copy of the process could not be told from it");
+        return None;
+    }
+    if !kept.begin(&file) {
+        say(options, "it could not be mapped");
+        return None;
+    }
+    Some(file)
+}
+
+/// Writes the header, and hands the file over.
+pub(super) fn show(engine: &'static Engine, options: &Options, file: Option<&File>) {
+    let kept = &engine.process.pages.kept;
+    if !kept.is_there() {
+        return;
+    }
+    write_header(engine, options);
+    kept.copy_all();
+    let Some(file) = file else {
+        return;
+    };
+    let handed = CString::new(&*options.output.keep)
+        .map_err(|_| libc::EINVAL)
+        .and_then(|path| sys::hand_over(file, &path, GREETING));
+    if let Err(errno) = handed {
+        let text = sys::error_text(errno);
+        say(options, &format!("it could not be handed over: {text}"));
+    }
+}
+
+fn make(engine: &Engine) -> Result<File, String> {
+    if engine.process.is_filtered() {
+        return Err("system calls are filtered".to_string());
+    }
+    // Beyond this limit the kernel sends a signal.
+    if let Some(most) = sys::limit(libc::RLIMIT_FSIZE as usize)
+        && most < LEN as u64
+    {
+        return Err(format!("files may have no more than {most} bytes"));
+    }
+    if let Some(most) = sys::limit(libc::RLIMIT_AS as usize) {
+        return Err(format!(
+            "the address space may have no more than {most} bytes"
+        ));
+    }
+    let refused = |errno| {
+        let text = sys::error_text(errno);
+        format!("a file in memory could not be made: {text}")
+    };
+    sys::memory_file(LEN).map_err(refused)
+}
+
+/// Puts into the list why the books are not kept.
+fn say(options: &Options, why: &str) {
+    let entry = format!("~{} {why}", sys::process_id());
+    output::add_to_list(
+        &options.output.list,
+        &CString::new(entry).unwrap_or_default(),
+    );
+}
+
+fn write_header(engine: &'static Engine, options: &Options) {
+    let process = &engine.process;
+    let header = process.pages.kept.header();
+    let named = engine
+        .dumping
+        .naming
+        .with(process, |naming| naming.last(&options.output));
+    let (path, replaces) = named.unwrap_or_default();
+    let program = process.name();
+    // SAFETY: the header is a part of the file that nobody else writes, and which begins with zeros
+    // or with the header of the process that this one was forked from.
+    unsafe {
+        addr_of_mut!((*header).magic).write([0; 16]);
+        addr_of_mut!((*header).version).write(VERSION);
+        addr_of_mut!((*header).size).write(size_of::<Header>() as u32);
+        addr_of_mut!((*header).base).write(AtomicPtr::new(header.cast()));
+        addr_of_mut!((*header).state).write(AtomicU32::new(heapprof_books::state::GOES_ON));
+        addr_of_mut!((*header).replaces).write(replaces.into());
+        let to = addr_of_mut!((*header).program).cast::<u8>();
+        let len = program.len().min(255);
+        to.write_bytes(0, 256);
+        copy_nonoverlapping(program.as_ptr(), to, len);
+        let to = addr_of_mut!((*header).path).cast::<u8>();
+        let len = if path.len() <= 4096 { path.len() } else { 0 };
+        copy_nonoverlapping(path.as_ptr(), to, len);
+        addr_of_mut!((*header).path_len).write(len as u32);
+        let books = addr_of_mut!((*header).books);
+        books.write(outside::copied(engine, &process.pages.kept));
+        std::sync::atomic::fence(Ordering::Release);
+        addr_of_mut!((*header).magic).write(KEPT_MAGIC);
+    }
+}

@@ -1,0 +1,150 @@
+//! The books that a process keeps in a file, which is there when the process has ended.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
+
+use heapprof_books::{KEPT_MAGIC, Kept as Header, VERSION, state};
+use heapprof_memory::Memory;
+use heapprof_profile::Profile;
+
+use crate::books::Books;
+use crate::error::Error;
+use crate::process::monotonic;
+use crate::profile::{Around, profile};
+use crate::read::{Reader, u32_at, u64_at};
+
+const HEAD: usize = size_of::<Header>();
+
+/// The file in which a process keeps its books.
+#[derive(Debug)]
+pub struct Kept(File);
+
+/// What has become of a process, as far as it has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing: it goes on, or it has ended without a word.
+    GoesOn,
+    /// It has written its last profile.
+    HasEnded,
+    /// It has written its profile before it became another program.
+    BeforeExec,
+}
+
+/// What a file of kept books says besides a profile.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// The profile of the last moment.
+    pub profile: Profile,
+    /// Whether every allocation was counted.
+    pub is_exact: bool,
+    /// Where the process would have written its last profile. It is empty if that is nowhere.
+    pub path: PathBuf,
+    /// Whether that profile takes the place of a file that is there.
+    pub replaces: bool,
+    /// Whether the file was too small for all that was recorded.
+    pub is_full: bool,
+    /// How many allocations and frees could not be recorded.
+    pub lost: u64,
+}
+
+/// The memory that a file has at the place where the process mapped it.
+#[derive(Clone, Copy)]
+struct Mapped<'a> {
+    file: &'a File,
+    base: u64,
+}
+
+impl Memory for Mapped<'_> {
+    fn read(self, at: u64, to: &mut [u8]) -> bool {
+        let offset = at.checked_sub(self.base);
+        offset.is_some_and(|offset| self.file.read_exact_at(to, offset).is_ok())
+    }
+}
+
+impl Kept {
+    /// Takes a file that somebody handed over. It must be a file in memory, because reading any
+    /// other one may take as long as its file system likes.
+    ///
+    /// # Errors
+    /// It may be another file.
+    pub fn new(file: File) -> Result<Self, Error> {
+        // Only files in memory have seals.
+        match rustix::fs::fcntl_get_seals(&file) {
+            Ok(_) => Ok(Self(file)),
+            Err(_) => Err(Error::NotKept("it is no file in memory")),
+        }
+    }
+
+    /// What the process says of itself.
+    ///
+    /// # Errors
+    /// The file may be too short.
+    pub fn state(&self) -> Result<State, Error> {
+        let mut bytes = [0; size_of::<AtomicU32>()];
+        let at = offset_of!(Header, state) as u64;
+        self.0.read_exact_at(&mut bytes, at)?;
+        Ok(match u32::from_ne_bytes(bytes) {
+            state::HAS_ENDED => State::HasEnded,
+            state::BEFORE_EXEC => State::BeforeExec,
+            _ => State::GoesOn,
+        })
+    }
+
+    /// A profile of the last moment, with the comment that it was made for this `reason`. The
+    /// process has the number `pid` for whoever asks. `wrappers` is a regular expression for
+    /// functions that reports leave out, or empty.
+    ///
+    /// # Errors
+    /// The file may be no file of kept books, or a damaged one.
+    pub fn read(&self, reason: &str, pid: u32, wrappers: &str) -> Result<Left, Error> {
+        let mut head = vec![0; HEAD];
+        self.0.read_exact_at(&mut head, 0)?;
+        let short = |at: usize| u32_at(&head, at);
+        if head[..KEPT_MAGIC.len()] != KEPT_MAGIC {
+            return Err(Error::NotKept("it has no header"));
+        }
+        let version = short(offset_of!(Header, version));
+        if version != VERSION || (short(offset_of!(Header, size)) as usize) < HEAD {
+            return Err(Error::OtherVersion(version, VERSION));
+        }
+        let base = u64_at(&head, offset_of!(Header, base));
+        let file = &self.0;
+        let reader = Reader::new(Mapped { file, base });
+        let books = Books::of_copy(&head[offset_of!(Header, books)..]);
+        let text = |at: usize, len: usize| &head[at..at + len];
+        let path = text(
+            offset_of!(Header, path),
+            (short(offset_of!(Header, path_len)) as usize).min(4096),
+        );
+        let program = text(offset_of!(Header, program), 256);
+        let program = program.split(|&byte| byte == 0).next().unwrap_or_default();
+        let around = Around {
+            reason,
+            program: match program {
+                [] => "unknown".to_string(),
+                name => String::from_utf8_lossy(name).into_owned(),
+            },
+            pid: pid.into(),
+            wrappers,
+            resident: [0; 2],
+            code: Vec::new(),
+            duration: &|_, since| monotonic().saturating_sub(since),
+            thread_name: &|_| None,
+        };
+        let dropped: [u8; 8 * heapprof_books::DROPPED] = reader.array(books.dropped)?;
+        let lost = (0..heapprof_books::DROPPED).map(|i| u64_at(&dropped, 8 * i));
+        Ok(Left {
+            profile: profile(&reader, &books, &around)?,
+            is_exact: reader.u64(books.period)? == 1,
+            path: OsString::from_vec(path.to_vec()).into(),
+            replaces: short(offset_of!(Header, replaces)) != 0,
+            is_full: short(offset_of!(Header, is_full)) != 0,
+            lost: lost.fold(0, u64::saturating_add),
+        })
+    }
+}
