@@ -53,6 +53,8 @@ mod providers;
 // names.
 mod names;
 mod outside;
+// What is left of programs that are killed.
+mod death;
 mod own_code;
 // Each thread's share, with `record --threads`.
 mod threads;
