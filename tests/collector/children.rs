@@ -287,12 +287,13 @@ fn how_sure_the_total_is_is_said() {
 #[test]
 fn a_child_s_profile_is_called_so() {
     let folder = tempfile::tempdir().unwrap();
-    let record = ["record", "--no-symbolize", "-o", "out.pb.gz", "--"];
+    let record = "exec \"$@\" record --no-symbolize -o out.pb.gz -- sh -c \"$SCRIPT\"";
     let shell = |script: &str| {
-        run(
-            folder.path(),
-            &[&record[..], &["sh", "-c", script]].concat(),
-        )
+        let mut shell = Command::new("sh");
+        // With this limit, a program that is killed leaves nothing.
+        shell.args(["-c", &format!("ulimit -f 100000; {record}"), "sh"]);
+        shell.arg(heapprof()).env("SCRIPT", script);
+        Run::from(shell.current_dir(folder.path()).output().unwrap())
     };
     let killed = shell("ls >/dev/null; kill -9 $$");
     assert_eq!(killed.code, 137);
@@ -304,6 +305,8 @@ fn a_child_s_profile_is_called_so() {
         "{}",
         killed.err
     );
+    let why = "in private memory (files may have no more than 51200000 bytes), so a kill would";
+    assert!(killed.err.contains(why), "{}", killed.err);
     let ended = shell("ls >/dev/null; exit 3");
     assert_eq!(ended.code, 3);
     assert!(!ended.err.contains("child's"), "{}", ended.err);

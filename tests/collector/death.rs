@@ -208,7 +208,10 @@ fn start(built: &Built, folder: &Path, round: Round, group: Option<&Group>) -> (
     }
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     let own = std::fs::read_to_string(children).unwrap_or_default();
-    if let Some(own) = own.split_whitespace().find_map(|word| word.parse::<u32>().ok()) {
+    if let Some(own) = own
+        .split_whitespace()
+        .find_map(|word| word.parse::<u32>().ok())
+    {
         pids.sort_by_key(|&pid: &u32| pid != own);
     }
     (child, pids)
@@ -256,10 +259,21 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
     let log = std::fs::read_to_string(folder.join("log")).unwrap();
     let signal = if round.death == Death::Crash { 11 } else { 9 };
     assert_eq!(status.code(), Some(128 + signal), "{round:?}: {log}");
-    assert!(log.contains("the moment at which the program was killed by SIG"), "{log}");
-    assert_eq!(log.contains("OOM killer"), round.death == Death::Oom, "{log}");
+    assert!(
+        log.contains("the moment at which the program was killed by SIG"),
+        "{log}"
+    );
+    assert_eq!(
+        log.contains("OOM killer"),
+        round.death == Death::Oom,
+        "{log}"
+    );
     // Children that nobody has killed go on.
-    let dead = if round.death == Death::Kill { pids.len() } else { 1 };
+    let dead = if round.death == Death::Kill {
+        pids.len()
+    } else {
+        1
+    };
     let mut rows: Vec<usize> = (0..=round.children).collect();
     for &pid in &pids[..dead] {
         let left = match pid == pids[0] {
@@ -271,7 +285,16 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
         let symbolize = ["symbolize", left.to_str().unwrap(), "-o", "named.pb.gz"];
         assert_eq!(run(folder, &symbolize).code, 0);
         let top = |path: &Path, of: &str| {
-            let words = ["top", "-n", "0", "-f", "json", "-t", of, path.to_str().unwrap()];
+            let words = [
+                "top",
+                "-n",
+                "0",
+                "-f",
+                "json",
+                "-t",
+                of,
+                path.to_str().unwrap(),
+            ];
             let top: serde_json::Value = serde_json::from_str(&run(folder, &words).out).unwrap();
             top
         };
@@ -289,7 +312,12 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
             let leaf = rows.iter().find(|row| row["function"] == "leaf");
             leaf.map_or(0, |leaf| leaf["flat"].as_i64().unwrap())
         };
-        let types = ["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"];
+        let types = [
+            "alloc_objects",
+            "alloc_space",
+            "inuse_objects",
+            "inuse_space",
+        ];
         let found = types.map(flat);
         // Which row a child has is not known here; it is the nearest one.
         let distance = |row: &usize| {
@@ -302,7 +330,11 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
         for k in 0..4 {
             // In motion, each thread may be in the middle of an event, and so may each thread of
             // the parent have been at the fork.
-            let events = if round.in_motion { 2 * round.threads as u64 } else { 0 };
+            let events = if round.in_motion {
+                2 * round.threads as u64
+            } else {
+                0
+            };
             let most = events * if k % 2 == 0 { 1 } else { 916 };
             let (found, counted) = (found[k], of_row[k]);
             let by = found.abs_diff(counted);

@@ -81,7 +81,7 @@ pub struct Books {
 }
 
 /// What a file that keeps the books beyond the end of their process begins with. The process has
-/// all of the file mapped in one piece, and what it needs to be read lies in it.
+/// the file mapped in pieces, and what is needed to make a profile lies in it.
 #[derive(Debug)]
 #[repr(C, align(16))]
 pub struct Kept {
@@ -95,12 +95,16 @@ pub struct Kept {
     pub base: Place,
     /// [`state`]: what has become of the process.
     pub state: AtomicU32,
-    /// 1 if the file had no room for something, which is missing then.
+    /// How many of the `extents` there are.
+    pub extents: AtomicU32,
+    /// 1 if there was no room in the file for something, which is missing then.
     pub is_full: AtomicU32,
     /// 1 if the process's last profile takes the place of a file that has its name.
     pub replaces: u32,
     /// How many bytes `path` has.
     pub path_len: u32,
+    /// Where the pieces of the file are.
+    pub extent: [Extent; EXTENTS],
     /// What the process is called, up to a zero.
     pub program: [u8; 256],
     /// The path of the process's last profile.
@@ -112,6 +116,21 @@ pub struct Kept {
     /// What [`Books`] says of single numbers and lists of chunks.
     pub values: [u64; VALUES],
 }
+
+/// Where a process has mapped a piece of the file in which it keeps its books.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Extent {
+    /// Its address.
+    pub address: u64,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// How many bytes it has.
+    pub len: u64,
+}
+
+/// The most pieces.
+pub const EXTENTS: usize = 128;
 
 /// What a [`Kept`] begins with.
 pub const KEPT_MAGIC: [u8; 16] = *b"heapprof's kept\0";

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 
-use heapprof_books::{KEPT_MAGIC, Kept as Header, VERSION, state};
+use heapprof_books::{EXTENTS, Extent, KEPT_MAGIC, Kept as Header, VERSION, state};
 use heapprof_memory::Memory;
 use heapprof_profile::Profile;
 
@@ -52,18 +52,52 @@ pub struct Left {
     pub lost: u64,
 }
 
-/// The memory that a file has at the place where the process mapped it.
+/// The memory that a file has at the places where the process mapped its pieces.
 #[derive(Clone, Copy)]
 struct Mapped<'a> {
     file: &'a File,
-    base: u64,
+    /// In order of their addresses.
+    extents: &'a [Extent],
 }
 
 impl Memory for Mapped<'_> {
-    fn read(self, at: u64, to: &mut [u8]) -> bool {
-        let offset = at.checked_sub(self.base);
-        offset.is_some_and(|offset| self.file.read_exact_at(to, offset).is_ok())
+    fn read(self, mut at: u64, mut to: &mut [u8]) -> bool {
+        // What is read at once may lie in two pieces that are mapped side by side.
+        while !to.is_empty() {
+            let next = self.extents.partition_point(|extent| extent.address <= at);
+            let Some(extent) = next.checked_sub(1).map(|i| self.extents[i]) else {
+                return false;
+            };
+            let from = at - extent.address;
+            let len = extent.len.saturating_sub(from).min(to.len() as u64);
+            let Some(offset) = extent.offset.checked_add(from).filter(|_| len > 0) else {
+                return false;
+            };
+            let (part, rest) = to.split_at_mut(len as usize);
+            if self.file.read_exact_at(part, offset).is_err() {
+                return false;
+            }
+            (at, to) = (at.saturating_add(len), rest);
+        }
+        true
     }
+}
+
+/// The pieces that a header tells of.
+fn extents(head: &[u8]) -> Vec<Extent> {
+    let count = u32_at(head, offset_of!(Header, extents)) as usize;
+    let first = offset_of!(Header, extent);
+    let one = |i: usize| {
+        let at = first + i * size_of::<Extent>();
+        Extent {
+            address: u64_at(head, at + offset_of!(Extent, address)),
+            offset: u64_at(head, at + offset_of!(Extent, offset)),
+            len: u64_at(head, at + offset_of!(Extent, len)),
+        }
+    };
+    let mut all: Vec<Extent> = (0..count.min(EXTENTS)).map(one).collect();
+    all.sort_by_key(|extent| extent.address);
+    all
 }
 
 impl Kept {
@@ -112,9 +146,9 @@ impl Kept {
         if version != VERSION || (short(offset_of!(Header, size)) as usize) < HEAD {
             return Err(Error::OtherVersion(version, VERSION));
         }
-        let base = u64_at(&head, offset_of!(Header, base));
-        let file = &self.0;
-        let reader = Reader::new(Mapped { file, base });
+        let (file, extents) = (&self.0, extents(&head));
+        let extents = extents.as_slice();
+        let reader = Reader::new(Mapped { file, extents });
         let books = Books::of_copy(&head[offset_of!(Header, books)..]);
         let text = |at: usize, len: usize| &head[at..at + len];
         let path = text(

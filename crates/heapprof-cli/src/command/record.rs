@@ -64,7 +64,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         mode,
         wrappers: args.wrappers.clone().unwrap_or_default(),
     };
-    let keeper = Keeper::start(list.path(), wanted);
+    let mut keeper = Keeper::new(list.path(), wanted);
     let live = args.live.then(|| Live::new(args, &list, color));
     let mut live = live.transpose()?;
     let mut start = |words: &[&OsStr], preloaded| {
@@ -79,7 +79,12 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         if let Some(live) = &live {
             live.redirect(&mut command).map_err(std::io::Error::other)?;
         }
-        child::run(&mut command, args.on_signal, live.as_mut())
+        child::run(
+            &mut command,
+            args.on_signal,
+            live.as_mut(),
+            keeper.as_mut().ok(),
+        )
     };
     let mut ended = start(&[program], preloaded);
     if let (Err(error), Some(script)) = (&ended, &found)

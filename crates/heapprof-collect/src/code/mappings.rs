@@ -40,6 +40,8 @@ struct Known {
 /// The mappings of the process, now and before.
 pub(crate) struct Mappings {
     generation: AtomicU32,
+    /// How often code was looked for that is gone. Only whoever holds the lock counts it up.
+    unloads: AtomicU32,
     known: Locked<{ rank::KNOWN }, Known>,
     /// What is known, for whoever reads it from outside: how many mappings, and what of each.
     pub(crate) published: AtomicU32,
@@ -61,6 +63,7 @@ impl Mappings {
     pub(crate) const fn new() -> Self {
         Self {
             generation: AtomicU32::new(0),
+            unloads: AtomicU32::new(0),
             known: Locked::new(Known {
                 all: Vec::new(),
                 paths: WordMemory::new(),
@@ -111,6 +114,7 @@ impl Mappings {
             return Vec::new();
         }
         self.known.with(process, |known| {
+            self.unloads.fetch_add(1, Ordering::AcqRel);
             for mapping in known.all.iter_mut().filter(|m| !m.closed) {
                 if !now
                     .iter()
@@ -139,10 +143,27 @@ impl Mappings {
 
     /// Adds what is mapped now to what is known. Returns whether the kernel told.
     pub(crate) fn remember(&self, process: &Process) -> bool {
-        let now = code();
-        let told = !now.is_empty();
-        let generation = self.generation();
+        const TRIES: usize = 10;
+        for _ in 0..TRIES {
+            let unloads = self.unloads.load(Ordering::Acquire);
+            let now = code();
+            let told = !now.is_empty();
+            // If another thread has unloaded something meanwhile, some of this is not there any
+            // more, and something else may lie in its place.
+            if self.add(process, now, unloads) {
+                return told;
+            }
+        }
+        false
+    }
+
+    /// Adds what was mapped when there had been so many unloads, unless there were more since.
+    fn add(&self, process: &Process, now: Vec<Mapping>, unloads: u32) -> bool {
         self.known.with(process, |known| {
+            if self.unloads.load(Ordering::Acquire) != unloads {
+                return false;
+            }
+            let generation = self.generation();
             for mut mapping in now {
                 let same = |m: &Mapping| {
                     m.start == mapping.start && m.end == mapping.end && m.path == mapping.path
@@ -170,8 +191,8 @@ impl Mappings {
                 known.all.push(mapping);
             }
             self.publish(known, &process.pages);
-        });
-        told
+            true
+        })
     }
 
     /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and
@@ -222,6 +243,7 @@ impl Mappings {
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         let Self {
             generation: _,
+            unloads: _,
             known,
             published: _,
             mapping: _,

@@ -1,22 +1,27 @@
 //! Tables that outlive the process: a file in memory that whoever records has, too.
 //!
-//! The file begins with a [`Header`]. Behind it lie two lots of tables: those that a forked child
-//! gets a copy of, and those that it begins without. Numbers and lists of chunks of the engine's
-//! own stay where they are, in private memory, and each change of one that a reader needs is copied
-//! into the header. So the way of an allocation is the same with and without a file.
+//! The file begins with a [`Header`]. It is mapped piece by piece, as tables are made. Some tables
+//! last, so that a forked child gets a copy of them, and some pass, so that it begins without.
+//! Numbers and lists of chunks of the engine's own stay where they are, in private memory, and each
+//! change of one that a reader needs is copied into the header. So the way of an allocation is the
+//! same with and without a file.
 
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+};
 
-use heapprof_books::{Kept as Header, VALUES, state};
+use heapprof_books::{EXTENTS, Extent, Kept as Header, VALUES, state};
 
+use crate::platform::lock::{ForkLock, Lock, rank};
 use crate::platform::pages::Lot;
 use crate::platform::sys::{self, File, PAGE};
 
 /// How long the file is. It has memory only where something was written.
 pub(crate) const LEN: usize = 1 << 30;
-/// Where its lots begin.
-const LASTING: usize = size_of::<Header>().next_multiple_of(PAGE);
-const PASSING: usize = 256 << 20;
+/// A piece of it is a quarter of what there is, and within these bounds unless more is asked for.
+const SMALLEST: usize = 256 << 10;
+const LARGEST: usize = 16 << 20;
 
 /// How many numbers and lists are copied.
 pub(crate) const COPIES: usize = 19;
@@ -25,13 +30,36 @@ pub(crate) const COPIES: usize = 19;
 pub(crate) struct Kept {
     /// Where it begins; null if there is none.
     base: AtomicPtr<u8>,
-    /// Up to where its lots are taken.
-    lasting: AtomicUsize,
-    passing: AtomicUsize,
-    /// Whether what is mapped there is a file that another process may have mapped, too: the one
-    /// that this process was forked from, until it has a file of its own.
-    is_shared: AtomicU32,
+    /// Whether what is mapped is a file that another process may have mapped, too: the one that
+    /// this process was forked from, until it has a file of its own.
+    is_shared: AtomicBool,
+    pieces: UnsafeCell<Pieces>,
+    /// Held by whoever uses `pieces`.
+    lock: Lock<{ rank::KEPT }>,
     copies: [Copied; COPIES],
+}
+
+// SAFETY: the pieces are reached only under their lock, or by the one thread of a forked child.
+unsafe impl Sync for Kept {}
+// SAFETY: as above.
+unsafe impl Send for Kept {}
+
+/// The pieces of the file that are mapped.
+struct Pieces {
+    all: [Piece; EXTENTS],
+    count: usize,
+    /// Where the next one begins in the file.
+    end: usize,
+}
+
+/// A piece of the file, of which a part is taken.
+#[derive(Clone, Copy)]
+struct Piece {
+    at: *mut u8,
+    offset: usize,
+    len: usize,
+    taken: usize,
+    lot: Lot,
 }
 
 /// What is copied from the engine into the header.
@@ -45,11 +73,22 @@ struct Copied {
 impl Kept {
     /// No file.
     pub(crate) const fn new() -> Self {
+        const NONE: Piece = Piece {
+            at: std::ptr::null_mut(),
+            offset: 0,
+            len: 0,
+            taken: 0,
+            lot: Lot::Own,
+        };
         Self {
             base: AtomicPtr::new(std::ptr::null_mut()),
-            lasting: AtomicUsize::new(LASTING),
-            passing: AtomicUsize::new(PASSING),
-            is_shared: AtomicU32::new(0),
+            is_shared: AtomicBool::new(false),
+            pieces: UnsafeCell::new(Pieces {
+                all: [NONE; EXTENTS],
+                count: 0,
+                end: 0,
+            }),
+            lock: Lock::new(),
             copies: [const {
                 Copied {
                     from: AtomicUsize::new(0),
@@ -70,18 +109,36 @@ impl Kept {
     /// touch it.
     #[inline(always)]
     pub(crate) fn is_shared(&self) -> bool {
-        self.is_shared.load(Ordering::Relaxed) != 0
+        self.is_shared.load(Ordering::Relaxed)
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn lock(&self) -> &dyn ForkLock {
+        &self.lock
     }
 
     /// Begins to keep tables in a file of [`LEN`] bytes. Returns false if it can't be mapped. It is
     /// called once, before there is any table.
     pub(crate) fn begin(&self, file: &File) -> bool {
-        let base = sys::map_file(file, LEN);
-        if base.is_null() {
+        let head = size_of::<Header>().next_multiple_of(PAGE);
+        let len = head + SMALLEST;
+        let at = sys::map_file(file, 0, len);
+        if at.is_null() {
             return false;
         }
-        self.is_shared.store(1, Ordering::Relaxed);
-        self.base.store(base, Ordering::Release);
+        // SAFETY: there is no file yet, so nobody else is here.
+        let pieces = unsafe { &mut *self.pieces.get() };
+        pieces.all[0] = Piece {
+            at,
+            offset: 0,
+            len,
+            taken: head,
+            lot: Lot::Lasting,
+        };
+        (pieces.count, pieces.end) = (1, len);
+        self.is_shared.store(true, Ordering::Relaxed);
+        self.base.store(at, Ordering::Release);
+        self.show_pieces(pieces);
         true
     }
 
@@ -90,36 +147,65 @@ impl Kept {
         self.base.load(Ordering::Acquire).cast()
     }
 
-    /// Whether something lies in the file.
-    pub(crate) fn holds(&self, at: *const u8) -> bool {
-        let base = self.base.load(Ordering::Relaxed).addr();
-        base != 0 && at.addr().wrapping_sub(base) < LEN
+    /// Runs `work` with the pieces, unless somebody else holds them for long: they may be held up.
+    fn with_pieces<R>(&self, work: impl FnOnce(&mut Pieces) -> R) -> Option<R> {
+        const TRIES: usize = 10_000;
+        for _ in 0..TRIES {
+            if let Some(_guard) = self.lock.try_lock() {
+                // SAFETY: the lock is held.
+                return Some(work(unsafe { &mut *self.pieces.get() }));
+            }
+            sys::yield_now();
+        }
+        None
     }
 
-    /// Zeroed memory of the file; `None` if tables of this lot are not kept there. What does not
-    /// fit is in private memory, and the header says so.
+    /// Whether something lies in the file.
+    pub(crate) fn holds(&self, at: *const u8) -> bool {
+        let is_in = |piece: &Piece| at.addr().wrapping_sub(piece.at.addr()) < piece.len;
+        self.is_there()
+            && self
+                .with_pieces(|pieces| pieces.all[..pieces.count].iter().any(is_in))
+                // What is not given back does no harm.
+                .unwrap_or(true)
+    }
+
+    /// Zeroed memory of the file; `None` if tables of this lot are not kept there. What there is no
+    /// room for is in private memory, and the header says so.
     pub(crate) fn take(&self, len: usize, lot: Lot) -> Option<*mut u8> {
-        let base = self.base.load(Ordering::Acquire);
-        let (taken, end) = match lot {
-            Lot::Lasting => (&self.lasting, PASSING),
-            Lot::Passing => (&self.passing, LEN),
-            Lot::Own => return None,
-        };
-        if base.is_null() {
+        if lot == Lot::Own || !self.is_there() {
             return None;
         }
-        let take = |taken: usize| {
-            let next = taken.checked_add(len.checked_next_multiple_of(PAGE)?)?;
-            (next <= end).then_some(next)
-        };
-        match taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-            // SAFETY: what was taken is inside the file.
-            Ok(taken) => Some(unsafe { base.add(taken) }),
-            Err(_) => {
-                self.set_state(|header| header.is_full.store(1, Ordering::Relaxed));
-                None
+        let taken = self.with_pieces(|pieces| {
+            let len = len.checked_next_multiple_of(PAGE)?;
+            if let Some(at) = pieces.take(len, lot) {
+                return Some(at);
             }
+            pieces.grow(len, lot)?;
+            self.show_pieces(pieces);
+            pieces.take(len, lot)
+        });
+        let taken = taken.flatten();
+        if taken.is_none() {
+            self.set_state(|header| header.is_full.store(1, Ordering::Relaxed));
         }
+        taken
+    }
+
+    /// Says in the header where the pieces are.
+    fn show_pieces(&self, pieces: &Pieces) {
+        let header = self.header();
+        for (i, piece) in pieces.all[..pieces.count].iter().enumerate() {
+            let extent = Extent {
+                address: piece.at.expose_provenance() as u64,
+                offset: piece.offset as u64,
+                len: piece.len as u64,
+            };
+            // SAFETY: the header has room for them, and only whoever has the pieces writes it.
+            unsafe { (&raw mut (*header).extent[i]).write(extent) };
+        }
+        let count = pieces.count as u32;
+        self.set_state(|header| header.extents.store(count, Ordering::Release));
     }
 
     /// Has `what` change the atomic fields of the header, if there is one.
@@ -200,42 +286,107 @@ impl Kept {
         }
     }
 
-    /// Puts another memory into the place of the file: `file`, or a private one. It has what lies
-    /// in the lasting lot, and nothing else. Returns false if there is no such memory.
+    /// Puts another memory into the place of the file: `file`, or a private one. It has the tables
+    /// that last, and no others. Returns false if there is no such memory, or not enough of it;
+    /// then some tables are still the other process's.
     ///
     /// # Safety
-    /// This is a copy of the process that began the file, and has one thread. Nobody uses what lies
-    /// in the passing lot any more.
+    /// This is a copy of the process that began the file, and has one thread. Nobody uses a table
+    /// that passes any more.
     pub(crate) unsafe fn renew(&self, file: Option<&File>) -> bool {
-        let base = self.base.load(Ordering::Relaxed);
-        let mapped = file.map(|file| sys::map_file(file, LEN));
-        let mapped = mapped.filter(|mapped| !mapped.is_null());
-        let is_shared = mapped.is_some();
-        let new = mapped.unwrap_or_else(|| sys::map(LEN));
-        if new.is_null() {
-            return false;
+        // SAFETY: this is the only thread.
+        let pieces = unsafe { &mut *self.pieces.get() };
+        let (count, mut kept, mut end) = (pieces.count, 0, 0);
+        for i in 0..count {
+            let mut piece = pieces.all[i];
+            if piece.lot == Lot::Passing {
+                // SAFETY: nobody uses it any more: the caller's promise.
+                unsafe { sys::unmap(piece.at, piece.len) };
+            } else {
+                let new = match file {
+                    Some(file) => sys::map_file(file, end, piece.len),
+                    None => sys::map(piece.len),
+                };
+                // SAFETY: both are mappings of this length. The other process goes on writing
+                // behind what this one knows of, and what this one knows of does not change.
+                if new.is_null() || !unsafe { copy_over(new, &piece) } {
+                    return false;
+                }
+                (piece.offset, end) = (end, end + piece.len);
+                pieces.all[kept] = piece;
+                kept += 1;
+            }
         }
-        let taken = self.lasting.load(Ordering::Relaxed);
-        // SAFETY: both mappings are that long. The process that has the file goes on writing behind
-        // what this one knows of, and what this one knows of does not change.
-        let moved = unsafe {
-            (0..taken)
-                .step_by(PAGE)
-                .for_each(|at| copy_page(base.add(at), new.add(at)));
-            sys::move_over(new, base, LEN)
-        };
-        if !moved {
-            // SAFETY: nobody knows of it.
-            unsafe { sys::unmap(new, LEN) };
-            return false;
+        (pieces.count, pieces.end) = (kept, end);
+        self.is_shared.store(file.is_some(), Ordering::Relaxed);
+        if file.is_none() {
+            self.base.store(std::ptr::null_mut(), Ordering::Release);
+            pieces.count = 0;
+            return true;
         }
-        self.passing.store(PASSING, Ordering::Relaxed);
-        self.is_shared.store(is_shared.into(), Ordering::Relaxed);
         self.set_state(|header| {
             header.state.store(state::GOES_ON, Ordering::Relaxed);
             header.is_full.store(0, Ordering::Relaxed);
         });
+        self.show_pieces(pieces);
         true
+    }
+}
+
+impl Pieces {
+    /// Takes memory of a piece that has so much left.
+    fn take(&mut self, len: usize, lot: Lot) -> Option<*mut u8> {
+        let fits = |piece: &&mut Piece| piece.lot == lot && piece.len - piece.taken >= len;
+        let piece = self.all[..self.count].iter_mut().find(fits)?;
+        let taken = piece.taken;
+        piece.taken += len;
+        // SAFETY: what was taken is inside the piece.
+        Some(unsafe { piece.at.add(taken) })
+    }
+
+    /// Maps one more piece, for at least `len` bytes.
+    fn grow(&mut self, len: usize, lot: Lot) -> Option<()> {
+        let usual = (self.end / 4).next_power_of_two();
+        let len = len.max(usual.clamp(SMALLEST, LARGEST));
+        let last = self.all[..self.count].last()?;
+        if self.count == EXTENTS || self.end + len > LEN {
+            return None;
+        }
+        // SAFETY: its last page. The last piece that was mapped is the last one of the file, except
+        // in a forked child, which has no others behind it either.
+        let page = unsafe { last.at.add(last.len - PAGE) };
+        let at = sys::map_behind(page, len);
+        if at.is_null() {
+            return None;
+        }
+        let offset = self.end;
+        self.all[self.count] = Piece {
+            at,
+            offset,
+            len,
+            taken: 0,
+            lot,
+        };
+        self.count += 1;
+        self.end += len;
+        Some(())
+    }
+}
+
+/// Copies what is taken of a piece, and moves the copy to its place. Returns false if that can't be.
+///
+/// # Safety
+/// `new` is a zeroed mapping that is as long as the piece, and of which nobody knows.
+unsafe fn copy_over(new: *mut u8, piece: &Piece) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let pages = (0..piece.taken).step_by(PAGE);
+        pages.for_each(|at| copy_page(piece.at.add(at), new.add(at)));
+        let has_moved = sys::move_over(new, piece.at, piece.len);
+        if !has_moved {
+            sys::unmap(new, piece.len);
+        }
+        has_moved
     }
 }
 
@@ -308,30 +459,50 @@ mod tests {
         let kept = Kept::new();
         assert_eq!(kept.take(8, Lot::Lasting), None);
         assert!(kept.begin(&first) && kept.is_shared());
-        let take = |lot| kept.take(3 * PAGE, lot).unwrap().cast::<u64>();
-        let (lasting, passing) = (take(Lot::Lasting), take(Lot::Passing));
+        let take = |lot, len| kept.take(len, lot).unwrap().cast::<u64>();
+        let lasting = take(Lot::Lasting, 3 * PAGE);
+        let passing = take(Lot::Passing, SMALLEST + 1);
+        let far = take(Lot::Lasting, 4 * SMALLEST);
         assert!(kept.holds(lasting.cast()) && kept.holds(passing.cast()));
+        assert!(!kept.holds(std::ptr::from_ref(&kept).cast()));
         assert_eq!(kept.take(8, Lot::Own), None);
         // SAFETY: these are pages of the file, and nobody else uses them.
         unsafe {
             lasting.add(600).write(7);
             passing.write(8);
+            far.write(5);
             assert!(kept.renew(Some(&second)) && kept.is_shared());
-            assert_eq!((lasting.add(600).read(), lasting.read()), (7, 0));
-            assert_eq!(passing.read(), 0);
+            assert_eq!(
+                (lasting.add(600).read(), lasting.read(), far.read()),
+                (7, 0, 5)
+            );
+            assert!(!kept.holds(passing.cast()));
             lasting.write(9);
-            let again = sys::map_file(&first, LEN);
+            let again = sys::map_file(&first, 0, 2 * SMALLEST);
             let before = again.add(lasting.addr() - kept.header().addr());
             let before = before.cast::<u64>();
             assert_eq!((before.read(), before.add(600).read()), (0, 7));
-            assert!(kept.renew(None) && !kept.is_shared());
+            sys::unmap(again, 2 * SMALLEST);
+            // A child has room behind what it has.
+            let more = take(Lot::Passing, 9 * SMALLEST);
+            assert_eq!(more.read(), 0);
+            more.write(3);
+            let (extents, all) = (
+                (*kept.header()).extents.load(Ordering::Relaxed),
+                (*kept.header()).extent,
+            );
+            let of_more = all[..extents as usize].iter();
+            let of_more = of_more
+                .rfind(|extent| extent.address == more.addr() as u64)
+                .unwrap();
+            let again = sys::map_file(&second, of_more.offset as usize, PAGE).cast::<u64>();
+            assert_eq!(again.read(), 3);
+            sys::unmap(again.cast(), PAGE);
+            assert_eq!(kept.take(LEN, Lot::Passing), None);
+            assert_eq!((*kept.header()).is_full.load(Ordering::Relaxed), 1);
+            assert!(kept.renew(None) && !kept.is_shared() && !kept.is_there());
             assert_eq!((lasting.read(), lasting.add(600).read()), (9, 7));
-            sys::unmap(again, LEN);
         }
-        assert_eq!(kept.passing.load(Ordering::Relaxed), PASSING);
-        assert_eq!(kept.take(LEN, Lot::Passing), None);
-        let mut is_full = 0;
-        kept.set_state(|header| is_full = header.is_full.load(Ordering::Relaxed));
-        assert_eq!(is_full, 1);
+        assert_eq!(kept.take(8, Lot::Lasting), None);
     }
 }

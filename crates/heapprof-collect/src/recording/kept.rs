@@ -78,11 +78,6 @@ fn make(engine: &Engine) -> Result<File, String> {
     {
         return Err(format!("files may have no more than {most} bytes"));
     }
-    if let Some(most) = sys::limit(libc::RLIMIT_AS as usize) {
-        return Err(format!(
-            "the address space may have no more than {most} bytes"
-        ));
-    }
     let refused = |errno| {
         let text = sys::error_text(errno);
         format!("a file in memory could not be made: {text}")

@@ -97,6 +97,8 @@ impl ThreadNames {
             }
             entry.id.store(id, Ordering::Relaxed);
         }
+        // In a forked child, the parent may have written here after the fork.
+        entry.is_gone.store(false, Ordering::Relaxed);
         self.look(process, number);
         number
     }

@@ -23,6 +23,7 @@ use signal_hook::flag;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
+use super::keeper::Keeper;
 use super::live::Live;
 use super::residents::{Reader, Residents};
 use crate::inherited;
@@ -59,11 +60,12 @@ const PASSED_ON: [i32; 13] = [
 ];
 
 /// Runs the program to its end. `more` is a signal that it wants besides those that are always
-/// passed on. `live` is told of what it does.
+/// passed on. `live` is told of what it does, and `keeper` begins when it runs.
 pub(super) fn run(
     command: &mut Command,
     more: Option<i32>,
     live: Option<&mut Live>,
+    keeper: Option<&mut Keeper>,
 ) -> io::Result<Ended> {
     // Ctrl-C is for the program, and we wait for what it does about it. A signal that was ignored
     // stays ignored, for the child too.
@@ -75,6 +77,9 @@ pub(super) fn run(
     let child = command.spawn()?;
     let (process, pid) = (child.id(), Pid::from_child(&child));
     let reader = Reader::start(process);
+    if let Some(keeper) = keeper {
+        keeper.start();
+    }
     let mut interrupted = false;
     let mut live = live;
     if let Some(live) = &mut live {

@@ -53,20 +53,29 @@ pub(super) struct Saved {
     pub(super) notes: Vec<String>,
 }
 
-/// A thread that keeps books.
+/// Whoever keeps the books.
 pub(super) struct Keeper {
     path: PathBuf,
     wake: OwnedFd,
     end: Sender<bool>,
-    thread: JoinHandle<Saved>,
+    work: Work,
+}
+
+/// Who does the work.
+enum Work {
+    /// Nobody yet. The kernel keeps those waiting that call.
+    Later(Box<Keeping>),
+    Thread(JoinHandle<Saved>),
+    /// Nobody: no thread could be made, and what there was to work with went with it.
+    Nobody,
 }
 
 impl Keeper {
-    /// Begins to listen beside the list of a recording.
+    /// Listens beside the list of a recording.
     ///
     /// # Errors
-    /// The kernel may refuse a socket or a thread, and a path may be too long.
-    pub(super) fn start(list: &Path, wanted: Wanted) -> io::Result<Self> {
+    /// The kernel may refuse a socket, and a path may be too long.
+    pub(super) fn new(list: &Path, wanted: Wanted) -> io::Result<Self> {
         let path = list.with_file_name("kept");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -77,7 +86,7 @@ impl Keeper {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let woken = wake.try_clone()?;
         let (end, ends) = channel();
-        let mut keeping = Keeping {
+        let keeping = Keeping {
             socket,
             woken,
             ends,
@@ -86,17 +95,24 @@ impl Keeper {
             processes: Vec::new(),
             saved: Saved::default(),
         };
-        let keep = move || {
-            keeping.run();
-            keeping.saved
-        };
-        let thread = std::thread::Builder::new().spawn(keep)?;
         Ok(Self {
             path,
             wake,
             end,
-            thread,
+            work: Work::Later(Box::new(keeping)),
         })
+    }
+
+    /// Begins to keep books. A thread changes what a program inherits of signals, so there is none
+    /// before the program runs.
+    pub(super) fn start(&mut self) {
+        self.work = match std::mem::replace(&mut self.work, Work::Nobody) {
+            Work::Later(keeping) => match std::thread::Builder::new().spawn(|| keeping.run()) {
+                Ok(thread) => Work::Thread(thread),
+                Err(_) => Work::Nobody,
+            },
+            work => work,
+        };
     }
 
     /// Where processes hand their files over.
@@ -108,7 +124,11 @@ impl Keeper {
     pub(super) fn end(self, was_killed: bool) -> Saved {
         let _ = self.end.send(was_killed);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-        self.thread.join().unwrap_or_default()
+        match self.work {
+            Work::Later(keeping) => keeping.run(),
+            Work::Thread(thread) => thread.join().unwrap_or_default(),
+            Work::Nobody => Saved::default(),
+        }
     }
 }
 
@@ -141,7 +161,8 @@ struct Keeping {
 }
 
 impl Keeping {
-    fn run(&mut self) {
+    /// Works until somebody ends it. Returns what was written.
+    fn run(mut self) -> Saved {
         let mut until: Option<Instant> = None;
         loop {
             self.take_all();
@@ -150,14 +171,14 @@ impl Keeping {
                 self.processes.is_empty() && self.callers.is_empty() || until <= Instant::now()
             });
             if is_done {
-                return;
+                return self.saved;
             }
             match self.ends.try_recv() {
                 Ok(was_killed) if was_killed => until = Some(Instant::now() + AFTER_KILL),
                 // Whoever has called by now is still heard.
                 Ok(_) => until = Some(Instant::now()),
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) if until.is_none() => return,
+                Err(TryRecvError::Disconnected) if until.is_none() => return self.saved,
                 Err(TryRecvError::Disconnected) => {}
             }
             if until.is_none_or(|until| until > Instant::now()) {

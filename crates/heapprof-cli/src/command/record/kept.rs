@@ -42,7 +42,7 @@ pub(super) fn write(
     let path = acting(owner, || put(&left, wanted))??;
     let note = left.is_full.then(|| {
         let shown = path.display();
-        format!("{shown}: is not of all that was recorded, because that was more than 1GiB")
+        format!("{shown}: is not of all that was recorded: there was no room for the rest")
     });
     let total = |name| total(&left.profile, name);
     let written = Written {

@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use super::file::File;
+use super::memory::PAGE;
 use super::{call, sleep};
 
 /// A file of `len` zeros that has memory only where something is written. The error is an errno.
@@ -33,14 +34,40 @@ pub(crate) fn limit(resource: usize) -> Option<u64> {
     (asked == 0 && limits[0] != u64::MAX).then_some(limits[0])
 }
 
-/// Maps a file, so that what is written there is in the file; null when the kernel refuses.
-pub(crate) fn map_file(file: &File, len: usize) -> *mut u8 {
+/// Maps a piece of a file, so that what is written there is in the file; null when the kernel
+/// refuses.
+pub(crate) fn map_file(file: &File, offset: usize, len: usize) -> *mut u8 {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize;
-    let args = [0, len, prot, flags, file.number() as usize, 0];
+    let args = [0, len, prot, flags, file.number() as usize, offset];
     // SAFETY: a new mapping touches no memory that exists.
     match unsafe { call(libc::SYS_mmap, args) } {
         at if at > 0 => at as *mut u8,
+        _ => std::ptr::null_mut(),
+    }
+}
+
+/// Maps the piece of a file that comes behind a page which is mapped, without the file; null when
+/// the kernel refuses.
+pub(crate) fn map_behind(page: *const u8, len: usize) -> *mut u8 {
+    // Of a shared mapping without a length, the kernel makes a second one (mremap(2)).
+    let args = [
+        page as usize,
+        0,
+        PAGE + len,
+        libc::MREMAP_MAYMOVE as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the page stays as it is, and the new mapping touches no memory that exists.
+    match unsafe { call(libc::SYS_mremap, args) } {
+        at if at > 0 => {
+            // SAFETY: the first page of the new mapping, of which nobody knows.
+            unsafe {
+                super::unmap(at as *mut u8, PAGE);
+                (at as *mut u8).add(PAGE)
+            }
+        }
         _ => std::ptr::null_mut(),
     }
 }
