@@ -1,14 +1,15 @@
-//! Books that somebody forged: whatever a core file says, reading it ends with a profile or an
+//! Books that somebody forged: whatever a core file or a file of kept books says, reading it ends with a profile or an
 //! error, in bounded time.
 
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use heapprof_books::{Books, MAGIC};
-use heapprof_live::{Core, Error};
+use heapprof_books::{Books, Kept as Header, MAGIC};
+use heapprof_live::{Core, Error, Kept};
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::preloaded;
 
@@ -94,21 +95,15 @@ fn read(path: &Path) -> Result<usize, Error> {
         .map(|profile| profile.samples.len())
 }
 
-#[test]
-fn forged_books_are_a_profile_or_an_error() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some(path) = core_of_a_recording(folder.path()) else {
-        return;
-    };
-    let bytes = std::fs::read(&path).unwrap();
-    let books = places(&bytes);
-    let samples = read(&path).unwrap();
-    assert!(samples >= 30, "{samples}");
-    let rounds = std::env::var("HEAPPROF_ROUNDS")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(700);
-    let file = OpenOptions::new().write(true).open(&path).unwrap();
+/// Changes words of a file, reads it, and puts them back, again and again. `heads` says where the
+/// words are that lead to everything else. Returns how often that was an error, and how often a
+/// profile.
+fn read_mutants(
+    file: &File,
+    bytes: &[u8],
+    heads: &[Range<usize>],
+    read: impl Fn() -> Result<usize, Error>,
+) -> (u64, u64) {
     let mut random = Random(88_172_645_463_325_252);
     // What the tables hold: words of the file that look like what is counted or pointed at.
     let words: Vec<usize> = (0..bytes.len() - 8)
@@ -116,24 +111,25 @@ fn forged_books_are_a_profile_or_an_error() {
         .filter(|&at| bytes[at..at + 8] != [0; 8])
         .collect();
     let (mut errors, mut profiles) = (0, 0);
-    for round in 0..rounds {
+    for round in 0..rounds() {
         let mut changed = Vec::new();
         for _ in 0..1 + random.below(3) {
+            let of_head = |random: &mut Random| {
+                let head = &heads[random.below(heads.len() as u64) as usize];
+                head.start + 8 * random.below(head.len() as u64 / 8) as usize
+            };
             let at = match round % 4 {
                 // Any word of the file, the head of the core included.
                 0 => words[random.below(words.len() as u64) as usize],
                 1 => 8 * random.below(300) as usize,
-                _ => {
-                    let of = books[random.below(books.len() as u64) as usize];
-                    of + 8 * random.below(size_of::<Books>() as u64 / 8) as usize
-                }
+                _ => of_head(&mut random),
             };
             let old: [u8; 8] = bytes[at..at + 8].try_into().unwrap();
             let new = match random.below(3) {
                 0 => ODD[random.below(ODD.len() as u64) as usize].to_ne_bytes(),
                 // Another word of the books: a table is taken for another one.
                 1 => {
-                    let from = books[0] + 8 * random.below(size_of::<Books>() as u64 / 8) as usize;
+                    let from = of_head(&mut random);
                     bytes[from..from + 8].try_into().unwrap()
                 }
                 _ => (u64::from_ne_bytes(old) ^ 1 << random.below(64)).to_ne_bytes(),
@@ -142,7 +138,7 @@ fn forged_books_are_a_profile_or_an_error() {
             changed.push((at, old));
         }
         let began = Instant::now();
-        match read(&path) {
+        match read() {
             Ok(_) => profiles += 1,
             Err(_) => errors += 1,
         }
@@ -155,11 +151,100 @@ fn forged_books_are_a_profile_or_an_error() {
             file.write_all_at(&old, at as u64).unwrap();
         }
     }
+    (errors, profiles)
+}
+
+fn rounds() -> u64 {
+    let asked = std::env::var("HEAPPROF_ROUNDS");
+    asked.ok().and_then(|n| n.parse().ok()).unwrap_or(700)
+}
+
+#[test]
+fn forged_books_are_a_profile_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(path) = core_of_a_recording(folder.path()) else {
+        return;
+    };
+    let bytes = std::fs::read(&path).unwrap();
+    let samples = read(&path).unwrap();
+    assert!(samples >= 30, "{samples}");
+    let heads = places(&bytes).into_iter();
+    let heads: Vec<_> = heads.map(|at| at..at + size_of::<Books>()).collect();
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let (errors, profiles) = read_mutants(&file, &bytes, &heads, || read(&path));
+    let least = rounds() / 10;
     assert!(
-        errors > rounds / 10 && profiles > rounds / 10,
+        errors > least && profiles > least,
         "{errors} errors, {profiles} profiles"
     );
     assert_eq!(read(&path).unwrap(), samples);
+}
+
+/// The file in which a program keeps its books, once the program is gone. Only root can open it
+/// without `record`.
+fn kept_by_a_program(folder: &Path) -> Option<File> {
+    if !have(&["gcc"]) {
+        return None;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread -fno-builtin");
+    let mut program = preloaded(built.path("program"));
+    program.current_dir(folder).env("HEAPPROF_MODE", "exact");
+    program
+        .env("HEAPPROF_OUTPUT", "p.pb.gz")
+        .env("HEAPPROF_THREADS", "yes")
+        .env("HEAPPROF_KEEP", "/nobody/listens/here");
+    let mut program = program.stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.id())).unwrap();
+    let mut lines = maps.lines();
+    let line = lines.find(|line| line.contains("/memfd:heapprof")).unwrap();
+    let range = line.split_whitespace().next().unwrap();
+    let path = format!("/proc/{}/map_files/{range}", program.id());
+    let file = OpenOptions::new().read(true).write(true).open(path).ok();
+    program.kill().unwrap();
+    program.wait().unwrap();
+    if file.is_none() {
+        eprintln!("skipped: another process's mapped files cannot be opened (needs root)");
+    }
+    file
+}
+
+#[test]
+fn forged_kept_books_are_a_profile_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(file) = kept_by_a_program(folder.path()) else {
+        return;
+    };
+    // What is behind it was never touched.
+    let mut bytes = vec![0; 4 << 20];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let kept = Kept::new(file.try_clone().unwrap()).unwrap();
+    let read = || {
+        let _ = kept.state();
+        let left = kept.read("forged", 7, "")?;
+        Ok(left.profile.samples.len())
+    };
+    let samples = read().unwrap();
+    assert!(samples >= 30, "{samples}");
+    // What is behind the books in the header is the history, which leads nowhere.
+    let books = std::mem::offset_of!(Header, books);
+    let values = std::mem::offset_of!(Header, values);
+    let heads = [
+        16..48,
+        books..books + size_of::<Books>(),
+        values..values + 300 * 8,
+    ];
+    let (errors, profiles) = read_mutants(&file, &bytes, &heads, read);
+    let least = rounds() / 10;
+    assert!(
+        errors > least && profiles > least,
+        "{errors} errors, {profiles} profiles"
+    );
+    assert_eq!(read().unwrap(), samples);
+    let plain = File::open("/proc/self/exe").unwrap();
+    assert!(matches!(Kept::new(plain), Err(Error::NotKept(_))));
+    file.set_len(5000).unwrap();
+    assert!(read().is_err());
 }
 
 #[test]

@@ -135,6 +135,7 @@ pub(crate) unsafe fn part(engine: &Engine, file: Option<&File>) -> bool {
         return true;
     }
     engine.threads.forget_all();
+    engine.books.live.disown();
     take_state(engine);
     // SAFETY: the caller's promise, and no state is to be reached any more.
     unsafe { kept.renew(file) }

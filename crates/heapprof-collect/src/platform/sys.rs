@@ -14,7 +14,9 @@ pub(crate) use file::{
     Patience, close_last, is_same_file, is_short_of_files, leave_files, make_folder_in, read_link,
     rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
 };
-pub(crate) use keep::{hand_over, limit, map_behind, map_file, memory_file, move_over};
+pub(crate) use keep::{
+    hand_over, limit, map_behind, map_file, memory_file, move_over, try_to_send,
+};
 pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, map_word, resident, wipe_on_fork};
 pub use memory::{map, read_each, read_memory, remap, unmap};
 

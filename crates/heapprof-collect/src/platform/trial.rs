@@ -3,7 +3,7 @@
 
 use std::sync::atomic::AtomicU32;
 
-use crate::platform::sys::{self, File, call};
+use crate::platform::sys::{self, File, PAGE, call};
 
 /// How long the child may take, in naps of a millisecond.
 const PATIENCE: u32 = 2_000;
@@ -11,10 +11,40 @@ const PATIENCE: u32 = 2_000;
 /// Makes a child of this process, which installs a filter by the system call `n` with `args`, and
 /// then makes the system calls that dumps and events make. Returns true if the child lived, or if
 /// the filter can't be installed at all.
+pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
+    lives_through(|| {
+        // SAFETY: the child has its own copy of everything, and only it gets the filter.
+        if unsafe { call(n, args) } >= 0 {
+            try_all();
+        }
+    })
+}
+
+/// Whether the system calls that keep the books in a file kill nobody under the filters that there
+/// are. A filter that denies them does not.
+pub(crate) fn may_keep() -> bool {
+    lives_through(|| {
+        let Ok(file) = sys::memory_file(2 * PAGE) else {
+            return;
+        };
+        let at = sys::map_file(&file, 0, PAGE);
+        if !at.is_null() {
+            let behind = sys::map_behind(at, PAGE);
+            if !behind.is_null() {
+                // SAFETY: both are pages of this child's own.
+                unsafe { sys::move_over(behind, at, PAGE) };
+            }
+        }
+        let _ = sys::hand_over(&file, c"/nonexistent/heapprof", b"");
+        sys::try_to_send(&file);
+    })
+}
+
+/// Runs `work` in a child of this process. Returns whether the child lived to its end.
 ///
 /// The child is a copy of this process. It runs none of the program's code, and sends the program
 /// no signal.
-pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
+fn lives_through(work: impl FnOnce()) -> bool {
     if makes_first_process() {
         return false;
     }
@@ -38,9 +68,7 @@ pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
                 libc::SYS_prctl,
                 [libc::PR_SET_DUMPABLE as usize, 0, 0, 0, 0, 0],
             );
-            if call(n, args) >= 0 {
-                try_all();
-            }
+            work();
             lived.write_volatile(1);
             loop {
                 call(libc::SYS_exit_group, [0; 6]);
