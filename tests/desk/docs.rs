@@ -149,7 +149,7 @@ fn examples_print_what_the_pages_say() {
             let recorded = says(options, "recorded");
             let built = || {
                 let example = |name, options| built::example(folder.path(), name, options);
-                example("shop", "") && example("mailroom", "-pthread")
+                example("shop", "") && example("mailroom", "-pthread") && example("hoard", "")
             };
             let found = if !recorded {
                 run_example(asked, options, &sample_profiles(), &db)

@@ -71,6 +71,10 @@
 //! `moments.rs`), which a dump writes into a comment beside the sizes of allocations (`sizes.rs`,
 //! `notes.rs`). No clock runs for that, and no file is opened.
 //!
+//! Under `record`, what a profile is made of lies in a file in memory that `record` has, too
+//! (`kept.rs` in `platform/` and in `recording/`). So it is there when the program was killed. A
+//! forked child gets a file of its own before it counts anything.
+//!
 //! # The engine
 //!
 //! An [`Engine`] is a value of parts, and a part owns its state (`engine.rs`). Beside it there is a

@@ -15,7 +15,7 @@ use heapprof_books::{
 use crate::books::live::{Part, Table};
 use crate::dropped::Dropped;
 use crate::engine::{ENGINE, Engine};
-use crate::platform::kept::{COPIES, Kept};
+use crate::platform::kept::{self, COPIES, HEAP, Kept, MOMENTS, PEAK_AT};
 use crate::tables::counters::{Heap, StackCounters, Temporary};
 use crate::tables::moments::Moments;
 use crate::tables::script_frames;
@@ -52,7 +52,7 @@ const fn place<T>(of: &'static T) -> Place {
 
 /// Where everything is that a reader of a file of kept books looks for: what is in tables is where
 /// it is, and of everything else there is a copy in the file.
-pub(crate) fn copied(engine: &'static Engine, kept: &Kept) -> Books {
+pub(crate) fn copied(engine: &'static Engine, file: &Kept) -> Books {
     let mut books = engine.outside();
     const CHUNKS: usize = 8 * chunks::COUNT;
     let all: [(&Place, usize); COPIES] = [
@@ -79,7 +79,10 @@ pub(crate) fn copied(engine: &'static Engine, kept: &Kept) -> Books {
         (&books.mappings, 4),
         (&books.mapping, CHUNKS),
     ];
-    let places = kept.set_copies(all.map(|(place, len)| {
+    let is_at = |i: usize, place: &Place| std::ptr::eq(all[i].0, place);
+    debug_assert!(is_at(HEAP, &books.heap) && is_at(kept::DROPPED, &books.dropped));
+    debug_assert!(is_at(MOMENTS, &books.moments) && is_at(PEAK_AT, &books.peak_at));
+    let places = file.set_copies(all.map(|(place, len)| {
         let at = place.load(Ordering::Relaxed);
         (at.expose_provenance(), len)
     }));

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
+use crate::platform::kept;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
 use crate::tables::moments::{MOST, Moments};
@@ -57,7 +58,7 @@ impl History {
         let add = |moments: &mut Moments| {
             moments.clear();
             let next = moments.add(first);
-            process.pages.copy(moments);
+            show(process, moments, 0);
             next
         };
         let next = self.moments.with(process, add);
@@ -102,8 +103,11 @@ impl History {
     /// Adds a moment.
     pub(crate) fn add(&self, process: &Process, moment: Moment) {
         let add = |moments: &mut Moments| {
+            let before = moments.len;
             let next = moments.add(moment);
-            process.pages.copy(moments);
+            // If there are fewer than before, they have moved.
+            let from = if moments.len > before { before } else { 0 };
+            show(process, moments, from);
             next
         };
         let next = self.moments.with(process, add);
@@ -128,6 +132,17 @@ impl History {
     /// The lock that fork must hold.
     pub(crate) fn lock(&self) -> &dyn ForkLock {
         &self.moments.lock
+    }
+}
+
+/// Shows readers of a file of kept books the moments from this one on.
+fn show(process: &Process, moments: &Moments, from: usize) {
+    const HEAD: usize = heapprof_books::moments::FIRST / 8;
+    const EACH: usize = heapprof_books::moments::LEN / 8;
+    let kept = &process.pages.kept;
+    if kept.is_there() {
+        kept.copy_words(kept::MOMENTS, HEAD + from * EACH..HEAD + moments.len * EACH);
+        kept.copy_words(kept::MOMENTS, 0..HEAD);
     }
 }
 

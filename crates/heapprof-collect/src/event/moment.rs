@@ -10,7 +10,7 @@ use heapprof_profile::Moment;
 
 use crate::dump::history::Pace;
 use crate::engine::Engine;
-use crate::platform::sys;
+use crate::platform::{kept, sys};
 use crate::tables::sampler::BYTE_BITS;
 use crate::tables::sizes::shown;
 
@@ -39,9 +39,11 @@ pub(crate) fn look(engine: &Engine) {
 fn show(engine: &Engine) {
     let (pages, dumping) = (&engine.process.pages, &engine.dumping);
     if pages.kept.is_there() {
-        pages.copy(&engine.books.shared.heap);
-        pages.copy(&engine.process.dropped);
-        pages.copy(&dumping.history.peak_at);
+        pages.kept.copy_words(kept::HEAP, 0..3);
+        pages
+            .kept
+            .copy_words(kept::DROPPED, 0..heapprof_books::DROPPED);
+        pages.kept.copy_words(kept::PEAK_AT, 0..1);
         if engine.code.seen.take_new() {
             // Nobody can find out what lay where once the process has been killed.
             dumping.due.ask_to_look();

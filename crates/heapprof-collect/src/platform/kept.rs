@@ -26,6 +26,13 @@ const LARGEST: usize = 16 << 20;
 /// How many numbers and lists are copied.
 pub(crate) const COPIES: usize = 19;
 
+/// Which of them are copied often: the sums of the process, what was dropped, the history of the
+/// heap, and when the heap was largest.
+pub(crate) const HEAP: usize = 6;
+pub(crate) const DROPPED: usize = 7;
+pub(crate) const MOMENTS: usize = 15;
+pub(crate) const PEAK_AT: usize = 16;
+
 /// The file of a process, as far as it has one.
 pub(crate) struct Kept {
     /// Where it begins; null if there is none.
@@ -251,6 +258,33 @@ impl Kept {
         }
     }
 
+    /// Copies a part of a value as it is just now: so many words, from this one on. Other threads
+    /// may copy it at the same time, so it is for values that are copied again and again, or that
+    /// one thread changes at a time.
+    pub(crate) fn copy_words(&self, value: usize, words: std::ops::Range<usize>) {
+        let copied = &self.copies[value];
+        let from = copied.from.load(Ordering::Relaxed);
+        if from == 0 || words.end * 8 > copied.len.load(Ordering::Relaxed) {
+            return;
+        }
+        let from = std::ptr::with_exposed_provenance::<AtomicU64>(from);
+        let to = self.place_of(copied).cast::<AtomicU64>();
+        for i in words {
+            // SAFETY: both have so many words.
+            unsafe {
+                (*to.add(i)).store((*from.add(i)).load(Ordering::Relaxed), Ordering::Relaxed)
+            };
+        }
+    }
+
+    /// Where the copy of a value begins.
+    fn place_of(&self, copied: &Copied) -> *mut u8 {
+        let values = std::mem::offset_of!(Header, values);
+        let to = values + copied.to.load(Ordering::Relaxed);
+        // SAFETY: `set_copies` has found room for it among the values.
+        unsafe { self.header().cast::<u8>().add(to) }
+    }
+
     /// Copies all values.
     pub(crate) fn copy_all(&self) {
         if self.is_there() {
@@ -267,12 +301,7 @@ impl Kept {
             return;
         }
         let from = std::ptr::with_exposed_provenance::<u8>(from);
-        // SAFETY: `set_copies` has found room for it among the values.
-        let to = unsafe {
-            let values = std::mem::offset_of!(Header, values);
-            let to = values + copied.to.load(Ordering::Relaxed);
-            self.header().cast::<u8>().add(to)
-        };
+        let to = self.place_of(copied);
         // SAFETY: what is copied is a static of this length, made of words that are aligned to
         // their size, and the copy is aligned to 8 bytes.
         unsafe {
