@@ -445,3 +445,108 @@ fn a_program_in_motion_is_read() {
     let run = run(folder.path(), &["top", &name]);
     assert!(run.err.contains("there is no such process"), "{}", run.err);
 }
+
+/// Says that nobody of its user may read it, and waits.
+const CLOSED: &str = r#"
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/prctl.h>
+    #include <unistd.h>
+    static void *volatile kept[1000];
+    __attribute__((noinline)) void *leaf(size_t size) { void *p = malloc(size); memset(p, 1, size); return p; }
+    int main(void) {
+        for (int i = 0; i < 1000; i++) kept[i] = leaf(100);
+        prctl(PR_SET_DUMPABLE, 0);
+        write(1, "ready\n", 6);
+        pause();
+    }
+"#;
+
+/// Where the kernel keeps a user from reading a process of their own, its `record` answers: that
+/// user, and nobody else.
+#[test]
+fn record_answers_for_a_process_that_may_not_be_read() {
+    use std::os::unix::fs::PermissionsExt;
+    if !is_root() || !have(&["gcc", "setpriv"]) {
+        eprintln!("skipped: needs root, to act as two other users");
+        return;
+    }
+    let built = build(CLOSED, "gcc -O1 -g -fno-builtin");
+    let folder = tempfile::tempdir().unwrap();
+    for (from, to) in [
+        (heapprof_tests::harness::heapprof(), "heapprof"),
+        (&built.path("program"), "program"),
+    ] {
+        std::fs::copy(from, folder.path().join(to)).unwrap();
+    }
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    let as_user = |user: &str, words: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", user, "--clear-groups", "./heapprof"]);
+        command.args(words).current_dir(folder.path());
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", "/nonexistent");
+        command
+    };
+    let words = ["record", "--exact", "-o", "p.pb.gz", "--", "./program"];
+    let mut record = as_user("65534", &words);
+    record.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut record = record.spawn().unwrap();
+    let mut ready = String::new();
+    let mut output = BufReader::new(record.stdout.take().unwrap());
+    output.read_line(&mut ready).unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", record.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let pid = children.split_whitespace().next().unwrap().to_string();
+    let ask = |user: &str, words: &[&str]| Run::from(as_user(user, words).output().unwrap());
+    let name = format!("pid:{pid}");
+    let top = ask("65534", &["top", "-f", "json", &name]);
+    let leaf = r#"{"function":"leaf","flat":100000,"cum":100000}"#;
+    assert!(top.out.contains(leaf), "{} {}", top.out, top.err);
+    let by_name = ask("65534", &["top", "-f", "json", "pid:program"]);
+    assert!(
+        by_name.out.contains(leaf),
+        "{} {}",
+        by_name.out,
+        by_name.err
+    );
+    let list = ask("65534", &["ps"]);
+    assert!(
+        list.out.contains(&pid) && list.out.contains("exact"),
+        "{} {}",
+        list.out,
+        list.err
+    );
+    let other = ask("65533", &["top", &name]);
+    assert_eq!(
+        (other.code, other.err.lines().count()),
+        (2, 1),
+        "{}",
+        other.err
+    );
+    assert!(
+        other.err.contains("cannot be read by this user"),
+        "{}",
+        other.err
+    );
+    // Root needs nobody's answer.
+    assert!(ask("0", &["top", "-f", "json", &name]).out.contains(leaf));
+    let _ = Command::new("kill").arg(&pid).status();
+    record.wait().unwrap();
+    assert_eq!(ask("65534", &["top", &name]).code, 2);
+    let sockets = std::fs::read_dir("/tmp/heapprof-run-65534").unwrap();
+    let own = record.id().to_string();
+    assert!(
+        sockets
+            .flatten()
+            .all(|entry| entry.file_name() != own.as_str())
+    );
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
+}

@@ -99,16 +99,10 @@ pub struct Kept {
     pub extents: AtomicU32,
     /// 1 if there was no room in the file for something, which is missing then.
     pub is_full: AtomicU32,
-    /// 1 if the process's last profile takes the place of a file that has its name.
-    pub replaces: u32,
-    /// How many bytes `path` has.
-    pub path_len: u32,
     /// Where the pieces of the file are.
     pub extent: [Extent; EXTENTS],
     /// What the process is called, up to a zero.
     pub program: [u8; 256],
-    /// The path of the process's last profile.
-    pub path: [u8; 4096],
     /// Where the tables are. It has no [`MAGIC`], and its `own` is null. What is not a table of its
     /// own lies in `values`. Its `heap` and `dropped` are as somebody saw them last, and the table
     /// of blocks in use is not there.

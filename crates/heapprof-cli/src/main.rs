@@ -18,6 +18,7 @@ mod perl_module;
 mod place;
 mod preload;
 mod progress;
+mod records;
 mod source;
 mod source_file;
 mod suggestion;

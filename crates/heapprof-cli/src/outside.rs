@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::Source;
-use heapprof_live::{Core, Error, Process, recorded};
+use heapprof_live::{Core, Error, Found, Kept, Process, recorded};
 use heapprof_profile::Profile;
 use heapprof_symbolize::{Options, Symbolizer};
 use rustix::fs::{fstat, stat};
 use rustix::process::geteuid;
 
-use crate::name;
 use crate::place::{Owner, acting};
+use crate::{name, records};
 
 /// A process by its number or its name.
 const PID: &str = "pid:";
@@ -24,9 +24,18 @@ const CORE: &str = "core:";
 /// So long the files are read that a process of another user names.
 const FILES: Duration = Duration::from_secs(10);
 
+/// Where the books of a process are read.
+enum Books {
+    /// In its memory.
+    Process(Process),
+    /// In the file that it keeps them in, which `record` has given: the kernel does not let this
+    /// user read the process.
+    Kept(Kept, u32),
+}
+
 /// A process that can be read again and again.
 pub(crate) struct Watched {
-    process: Process,
+    books: Books,
     owner: Owner,
     symbolizer: Symbolizer,
 }
@@ -99,32 +108,48 @@ impl Watched {
     /// The process that a number or a name means, with or without `pid:`.
     pub(crate) fn find(which: &str) -> Result<Self> {
         let which = which.strip_prefix(PID).unwrap_or(which);
-        let process = match which.parse::<u32>() {
-            Ok(pid) => Process::open(pid).map_err(|error| advised(&error, which))?,
+        let books = match which.parse::<u32>() {
+            Ok(pid) => Books::open(pid).map_err(|error| advised(&error, which))?,
             Err(_) => only(which)?,
         };
-        let path = format!("/proc/{}", process.pid());
-        let found = stat(path.as_str()).map_err(|_| advised(&Error::NoProcess, which))?;
+        let owner = match &books {
+            Books::Process(process) => {
+                let path = format!("/proc/{}", process.pid());
+                let found = stat(path.as_str()).map_err(|_| advised(&Error::NoProcess, which))?;
+                Owner::of(&found)
+            }
+            // Only our own `record` was asked.
+            Books::Kept(..) => Owner::us(),
+        };
         Ok(Self {
-            process,
-            owner: Owner::of(&found),
+            books,
+            owner,
             symbolizer: symbolizer(),
         })
     }
 
     /// The number of the process.
     pub(crate) fn pid(&self) -> u32 {
-        self.process.pid()
+        self.books.pid()
     }
 
     /// Whether it is still there, and the same program.
     pub(crate) fn is_there(&self) -> bool {
-        self.process.is_there()
+        match &self.books {
+            Books::Process(process) => process.is_there(),
+            Books::Kept(kept, pid) => kept.is_of(*pid),
+        }
     }
 
     /// A profile of this moment, with names.
     pub(crate) fn read(&mut self) -> Result<Profile> {
-        let mut profile = self.process.snapshot()?;
+        let mut profile = match &self.books {
+            Books::Process(process) => match process.snapshot() {
+                Err(Error::Swapped) => of_file(process.pid())?,
+                made => made?,
+            },
+            Books::Kept(kept, pid) => kept.read("read from record's file", *pid, "")?.profile,
+        };
         let symbolizer = &mut self.symbolizer;
         // The files that are named are read with the rights of whoever names them.
         let is_us = self.owner.is_us();
@@ -137,17 +162,66 @@ impl Watched {
     }
 }
 
+impl Books {
+    /// The books of a process, from whoever has them.
+    fn open(pid: u32) -> Result<Self, Error> {
+        match Process::open(pid) {
+            Ok(process) => Ok(Self::Process(process)),
+            Err(Error::NotAllowed) => match records::file_of(pid) {
+                Some(kept) => Ok(Self::Kept(kept, pid)),
+                None => Err(Error::NotAllowed),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        match self {
+            Self::Process(process) => process.pid(),
+            Self::Kept(_, pid) => *pid,
+        }
+    }
+
+    fn summary(&self) -> Result<Found, Error> {
+        match self {
+            Self::Process(process) => process.summary(),
+            Self::Kept(kept, pid) => kept.summary(*pid),
+        }
+    }
+}
+
+/// The recorded processes: those that this user may read, and those whose `record` lets this user
+/// read them. They are in order of their numbers.
+fn all() -> io::Result<Vec<Books>> {
+    let read = recorded()?;
+    let has = |pid: u32| read.iter().any(|process| process.pid() == pid);
+    let asked = records::processes().into_iter().filter(|&pid| !has(pid));
+    let asked: Vec<Books> = asked
+        .filter_map(|pid| Some(Books::Kept(records::file_of(pid)?, pid)))
+        .collect();
+    let mut all: Vec<Books> = read.into_iter().map(Books::Process).collect();
+    all.extend(asked);
+    all.sort_by_key(Books::pid);
+    Ok(all)
+}
+
+/// A profile of a process whose memory does not show its books, from the file that they are in.
+fn of_file(pid: u32) -> Result<Profile> {
+    let kept = records::file_of(pid).ok_or(Error::Swapped)?;
+    Ok(kept.read("read from record's file", pid, "")?.profile)
+}
+
 /// The one recorded process of this name.
-fn only(program: &str) -> Result<Process> {
+fn only(program: &str) -> Result<Books> {
     if program.is_empty() {
         bail!("pid: names no process; say its number or its name, as in pid:1234");
     }
-    let all = recorded().context("/proc")?;
-    let is_named = |process: &Process| {
-        let summary = process.summary();
+    let all = all().context("/proc")?;
+    let is_named = |books: &Books| {
+        let summary = books.summary();
         summary.is_ok_and(|found| found.program == program)
     };
-    let mut all: Vec<Process> = all.into_iter().filter(is_named).collect();
+    let mut all: Vec<Books> = all.into_iter().filter(is_named).collect();
     match all.len() {
         0 => bail!(
             "{program}: no process of this name is recorded, or this user may not read it; \
@@ -170,7 +244,8 @@ fn advised(error: &Error, which: &str) -> anyhow::Error {
     let advice = match error {
         Error::NotRecorded => "; start it with heapprof record, or with libheapprof.so preloaded",
         Error::NotAllowed => {
-            "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, only as root"
+            "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, its user can ask \
+             only about what heapprof record started"
         }
         Error::OtherVersion(..) => "; read it with the heapprof that recorded it",
         _ => "",
@@ -179,10 +254,10 @@ fn advised(error: &Error, which: &str) -> anyhow::Error {
 }
 
 /// What a list of recorded processes shows.
-pub(crate) fn list() -> io::Result<Vec<heapprof_live::Found>> {
-    let all = recorded()?;
+pub(crate) fn list() -> io::Result<Vec<Found>> {
+    let all = all()?;
     Ok(all
         .iter()
-        .filter_map(|process| process.summary().ok())
+        .filter_map(|books| books.summary().ok())
         .collect())
 }

@@ -217,6 +217,11 @@ impl Dumping {
         asked.filter(|asked| asked.follow_children)
     }
 
+    /// Whether somebody follows lines or looks at the program.
+    pub(crate) fn is_followed(options: &Options) -> bool {
+        options.triggers.line_growth.is_some() || options.triggers.live
+    }
+
     /// Goes on in a forked child that records, or that shows what its parent recorded. Returns
     /// whether it is to record.
     pub(crate) fn begin_child(&self, process: &Process) -> bool {

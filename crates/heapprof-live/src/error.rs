@@ -15,6 +15,9 @@ pub enum Error {
     /// It was recorded by a heapprof with another layout.
     #[error("it is recorded by another version of heapprof (layout {0}, this one reads {1})")]
     OtherVersion(u32, u32),
+    /// A part of the file in which it keeps its books is swapped out.
+    #[error("a part of its books is swapped out")]
+    Swapped,
     /// It copied the books of the process that it was forked from, which it does not keep.
     #[error("it has the books of process {0}, which it was cloned from, and keeps none itself")]
     OfParent(i32),

@@ -1,20 +1,17 @@
 //! The books that a process keeps in a file, which is there when the process has ended.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::mem::offset_of;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 
-use heapprof_books::{EXTENTS, Extent, KEPT_MAGIC, Kept as Header, VERSION, state};
+use heapprof_books::{DROPPED, EXTENTS, Extent, KEPT_MAGIC, Kept as Header, VERSION, state};
 use heapprof_memory::Memory;
 use heapprof_profile::Profile;
 
 use crate::books::Books;
 use crate::error::Error;
-use crate::process::monotonic;
+use crate::process::{Found, monotonic, summary};
 use crate::profile::{Around, profile};
 use crate::read::{Reader, u32_at, u64_at};
 
@@ -42,10 +39,10 @@ pub struct Left {
     pub profile: Profile,
     /// Whether every allocation was counted.
     pub is_exact: bool,
-    /// Where the process would have written its last profile. It is empty if that is nowhere.
-    pub path: PathBuf,
-    /// Whether that profile takes the place of a file that is there.
-    pub replaces: bool,
+    /// The number that the process had for itself.
+    pub process: u32,
+    /// What it is called.
+    pub program: String,
     /// Whether the file was too small for all that was recorded.
     pub is_full: bool,
     /// How many allocations and frees could not be recorded.
@@ -114,6 +111,12 @@ impl Kept {
         }
     }
 
+    /// The file, for somebody else who is to read it.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.0
+    }
+
     /// What the process says of itself.
     ///
     /// # Errors
@@ -136,12 +139,57 @@ impl Kept {
     /// # Errors
     /// The file may be no file of kept books, or a damaged one.
     pub fn read(&self, reason: &str, pid: u32, wrappers: &str) -> Result<Left, Error> {
+        self.with_books(|head, reader, books| {
+            let around = Around {
+                reason,
+                program: program(head),
+                pid: pid.into(),
+                wrappers,
+                resident: [0; 2],
+                code: Vec::new(),
+                duration: &|_, since| monotonic().saturating_sub(since),
+                thread_name: &|_| None,
+            };
+            let dropped: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
+            let lost = (0..DROPPED).map(|i| u64_at(&dropped, 8 * i));
+            Ok(Left {
+                profile: profile(reader, books, &around)?,
+                is_exact: reader.u64(books.period)? == 1,
+                process: reader.u32(books.process)?,
+                program: program(head),
+                is_full: u32_at(head, offset_of!(Header, is_full)) != 0,
+                lost: lost.fold(0, u64::saturating_add),
+            })
+        })
+    }
+
+    /// Whether the process goes on that has this number and keeps these books.
+    #[must_use]
+    pub fn is_of(&self, pid: u32) -> bool {
+        let goes_on = matches!(self.state(), Ok(State::GoesOn));
+        goes_on && rustix::process::Pid::from_raw(pid as i32).is_some_and(is_there)
+    }
+
+    /// What a list shows of the process, as of the moment at which a thread of it last reported what
+    /// it had allocated.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn summary(&self, pid: u32) -> Result<Found, Error> {
+        self.with_books(|head, reader, books| summary(reader, books, pid, program(head)))
+    }
+
+    /// Runs `work` with the header, and with the books that it leads to.
+    fn with_books<R>(
+        &self,
+        work: impl for<'a> FnOnce(&[u8], &Reader<Mapped<'a>>, &Books) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let mut head = vec![0; HEAD];
         self.0.read_exact_at(&mut head, 0)?;
-        let short = |at: usize| u32_at(&head, at);
         if head[..KEPT_MAGIC.len()] != KEPT_MAGIC {
             return Err(Error::NotKept("it has no header"));
         }
+        let short = |at: usize| u32_at(&head, at);
         let version = short(offset_of!(Header, version));
         if version != VERSION || (short(offset_of!(Header, size)) as usize) < HEAD {
             return Err(Error::OtherVersion(version, VERSION));
@@ -150,35 +198,22 @@ impl Kept {
         let extents = extents.as_slice();
         let reader = Reader::new(Mapped { file, extents });
         let books = Books::of_copy(&head[offset_of!(Header, books)..]);
-        let text = |at: usize, len: usize| &head[at..at + len];
-        let path = text(
-            offset_of!(Header, path),
-            (short(offset_of!(Header, path_len)) as usize).min(4096),
-        );
-        let program = text(offset_of!(Header, program), 256);
-        let program = program.split(|&byte| byte == 0).next().unwrap_or_default();
-        let around = Around {
-            reason,
-            program: match program {
-                [] => "unknown".to_string(),
-                name => String::from_utf8_lossy(name).into_owned(),
-            },
-            pid: pid.into(),
-            wrappers,
-            resident: [0; 2],
-            code: Vec::new(),
-            duration: &|_, since| monotonic().saturating_sub(since),
-            thread_name: &|_| None,
-        };
-        let dropped: [u8; 8 * heapprof_books::DROPPED] = reader.array(books.dropped)?;
-        let lost = (0..heapprof_books::DROPPED).map(|i| u64_at(&dropped, 8 * i));
-        Ok(Left {
-            profile: profile(&reader, &books, &around)?,
-            is_exact: reader.u64(books.period)? == 1,
-            path: OsString::from_vec(path.to_vec()).into(),
-            replaces: short(offset_of!(Header, replaces)) != 0,
-            is_full: short(offset_of!(Header, is_full)) != 0,
-            lost: lost.fold(0, u64::saturating_add),
-        })
+        work(&head, &reader, &books)
+    }
+}
+
+/// Whether there is such a process, and it has not ended yet.
+fn is_there(pid: rustix::process::Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
+}
+
+/// What the process is called.
+fn program(head: &[u8]) -> String {
+    let name = &head[offset_of!(Header, program)..][..256];
+    match name.split(|&byte| byte == 0).next().unwrap_or_default() {
+        [] => "unknown".to_string(),
+        name => String::from_utf8_lossy(name).into_owned(),
     }
 }

@@ -23,6 +23,7 @@ mod profile;
 mod read;
 mod stacks;
 mod sums;
+mod swap;
 
 pub use self::core::Core;
 pub use self::error::Error;

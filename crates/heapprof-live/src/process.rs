@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::maps::{self, Map};
 use crate::profile::{Around, Code, profile};
 use crate::read::{Reader, u64_at};
+use crate::swap;
 
 /// How often a process is read whose recording begins anew meanwhile.
 const TRIES: usize = 4;
@@ -194,6 +195,9 @@ impl Process {
             duration: &|_, since| monotonic().saturating_sub(since),
             thread_name: &thread_name,
         };
+        if swap::is_swapped(self.pid) {
+            return Err(Error::Swapped);
+        }
         for _ in 0..TRIES {
             let reader = Reader::new(Outside(&self.memory));
             let books = Books::read(&reader, self.books)?;
@@ -217,21 +221,7 @@ impl Process {
     pub fn summary(&self) -> Result<Found, Error> {
         let reader = Reader::new(Outside(&self.memory));
         let books = Books::read(&reader, self.books)?;
-        let period = reader.u64(books.period)?;
-        let scaled = |n: i64| match period {
-            1 => n,
-            _ => recorded::rounded(n, heapprof_books::BYTE_BITS),
-        };
-        let heap = |offset: usize| reader.i64(books.heap.wrapping_add(offset as u64));
-        Ok(Found {
-            pid: self.pid,
-            program: self.program(),
-            period,
-            is_running: reader.array::<1>(books.mode)? != [0],
-            started: reader.i64(books.started)?,
-            in_use: scaled(heap(heapprof_books::heap::IN_USE)?).max(0),
-            peak: scaled(heap(heapprof_books::heap::PEAK)?).max(0),
-        })
+        summary(&reader, &books, self.pid, self.program())
     }
 
     /// Refuses the books of another process, of which this one is a copy.
@@ -332,6 +322,30 @@ impl Process {
         let maps = std::fs::read(path(self.pid, "maps")).unwrap_or_default();
         code(&maps::parse(&maps), Outside(&self.memory))
     }
+}
+
+/// What a list shows of a process.
+pub(crate) fn summary<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    pid: u32,
+    program: String,
+) -> Result<Found, Error> {
+    let period = reader.u64(books.period)?;
+    let scaled = |n: i64| match period {
+        1 => n,
+        _ => recorded::rounded(n, heapprof_books::BYTE_BITS),
+    };
+    let heap = |offset: usize| reader.i64(books.heap.wrapping_add(offset as u64));
+    Ok(Found {
+        pid,
+        program,
+        period,
+        is_running: reader.array::<1>(books.mode)? != [0],
+        started: reader.i64(books.started)?,
+        in_use: scaled(heap(heapprof_books::heap::IN_USE)?).max(0),
+        peak: scaled(heap(heapprof_books::heap::PEAK)?).max(0),
+    })
 }
 
 /// The recorded processes that this user may read, by their numbers.

@@ -12,7 +12,8 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
     if found.is_empty() {
         messages::note(
             "no process that this user may read is recorded; start one with heapprof record (root \
-             reads all; where kernel.yama.ptrace_scope is not 0, other users read none)",
+             reads all; where kernel.yama.ptrace_scope is not 0, others read what heapprof record \
+             started)",
         );
     }
     let rows: Vec<RecordedProcess> = found

@@ -61,6 +61,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     let follow = |least| Follower::start(list.path(), least, args, said);
     let follower = args.follow_lines.map(follow).transpose()?;
     let wanted = Wanted {
+        names: names.clone(),
         mode,
         wrappers: args.wrappers.clone().unwrap_or_default(),
     };
@@ -172,6 +173,7 @@ fn look_at_module(frames: Frames) -> Result<()> {
 }
 
 /// How the profiles of a recording are named.
+#[derive(Clone)]
 pub(super) struct Names {
     /// The pattern of the program's profiles.
     pattern: OsString,
@@ -199,21 +201,65 @@ impl Names {
     pub(super) fn folder_of_children(&self, process: u32) -> Option<PathBuf> {
         let path = Path::new(self.children.as_ref()?).parent()?;
         let text = path.as_os_str().as_bytes();
-        let mut made = Vec::with_capacity(text.len());
-        let mut bytes = text.iter();
-        while let Some(&byte) = bytes.next() {
-            match (byte, bytes.as_slice().first()) {
-                (b'%', Some(b'r')) => made.extend_from_slice(process.to_string().as_bytes()),
-                (b'%', Some(&other)) => made.push(other),
-                _ => {
-                    made.push(byte);
-                    continue;
-                }
-            }
-            bytes.next();
-        }
+        let made = expanded(text, |letter| match letter {
+            b'r' => process.to_string().into_bytes(),
+            other => vec![other],
+        });
         Some(OsString::from_vec(made).into())
     }
+
+    /// Where a process's last profile is, and whether it takes the place of a file that is there.
+    /// `main` is the process that `record` started. What the process says of itself is its number
+    /// and its name, which lead to no other folder.
+    pub(super) fn of_last(
+        &self,
+        main: u32,
+        is_main: bool,
+        own: u32,
+        program: &str,
+    ) -> (PathBuf, bool) {
+        let program = match Path::new(program).file_name() {
+            Some(name) if name == program => program,
+            _ => "unknown",
+        };
+        let pattern = match &self.children {
+            Some(children) if !is_main => children,
+            _ => &self.pattern,
+        };
+        let mut is_named = false;
+        let mut made = expanded(pattern.as_bytes(), |letter| {
+            is_named |= matches!(letter, b'p' | b'e' | b'n');
+            match letter {
+                b'p' => own.to_string().into_bytes(),
+                b'e' => program.as_bytes().to_vec(),
+                b'n' => b"0001".to_vec(),
+                b'r' => main.to_string().into_bytes(),
+                b'%' => vec![b'%'],
+                other => vec![b'%', other],
+            }
+        });
+        if !is_named && !is_main {
+            let end = made.strip_suffix(ENDING).map_or(made.len(), <[u8]>::len);
+            made.splice(end..end, format!(".{own}").into_bytes());
+        }
+        (OsString::from_vec(made).into(), is_main && !is_named)
+    }
+}
+
+/// A pattern with what `of` makes of the letters behind percent signs.
+fn expanded(pattern: &[u8], mut of: impl FnMut(u8) -> Vec<u8>) -> Vec<u8> {
+    let mut made = Vec::with_capacity(pattern.len());
+    let mut bytes = pattern.iter();
+    while let Some(&byte) = bytes.next() {
+        match bytes.as_slice().first() {
+            Some(&letter) if byte == b'%' => {
+                made.extend(of(letter));
+                bytes.next();
+            }
+            _ => made.push(byte),
+        }
+    }
+    made
 }
 
 /// A pattern without its ending, after which the folder of the children is named. Returns `None` if

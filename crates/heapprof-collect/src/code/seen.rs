@@ -1,15 +1,19 @@
 //! Which objects unwinding has met, so that somebody looks what is mapped when there is a new one.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 /// More objects are not told apart. A program that has more of them has its code looked at when it
 /// dumps, or unloads some.
 const MOST: usize = 1024;
+/// So long after a new one nobody looks for others, in microseconds: they come in groups.
+const PAUSE: i64 = 5000;
 
 /// Where objects begin, as a hash table without a lock.
 pub(crate) struct Seen {
     start: [AtomicUsize; MOST],
     has_new: AtomicBool,
+    /// When somebody may look again.
+    next: AtomicI64,
 }
 
 impl Seen {
@@ -18,6 +22,7 @@ impl Seen {
         Self {
             start: [const { AtomicUsize::new(0) }; MOST],
             has_new: AtomicBool::new(false),
+            next: AtomicI64::new(0),
         }
     }
 
@@ -40,9 +45,16 @@ impl Seen {
         all.for_each(|place| place.store(0, Ordering::Relaxed));
     }
 
-    /// Whether one was met since somebody last asked.
-    pub(crate) fn take_new(&self) -> bool {
-        self.has_new.load(Ordering::Relaxed) && self.has_new.swap(false, Ordering::AcqRel)
+    /// Whether one was met since somebody last looked, and it is time to look again: so many
+    /// microseconds have passed since the recording began.
+    pub(crate) fn take_new(&self, micros: i64) -> bool {
+        let is_time = self.has_new.load(Ordering::Relaxed)
+            && micros >= self.next.load(Ordering::Relaxed)
+            && self.has_new.swap(false, Ordering::AcqRel);
+        if is_time {
+            self.next.store(micros + PAUSE, Ordering::Relaxed);
+        }
+        is_time
     }
 }
 
@@ -53,11 +65,13 @@ mod tests {
     #[test]
     fn each_object_is_new_once() {
         let seen = Seen::new();
+        let now = std::cell::Cell::new(0);
         let is_new = |start| {
             seen.note(start);
-            seen.take_new()
+            now.set(now.get() + PAUSE);
+            seen.take_new(now.get())
         };
-        assert!(!seen.take_new());
+        assert!(!seen.take_new(0));
         let starts = (1..=MOST).map(|i| i * 4096);
         for start in starts.clone() {
             assert!(is_new(start) && !is_new(start));
@@ -65,5 +79,9 @@ mod tests {
         assert!(!is_new(4096 * 7777));
         seen.clear();
         assert!(starts.clone().all(is_new));
+        seen.note(7);
+        seen.clear();
+        seen.note(9);
+        assert!(!seen.take_new(now.get() + PAUSE - 1) && seen.take_new(now.get() + PAUSE));
     }
 }

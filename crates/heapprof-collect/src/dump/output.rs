@@ -175,25 +175,6 @@ impl Naming {
         }
     }
 
-    /// The path of the process's last dump, as far as it can be known before, and whether the dump
-    /// takes the place of what is there. `None` if there is nowhere to write.
-    pub(crate) fn last(&self, output: &Output) -> Option<(Vec<u8>, bool)> {
-        if output.pattern.is_empty() || output.numbered_prefix {
-            return None;
-        }
-        let is_child = !self.is_main && !output.children.is_empty();
-        let pattern = match is_child {
-            true => &output.children,
-            false => &output.pattern,
-        };
-        let mut path = self.start(pattern);
-        let (patterned, _) = self.expand(pattern, &mut path);
-        if !patterned && !self.is_main {
-            insert(&mut path, &sys::process_id().to_string());
-        }
-        Some((path, self.is_main && !patterned))
-    }
-
     /// Appends `pattern` with its `%p`, `%e`, `%n`, `%%` replaced. Returns whether it had one of
     /// the first three, and whether it had a number. A percent sign in front of anything else
     /// stands for itself.

@@ -19,7 +19,7 @@ use crate::tables::sizes::shown;
 pub(crate) fn look(engine: &Engine) {
     let dumping = &engine.dumping;
     let micros = dumping.micros();
-    show(engine);
+    show(engine, micros);
     let pace = dumping
         .history
         .look(micros, engine.books.shared.heap.peak_bytes());
@@ -36,7 +36,7 @@ pub(crate) fn look(engine: &Engine) {
 
 /// Shows readers of a file of kept books what it has no tables of. If the process was about to
 /// become another program, it goes on after all.
-fn show(engine: &Engine) {
+fn show(engine: &Engine, micros: i64) {
     let (pages, dumping) = (&engine.process.pages, &engine.dumping);
     if pages.kept.is_there() {
         pages.kept.copy_words(kept::HEAP, 0..3);
@@ -44,7 +44,7 @@ fn show(engine: &Engine) {
             .kept
             .copy_words(kept::DROPPED, 0..heapprof_books::DROPPED);
         pages.kept.copy_words(kept::PEAK_AT, 0..1);
-        if engine.code.seen.take_new() {
+        if engine.code.seen.take_new(micros) {
             // Nobody can find out what lay where once the process has been killed.
             dumping.due.ask_to_look();
         }

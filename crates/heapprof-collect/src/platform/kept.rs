@@ -520,7 +520,7 @@ mod tests {
                 (*kept.header()).extents.load(Ordering::Relaxed),
                 (*kept.header()).extent,
             );
-            let of_more = all[..extents as usize].iter();
+            let mut of_more = all[..extents as usize].iter();
             let of_more = of_more
                 .rfind(|extent| extent.address == more.addr() as u64)
                 .unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use heapprof_books::state;
 
 use crate::dump::turn::Taken;
-use crate::dump::{AllocatorHolds, Error, Tell, output};
+use crate::dump::{AllocatorHolds, Dumping, Error, Tell, output};
 use crate::engine::Engine;
 use crate::event::apart::is_apart;
 use crate::options::{Format, Options};
@@ -158,12 +158,15 @@ fn look_in_turn(engine: &Engine) {
         }
         in_own_place(engine, &mut || {
             let options = engine.dumping.options.with(&engine.process, |o| o.clone());
-            if let Some(options) = options
+            let mappings = &engine.code.mappings;
+            if engine.process.pages.kept.is_there()
+                && engine.reserve(mappings.memory_needed(&engine.process))
+            {
+                mappings.remember(&engine.process);
+            }
+            if let Some(options) = options.filter(Dumping::is_followed)
                 && engine.reserve(snapshot::memory_needed(engine))
             {
-                if engine.process.pages.kept.is_there() {
-                    engine.code.mappings.remember(&engine.process);
-                }
                 lines::look(engine, &options);
                 live::answer(engine, &options);
             }

@@ -55,7 +55,7 @@ pub(super) fn show(engine: &'static Engine, options: &Options, file: Option<&Fil
     if !kept.is_there() {
         return;
     }
-    write_header(engine, options);
+    write_header(engine);
     kept.copy_all();
     let Some(file) = file else {
         return;
@@ -95,14 +95,9 @@ fn say(options: &Options, why: &str) {
     );
 }
 
-fn write_header(engine: &'static Engine, options: &Options) {
+fn write_header(engine: &'static Engine) {
     let process = &engine.process;
     let header = process.pages.kept.header();
-    let named = engine
-        .dumping
-        .naming
-        .with(process, |naming| naming.last(&options.output));
-    let (path, replaces) = named.unwrap_or_default();
     let program = process.name();
     // SAFETY: the header is a part of the file that nobody else writes, and which begins with zeros
     // or with the header of the process that this one was forked from.
@@ -112,15 +107,10 @@ fn write_header(engine: &'static Engine, options: &Options) {
         addr_of_mut!((*header).size).write(size_of::<Header>() as u32);
         addr_of_mut!((*header).base).write(AtomicPtr::new(header.cast()));
         addr_of_mut!((*header).state).write(AtomicU32::new(heapprof_books::state::GOES_ON));
-        addr_of_mut!((*header).replaces).write(replaces.into());
         let to = addr_of_mut!((*header).program).cast::<u8>();
         let len = program.len().min(255);
         to.write_bytes(0, 256);
         copy_nonoverlapping(program.as_ptr(), to, len);
-        let to = addr_of_mut!((*header).path).cast::<u8>();
-        let len = if path.len() <= 4096 { path.len() } else { 0 };
-        copy_nonoverlapping(path.as_ptr(), to, len);
-        addr_of_mut!((*header).path_len).write(len as u32);
         let books = addr_of_mut!((*header).books);
         books.write(outside::copied(engine, &process.pages.kept));
         std::sync::atomic::fence(Ordering::Release);

@@ -78,7 +78,7 @@ pub(super) fn run(
     let (process, pid) = (child.id(), Pid::from_child(&child));
     let reader = Reader::start(process);
     if let Some(keeper) = keeper {
-        keeper.start();
+        keeper.start(process);
     }
     let mut interrupted = false;
     let mut live = live;

@@ -1,9 +1,9 @@
-//! Keeps the books of the recording's processes, which hand them over as files in memory, and
-//! writes the profile of each process that ends without having written it.
+//! Keeps the books of the recording's processes, which hand them over as files in memory. It writes
+//! the profile of each process that ends without having written it, and gives the file of one that
+//! goes on to its user's other commands, when they ask.
 
 use std::fs::{File, Permissions};
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -14,17 +14,20 @@ use std::time::{Duration, Instant};
 use heapprof_live::{Kept, State};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fcntl_setfl;
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix,
-    SocketFlags, SocketType, accept_with, bind, listen, recvmsg, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+    sockopt,
 };
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
 
-use super::kept::{Died, write};
+use super::Names;
+use super::kept::{Died, Who, write};
 use super::oom::Killed;
 use super::written::Written;
 use crate::args::FileMode;
 use crate::place::Owner;
+use crate::records::{self, Listening, Question};
 
 /// So many processes may wait to be looked at. The kernel may have a lower limit.
 const BACKLOG: i32 = 4096;
@@ -35,9 +38,13 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// So long the processes of a program that was killed may take to end, too.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
+/// So long nobody is let in when there was no room.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// How the profiles are to be written.
 #[derive(Clone)]
 pub(super) struct Wanted {
+    pub(super) names: Names,
     pub(super) mode: FileMode,
     pub(super) wrappers: String,
 }
@@ -88,9 +95,13 @@ impl Keeper {
         let (end, ends) = channel();
         let keeping = Keeping {
             socket,
+            // Without it, nobody can ask. The kernel lets most users read their processes.
+            questions: Listening::start().ok(),
             woken,
             ends,
             wanted,
+            main: 0,
+            is_short: false,
             callers: Vec::new(),
             processes: Vec::new(),
             saved: Saved::default(),
@@ -103,14 +114,18 @@ impl Keeper {
         })
     }
 
-    /// Begins to keep books. A thread changes what a program inherits of signals, so there is none
+    /// Begins to keep books of the program `main` and of those that descend from it. A thread changes what a program inherits of signals, so there is none
     /// before the program runs.
-    pub(super) fn start(&mut self) {
+    pub(super) fn start(&mut self, main: u32) {
         self.work = match std::mem::replace(&mut self.work, Work::Nobody) {
-            Work::Later(keeping) => match std::thread::Builder::new().spawn(|| keeping.run()) {
-                Ok(thread) => Work::Thread(thread),
-                Err(_) => Work::Nobody,
-            },
+            Work::Later(mut keeping) => {
+                keeping.main = main;
+                allow_files();
+                match std::thread::Builder::new().spawn(|| keeping.run()) {
+                    Ok(thread) => Work::Thread(thread),
+                    Err(_) => Work::Nobody,
+                }
+            }
             work => work,
         };
     }
@@ -132,9 +147,11 @@ impl Keeper {
     }
 }
 
-/// Somebody who has called, and has not handed a file over yet.
+/// Somebody who has called, and has not said anything yet.
 struct Caller {
     socket: OwnedFd,
+    /// Whether they ask for something, instead of handing a file over.
+    asks: bool,
     owner: Owner,
     pid: Pid,
     until: Instant,
@@ -152,9 +169,14 @@ struct Process {
 
 struct Keeping {
     socket: OwnedFd,
+    questions: Option<Listening>,
     woken: OwnedFd,
     ends: Receiver<bool>,
     wanted: Wanted,
+    /// The program's process.
+    main: u32,
+    /// Whether there was no room for somebody who called.
+    is_short: bool,
     callers: Vec<Caller>,
     processes: Vec<Process>,
     saved: Saved,
@@ -188,13 +210,19 @@ impl Keeping {
     }
 
     /// Sleeps until something happens, or until a moment.
-    fn wait(&self, until: Option<Instant>) {
+    fn wait(&mut self, until: Option<Instant>) {
+        let soon = self.is_short.then(|| Instant::now() + PAUSE);
         let of_callers = self.callers.iter().map(|caller| caller.until);
-        let until = of_callers.chain(until).min();
+        let until = of_callers.chain(until).chain(soon).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let each = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
-        let mut all = vec![each(self.socket.as_fd()), each(self.woken.as_fd())];
+        let mut all = vec![each(self.woken.as_fd())];
+        if !self.is_short {
+            let questions = self.questions.as_ref();
+            all.push(each(self.socket.as_fd()));
+            all.extend(questions.map(|questions| each(questions.socket.as_fd())));
+        }
         all.extend(
             self.callers
                 .iter()
@@ -204,32 +232,34 @@ impl Keeping {
         all.extend(ends.map(|fd| each(fd.as_fd())));
         let _ = poll(&mut all, left.as_ref());
         let _ = rustix::io::read(&self.woken, &mut [0u8; 8]);
+        self.is_short = false;
     }
 
-    /// Takes what callers hand over.
+    /// Lets everybody in who has called, and hears them.
     fn take_all(&mut self) {
-        while self.callers.len() < MOST
-            && let Ok(socket) = accept_with(&self.socket, SocketFlags::CLOEXEC)
-        {
-            let nonblocking = rustix::fs::OFlags::NONBLOCK;
-            if fcntl_setfl(&socket, nonblocking).is_ok()
-                && let Ok(peer) = sockopt::socket_peercred(&socket)
-            {
-                self.callers.push(Caller {
-                    socket,
-                    owner: Owner {
-                        user: peer.uid.as_raw(),
-                        group: peer.gid.as_raw(),
-                    },
-                    pid: peer.pid,
-                    until: Instant::now() + PATIENCE,
-                });
+        let questions = self.questions.as_ref().map(|questions| &questions.socket);
+        let sockets = [(Some(&self.socket), false), (questions, true)];
+        for (socket, asks) in sockets {
+            let Some(socket) = socket else {
+                continue;
+            };
+            while self.callers.len() < MOST {
+                match accept_with(socket, SocketFlags::CLOEXEC) {
+                    Ok(socket) => self.callers.extend(caller(socket, asks)),
+                    Err(Errno::INTR) => {}
+                    Err(error) => {
+                        // Without a number for a file, whoever calls has to wait.
+                        self.is_short |= error != Errno::AGAIN;
+                        break;
+                    }
+                }
             }
         }
         for caller in std::mem::take(&mut self.callers) {
-            match received(&caller.socket) {
-                Ok(Some(file)) => self.take(&caller, file),
-                Ok(None) => {}
+            match records::receive(&caller.socket) {
+                Ok((text, _)) if caller.asks => self.answer(&caller, &text),
+                Ok((_, Some(file))) => self.take(&caller, file),
+                Ok((_, None)) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if Instant::now() < caller.until {
                         self.callers.push(caller);
@@ -238,6 +268,29 @@ impl Keeping {
                 Err(_) => {}
             }
         }
+    }
+
+    /// Answers somebody who asks.
+    fn answer(&self, caller: &Caller, text: &[u8]) {
+        let number = |process: &Process| process.pid.as_raw_nonzero().get().unsigned_abs();
+        let us = self
+            .processes
+            .iter()
+            .filter(|process| process.owner.is_us());
+        let answered = match Question::of(text) {
+            Some(Question::Which) => {
+                let all = us.map(|process| format!("{} ", number(process)));
+                records::answer(&caller.socket, &all.collect::<String>(), None)
+            }
+            Some(Question::File(pid)) => {
+                let found = us.into_iter().find(|process| number(process) == pid);
+                let file = found.map(|process| process.kept.file());
+                records::answer(&caller.socket, "file\n", file)
+            }
+            None => return,
+        };
+        // Whoever asked may be gone.
+        drop(answered);
     }
 
     /// Keeps the file of a process.
@@ -294,8 +347,13 @@ impl Keeping {
             return;
         }
         let pid = process.pid.as_raw_nonzero().get().unsigned_abs();
-        match write(&process.kept, pid, process.owner, how, &self.wanted) {
-            Ok(Some((written, note))) => {
+        let who = Who {
+            pid,
+            main: self.main,
+            owner: process.owner,
+        };
+        match write(&process.kept, who, how, &self.wanted) {
+            Ok((written, note)) => {
                 self.saved.notes.extend(note);
                 self.saved.died.push(Died {
                     process: pid,
@@ -303,7 +361,6 @@ impl Keeping {
                 });
                 self.saved.written.push(written);
             }
-            Ok(None) => {}
             Err(error) => {
                 let note = format!("what process {pid} held at its end is not known: {error:#}");
                 self.saved.notes.push(note);
@@ -312,24 +369,34 @@ impl Keeping {
     }
 }
 
+/// Allows as many open files as this process may have: two for each process that is kept. The
+/// program has begun by now, with the limit that it had.
+fn allow_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Somebody who has called; `None` if they may not: only this user and root may ask.
+fn caller(socket: OwnedFd, asks: bool) -> Option<Caller> {
+    fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK).ok()?;
+    let peer = sockopt::socket_peercred(&socket).ok()?;
+    let user = peer.uid.as_raw();
+    let may = !asks || user == geteuid().as_raw() || user == 0;
+    may.then(|| Caller {
+        socket,
+        asks,
+        owner: Owner {
+            user,
+            group: peer.gid.as_raw(),
+        },
+        pid: peer.pid,
+        until: Instant::now() + PATIENCE,
+    })
+}
+
 /// Whether a descriptor can be read, or has come to its end.
 fn is_readable(fd: &OwnedFd) -> bool {
     let mut one = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
     poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
-}
-
-/// The file that somebody sends; `None` if they send something else, or nothing more.
-fn received(socket: &OwnedFd) -> io::Result<Option<File>> {
-    let mut text = [0; 64];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut text)];
-    recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let mut file = None;
-    for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(mut files) = message {
-            file = files.next().map(File::from);
-        }
-    }
-    Ok(file)
 }

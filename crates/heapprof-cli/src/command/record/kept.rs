@@ -6,12 +6,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use heapprof_live::{Kept, Left};
+use heapprof_live::Kept;
 use heapprof_profile::{Profile, encode};
 
 use super::keeper::Wanted;
 use super::oom::Oom;
 use super::written::Written;
+use crate::args::FileMode;
 use crate::output;
 use crate::place::{Access, Owner, Place, Trust, acting, make_folder};
 
@@ -26,20 +27,29 @@ pub(super) struct Died {
 /// So many names are tried for a process that is not to write over another one's profile.
 const MOST_NAMES: u32 = 10_000;
 
-/// Writes the profile of a process where it would have written it, with its rights. Returns what
-/// was written and what is missing, or `None` if it was to write nothing.
+/// Whose profile it is.
+#[derive(Clone, Copy)]
+pub(super) struct Who {
+    pub(super) pid: u32,
+    /// The process that `record` started.
+    pub(super) main: u32,
+    pub(super) owner: Owner,
+}
+
+/// Writes the profile of a process where it would have written it, with its user's rights. Returns
+/// what was written, and what is missing in it.
 pub(super) fn write(
     kept: &Kept,
-    pid: u32,
-    owner: Owner,
+    who: Who,
     how: &str,
     wanted: &Wanted,
-) -> Result<Option<(Written, Option<String>)>> {
+) -> Result<(Written, Option<String>)> {
+    let Who { pid, main, owner } = who;
     let left = kept.read(how, pid, &wanted.wrappers)?;
-    if left.path.as_os_str().is_empty() {
-        return Ok(None);
-    }
-    let path = acting(owner, || put(&left, wanted))??;
+    // What the process says does not lead to any other folder.
+    let names = &wanted.names;
+    let (path, replaces) = names.of_last(main, pid == main, left.process, &left.program);
+    let path = acting(owner, || put(&left.profile, &path, replaces, wanted.mode))??;
     let note = left.is_full.then(|| {
         let shown = path.display();
         format!("{shown}: is not of all that was recorded: there was no room for the rest")
@@ -57,14 +67,15 @@ pub(super) fn write(
         path,
         owner,
     };
-    Ok(Some((written, note)))
+    Ok((written, note))
 }
 
-/// Writes the profile. Returns where it is.
-fn put(left: &Left, wanted: &Wanted) -> Result<PathBuf> {
-    let named = || format!("{}: cannot be written", left.path.display());
-    let name = left.path.file_name().with_context(named)?.to_os_string();
-    let folder = left.path.parent().unwrap_or(Path::new("/"));
+/// Writes the profile, under another name if it `replaces` nothing and there is such a file.
+/// Returns where it is.
+fn put(profile: &Profile, path: &Path, replaces: bool, mode: FileMode) -> Result<PathBuf> {
+    let named = || format!("{}: cannot be written", path.display());
+    let name = path.file_name().with_context(named)?.to_os_string();
+    let folder = path.parent().unwrap_or(Path::new("/"));
     for number in 0..MOST_NAMES {
         let there = make_folder(folder, Trust::OwnLinks).with_context(named)?;
         let name = match number {
@@ -72,14 +83,13 @@ fn put(left: &Left, wanted: &Wanted) -> Result<PathBuf> {
             number => numbered(&name, number),
         };
         let place = Place::in_folder(there, &name);
-        let is_taken = !left.replaces && place.stat().with_context(named)?.is_some();
-        if is_taken {
+        if !replaces && place.stat().with_context(named)?.is_some() {
             continue;
         }
         let path = folder.join(&name);
-        let access = Access::Exactly(wanted.mode.0);
+        let access = Access::Exactly(mode.0);
         output::replace(&place, &path.display().to_string(), access, |writer| {
-            Ok(encode(&left.profile, writer)?)
+            Ok(encode(profile, writer)?)
         })?;
         return Ok(path);
     }

@@ -1,0 +1,260 @@
+//! How a `record` that runs is asked for the books of its processes: a socket in a folder that only
+//! its user can enter, and the two questions that can be asked there.
+//!
+//! The kernel may keep a user from reading a process of their own (Yama, `PR_SET_DUMPABLE`). The
+//! `record` that started it has the file in which it keeps its books.
+
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use heapprof_live::Kept;
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
+    listen, recvmsg, sendmsg, socket_with, sockopt,
+};
+use rustix::process::geteuid;
+
+/// A question: which processes there are. The answer is their numbers.
+const WHICH: &str = "heapprof: processes\n";
+/// A question: the file of one, whose number follows. It comes with the answer.
+const FILE: &str = "heapprof: file of ";
+/// The longest answer, in bytes.
+const LONGEST: usize = 64 << 10;
+/// So long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What somebody asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    Which,
+    File(u32),
+}
+
+impl Question {
+    /// The question that a text asks; `None` if it asks none.
+    pub(crate) fn of(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?;
+        if text == WHICH {
+            return Some(Self::Which);
+        }
+        let pid = text.strip_prefix(FILE)?.strip_suffix('\n')?;
+        pid.parse().ok().map(Self::File)
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Which => WHICH.to_string(),
+            Self::File(pid) => format!("{FILE}{pid}\n"),
+        }
+    }
+}
+
+/// The folders in which sockets may be: the user's own for what runs, and one that is always there.
+fn folders() -> Vec<PathBuf> {
+    let user = geteuid().as_raw();
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let of_user = of_user.filter(|path| path.is_absolute());
+    let first = of_user.map(|path| path.join("heapprof"));
+    let second = PathBuf::from(format!("/tmp/heapprof-run-{user}"));
+    first.into_iter().chain([second]).collect()
+}
+
+/// Opens a folder of sockets, if it is this user's alone.
+fn open(folder: &PathBuf) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = openat(CWD, folder, flags, Mode::empty())?;
+    let found = fstat(&opened)?;
+    match found.st_uid == geteuid().as_raw() && found.st_mode & 0o077 == 0 {
+        true => Ok(opened),
+        false => Err(io::Error::other("others may enter it")),
+    }
+}
+
+/// The address of a name in an opened folder. Whoever exchanges the folder changes nothing.
+fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
+    let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
+    Ok(SocketAddrUnix::new(path)?)
+}
+
+fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | flags;
+    let kind = SocketType::SEQPACKET;
+    Ok(socket_with(AddressFamily::UNIX, kind, flags, None)?)
+}
+
+/// A socket at which questions are asked. Its name goes when it does.
+pub(crate) struct Listening {
+    pub(crate) socket: OwnedFd,
+    folder: OwnedFd,
+    name: String,
+}
+
+impl Listening {
+    /// Listens in the first folder that can be had.
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut refused = io::Error::from(io::ErrorKind::NotFound);
+        for folder in folders() {
+            match Self::start_in(&folder) {
+                Ok(listening) => return Ok(listening),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    fn start_in(path: &PathBuf) -> io::Result<Self> {
+        match mkdirat(CWD, path, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let folder = open(path)?;
+        remove_stale(&folder);
+        let name = std::process::id().to_string();
+        let listening = socket(SocketFlags::NONBLOCK)?;
+        bind(&listening, &address(&folder, &name)?)?;
+        listen(&listening, 64)?;
+        Ok(Self {
+            socket: listening,
+            folder,
+            name,
+        })
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let flags = rustix::fs::AtFlags::empty();
+        let _ = rustix::fs::unlinkat(&self.folder, &self.name, flags);
+    }
+}
+
+/// The names in a folder of sockets.
+fn names(folder: &OwnedFd) -> Vec<String> {
+    let Ok(entries) = rustix::fs::Dir::read_from(folder) else {
+        return Vec::new();
+    };
+    let is_socket = |entry: &rustix::fs::DirEntry| {
+        matches!(entry.file_type(), FileType::Socket | FileType::Unknown)
+    };
+    entries
+        .filter_map(Result::ok)
+        .filter(is_socket)
+        .filter_map(|entry| entry.file_name().to_str().ok().map(str::to_string))
+        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        .collect()
+}
+
+/// Removes the names at which nobody listens any more.
+fn remove_stale(folder: &OwnedFd) {
+    for name in names(folder) {
+        let refused = address(folder, &name)
+            .and_then(|address| Ok(connect(&socket(SocketFlags::NONBLOCK)?, &address)?));
+        if refused.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+            let _ = rustix::fs::unlinkat(folder, &name, rustix::fs::AtFlags::empty());
+        }
+    }
+}
+
+/// Answers with a text, and a file if there is one. It does not wait.
+pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let files = file.map(|file| [file.as_fd()]);
+    if let Some(files) = &files {
+        ancillary.push(SendAncillaryMessage::ScmRights(files));
+    }
+    let parts = [IoSlice::new(text.as_bytes())];
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    sendmsg(to, &parts, &mut ancillary, flags)?;
+    Ok(())
+}
+
+/// What comes next from a socket: a text, and a file if one came with it.
+pub(crate) fn receive(from: &OwnedFd) -> io::Result<(Vec<u8>, Option<File>)> {
+    let mut text = vec![0; LONGEST];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut text)];
+    let got = recvmsg(from, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let mut file = None;
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut files) = message {
+            file = files.next().map(File::from);
+        }
+    }
+    text.truncate(got.bytes);
+    Ok((text, file))
+}
+
+/// Asks one `record`.
+fn ask(folder: &OwnedFd, name: &str, question: Question) -> io::Result<(Vec<u8>, Option<File>)> {
+    let socket = socket(SocketFlags::empty())?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+    connect(&socket, &address(folder, name)?)?;
+    answer(&socket, &question.text(), None)?;
+    receive(&socket)
+}
+
+/// Asks each `record` of this user, until `done` has what it wants of an answer.
+fn ask_all<T>(
+    question: Question,
+    mut done: impl FnMut(Vec<u8>, Option<File>) -> Option<T>,
+) -> Option<T> {
+    for folder in folders() {
+        let Ok(folder) = open(&folder) else {
+            continue;
+        };
+        for name in names(&folder) {
+            if let Ok((text, file)) = ask(&folder, &name, question)
+                && let Some(found) = done(text, file)
+            {
+                return Some(found);
+            }
+        }
+    }
+    None
+}
+
+/// The file in which a process keeps its books, if a `record` of this user has it.
+pub(crate) fn file_of(pid: u32) -> Option<Kept> {
+    ask_all(Question::File(pid), |_, file| Kept::new(file?).ok())
+}
+
+/// The processes of all records of this user.
+pub(crate) fn processes() -> Vec<u32> {
+    let mut all = Vec::new();
+    ask_all(Question::Which, |text, _| {
+        let text = String::from_utf8_lossy(&text).into_owned();
+        all.extend(
+            text.split_whitespace()
+                .filter_map(|pid| pid.parse::<u32>().ok()),
+        );
+        None::<()>
+    });
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_what_its_text_asks() {
+        for question in [Question::Which, Question::File(0), Question::File(u32::MAX)] {
+            assert_eq!(Question::of(question.text().as_bytes()), Some(question));
+        }
+        for text in ["", "heapprof: file of x\n", "heapprof: file of 7", "\u{ff}"] {
+            assert_eq!(Question::of(text.as_bytes()), None);
+        }
+    }
+}
