@@ -68,7 +68,7 @@ fn folders() -> Vec<PathBuf> {
 
 /// Opens a folder of sockets, if it is this user's alone.
 fn open(folder: &PathBuf) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(CWD, folder, flags, Mode::empty())?;
     let found = fstat(&opened)?;
     match found.st_uid == geteuid().as_raw() && found.st_mode & 0o077 == 0 {
