@@ -501,6 +501,8 @@ fn record_answers_for_a_process_that_may_not_be_read() {
     let children = format!("/proc/{0}/task/{0}/children", record.id());
     let children = std::fs::read_to_string(children).unwrap();
     let pid = children.split_whitespace().next().unwrap().to_string();
+    let own = record.id().to_string();
+    let mut end = Ends(record, pid.clone());
     let ask = |user: &str, words: &[&str]| Run::from(as_user(user, words).output().unwrap());
     let name = format!("pid:{pid}");
     let top = ask("65534", &["top", "-f", "json", &name]);
@@ -534,16 +536,30 @@ fn record_answers_for_a_process_that_may_not_be_read() {
     );
     // Root needs nobody's answer.
     assert!(ask("0", &["top", "-f", "json", &name]).out.contains(leaf));
-    let _ = Command::new("kill").arg(&pid).status();
-    record.wait().unwrap();
+    end.now();
     assert_eq!(ask("65534", &["top", &name]).code, 2);
     let sockets = std::fs::read_dir("/tmp/heapprof-run-65534").unwrap();
-    let own = record.id().to_string();
     assert!(
         sockets
             .flatten()
             .all(|entry| entry.file_name() != own.as_str())
     );
+}
+
+/// A program that ends with the test, and its `record`.
+struct Ends(Child, String);
+
+impl Ends {
+    fn now(&mut self) {
+        let _ = Command::new("kill").arg(&self.1).status();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.now();
+    }
 }
 
 fn is_root() -> bool {
