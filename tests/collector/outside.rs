@@ -551,8 +551,11 @@ struct Ends(Child, String);
 
 impl Ends {
     fn now(&mut self) {
-        let _ = Command::new("kill").arg(&self.1).status();
-        let _ = self.0.wait();
+        let pid = std::mem::take(&mut self.1);
+        if !pid.is_empty() {
+            let _ = Command::new("kill").arg(&pid).status();
+            let _ = self.0.wait();
+        }
     }
 }
 

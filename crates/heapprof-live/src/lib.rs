@@ -21,11 +21,12 @@ mod maps;
 mod process;
 mod profile;
 mod read;
+mod smaps;
 mod stacks;
 mod sums;
-mod swap;
 
 pub use self::core::Core;
 pub use self::error::Error;
 pub use self::kept::{Kept, Left, State};
 pub use self::process::{Found, Process, recorded};
+pub use self::smaps::own_memory;

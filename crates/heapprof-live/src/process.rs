@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::maps::{self, Map};
 use crate::profile::{Around, Code, profile};
 use crate::read::{Reader, u64_at};
-use crate::swap;
+use crate::smaps;
 
 /// How often a process is read whose recording begins anew meanwhile.
 const TRIES: usize = 4;
@@ -195,7 +195,7 @@ impl Process {
             duration: &|_, since| monotonic().saturating_sub(since),
             thread_name: &thread_name,
         };
-        if swap::is_swapped(self.pid) {
+        if smaps::is_swapped(self.pid) {
             return Err(Error::Swapped);
         }
         for _ in 0..TRIES {

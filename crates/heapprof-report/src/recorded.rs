@@ -26,6 +26,10 @@ pub struct RecordedProcess {
     pub peak: i64,
     /// Bytes in memory, if that is known.
     pub rss: Option<i64>,
+    /// Bytes of heapprof's own in memory, if that is known.
+    pub own: Option<i64>,
+    /// Where its last profile will be, if that is known.
+    pub file: Option<String>,
 }
 
 impl RecordedProcess {
@@ -53,6 +57,7 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
                 "mode": if p.period == 1 { "exact" } else { "sampled" },
                 "period": p.period, "recording": p.is_running, "start_nanos": p.started,
                 "inuse_space": p.in_use, "peak_space": p.peak, "rss": p.rss,
+                "own": p.own, "file": p.file,
             })
         });
         return crate::json::text(rows.collect::<serde_json::Value>());
@@ -69,6 +74,8 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
         ("in use", Align::Right),
         ("peak", Align::Right),
         ("rss", Align::Right),
+        ("own", Align::Right),
+        ("file", Align::Left),
     ]);
     for p in processes {
         table.row(vec![
@@ -79,6 +86,8 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
             measure.show(p.in_use),
             measure.show(p.peak),
             p.rss.map_or_else(String::new, |rss| measure.show(rss)),
+            p.own.map_or_else(String::new, |own| measure.show(own)),
+            p.file.clone().unwrap_or_default(),
         ]);
     }
     table.render(style)

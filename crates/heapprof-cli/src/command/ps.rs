@@ -1,9 +1,14 @@
 //! `heapprof ps`: the recorded processes of this machine.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use anyhow::{Context, Result};
+use heapprof_environment as variable;
+use heapprof_live::own_memory;
 use heapprof_report::{RecordedProcess, Style};
 
-use super::record::resident;
+use super::record::{Names, resident};
 use crate::args::PsArgs;
 use crate::{messages, output, outside};
 
@@ -20,6 +25,8 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
         .into_iter()
         .map(|found| RecordedProcess {
             rss: resident(found.pid),
+            own: own_memory(found.pid).and_then(|bytes| i64::try_from(bytes).ok()),
+            file: file_of(found.pid, &found.program),
             pid: found.pid,
             program: found.program,
             period: found.period,
@@ -37,4 +44,23 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
     };
     let text = heapprof_report::recorded(&rows, &style)?;
     output::text(args.output.file(), &text)
+}
+
+/// Where the last profile of a process will be, as far as the environment says it that the process
+/// began with.
+fn file_of(pid: u32, program: &str) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |name: &str| {
+        let mut all = environment.split(|&byte| byte == 0);
+        let found = all.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        found.map(|value| OsStr::from_bytes(value).to_os_string())
+    };
+    let output = value(variable::OUTPUT.name)?;
+    // The process of the program, which it has filled in itself.
+    let program_s = value(variable::RECORD.name)
+        .and_then(|both| both.to_str()?.split_once(':')?.1.parse::<u32>().ok());
+    let is_main = program_s == Some(pid);
+    let names = Names::of(output, value(variable::CHILDREN.name));
+    let (path, _) = names.of_last(program_s.unwrap_or(0), is_main, pid, program);
+    Some(heapprof_text::printable(&path.to_string_lossy()).into_owned())
 }

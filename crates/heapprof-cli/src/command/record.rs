@@ -197,6 +197,11 @@ impl Names {
         Ok(Self { pattern, children })
     }
 
+    /// The names that these patterns give.
+    pub(super) fn of(pattern: OsString, children: Option<OsString>) -> Self {
+        Self { pattern, children }
+    }
+
     /// The folder that the children of a program with this process id write to.
     pub(super) fn folder_of_children(&self, process: u32) -> Option<PathBuf> {
         let path = Path::new(self.children.as_ref()?).parent()?;
