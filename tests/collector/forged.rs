@@ -1,5 +1,5 @@
-//! Books that somebody forged: whatever a core file or a file of kept books says, reading it ends with a profile or an
-//! error, in bounded time.
+//! Books that somebody forged: whatever a core file or a file of kept books says, reading it ends
+//! with a profile or an error, in bounded time.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;

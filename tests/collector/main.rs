@@ -55,6 +55,8 @@ mod names;
 mod outside;
 // What is left of programs that are killed.
 mod death;
+// Where books can't be kept, and whose they are.
+mod kept;
 mod own_code;
 // Each thread's share, with `record --threads`.
 mod threads;

@@ -32,7 +32,7 @@ pub struct Engine {
 pub static ENGINE: Engine = Engine::new(filter::of_hooks(), Pages::of_kernel());
 
 /// The locks of an engine, outermost first.
-pub(crate) type Locks<'a> = [&'a dyn ForkLock; 21];
+pub(crate) type Locks<'a> = [&'a dyn ForkLock; 20];
 
 impl Engine {
     /// An engine that records nothing yet. It keeps in `filter` which frees are to be looked at,
@@ -135,8 +135,9 @@ impl Engine {
 
     /// The locks that fork holds, outermost first.
     pub(crate) fn locks(&self) -> Locks<'_> {
+        // Waiting for a process takes no lock of its own.
         let Self {
-            process,
+            process: _,
             memory,
             code,
             scripts,
@@ -148,10 +149,8 @@ impl Engine {
         let [f, g, h, i, j] = books.locks();
         let [k, l, m, n] = code.locks();
         let ([o], [p]) = (threads.locks(), memory.locks());
-        let ([q, r], u) = (scripts.names.locks(), process.pages.kept.lock());
-        let mut all = [
-            a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u,
-        ];
+        let [q, r] = scripts.names.locks();
+        let mut all = [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t];
         all.sort_unstable_by_key(|lock| lock.rank());
         all
     }

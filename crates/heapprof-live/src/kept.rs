@@ -170,8 +170,8 @@ impl Kept {
         goes_on && rustix::process::Pid::from_raw(pid as i32).is_some_and(is_there)
     }
 
-    /// What a list shows of the process, as of the moment at which a thread of it last reported what
-    /// it had allocated.
+    /// What a list shows of the process, as of the moment at which a thread of it last reported
+    /// what it had allocated.
     ///
     /// # Errors
     /// Those of [`read`](Self::read).

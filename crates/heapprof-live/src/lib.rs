@@ -3,8 +3,8 @@
 //! The collector keeps its books in the recorded program's memory (`heapprof-books` says how they
 //! lie there). A [`Process`] reads them through `/proc/PID/mem` while the program runs: nobody is
 //! stopped, no signal is sent, and the program does nothing for it. A [`Core`] reads them from the
-//! memory that a core file keeps of a program that ended, and [`Kept`] from a file in memory that the
-//! program has handed over before it was killed.
+//! memory that a core file keeps of a program that ended, and [`Kept`] from a file in memory that
+//! the program has handed over before it was killed.
 //!
 //! What is read is data of somebody else's: every address, number and length is checked, every loop
 //! has a bound, and so has the memory that a reading takes. A program that writes into its books

@@ -417,10 +417,8 @@ fn describe<M: Memory>(
     }
     let others = reader.u32(books.names)?.saturating_sub(NAMES);
     comments.extend(recorded::threads(NAMES, others));
-    if period != 1 {
-        if !books.is_copy {
-            comments.push(recorded::sampled_blocks(blocks(reader, books)?));
-        }
+    if period != 1 && !books.is_copy {
+        comments.push(recorded::sampled_blocks(blocks(reader, books)?));
     }
     let bytes: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
     let counts = std::array::from_fn(|i| u64_at(&bytes, 8 * i));

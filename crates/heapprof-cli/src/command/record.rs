@@ -16,6 +16,7 @@ mod outcome;
 mod program;
 mod residents;
 mod tail;
+mod words;
 mod written;
 
 use std::ffi::{OsStr, OsString};
@@ -30,7 +31,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 use self::child::Ended;
 use self::ending::Ending;
-use self::keeper::{Keeper, Saved, Wanted};
+use self::keeper::{Keeper, Saved};
+use self::kept::Wanted;
 use self::lines::Follower;
 use self::list::List;
 use self::live::Live;

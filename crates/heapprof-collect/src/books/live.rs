@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::books::access::{Claim, Holder, Open, Owner};
 use crate::dropped::count;
+use crate::platform::kept::Lot;
 use crate::platform::lock::{Spin, rank};
-use crate::platform::pages::{Lot, Pages};
+use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys::hint;
 use crate::tables::counters::Access;

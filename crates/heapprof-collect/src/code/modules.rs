@@ -4,8 +4,8 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::pages::Lot;
 use crate::platform::process::Process;
 use crate::platform::weak;
 

@@ -13,9 +13,19 @@ use std::sync::atomic::{
 
 use heapprof_books::{EXTENTS, Extent, Kept as Header, VALUES, state};
 
-use crate::platform::lock::{ForkLock, Lock, rank};
-use crate::platform::pages::Lot;
 use crate::platform::sys::{self, File, PAGE};
+
+/// What a table is for, which says where its memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lot {
+    /// The process itself. Nobody else needs it, so it is always private.
+    Own,
+    /// Readers, too, for as long as there are any: what never changes once it is written. A forked
+    /// child gets a copy of it.
+    Lasting,
+    /// Readers, too, but only of this process: what threads count. A forked child begins without.
+    Passing,
+}
 
 /// How long the file is. It has memory only where something was written.
 pub(crate) const LEN: usize = 1 << 30;
@@ -41,12 +51,13 @@ pub(crate) struct Kept {
     /// this process was forked from, until it has a file of its own.
     is_shared: AtomicBool,
     pieces: UnsafeCell<Pieces>,
-    /// Held by whoever uses `pieces`.
-    lock: Lock<{ rank::KEPT }>,
+    /// Whether somebody uses `pieces`. Nobody takes a lock meanwhile, or waits for anything.
+    is_held: AtomicBool,
     copies: [Copied; COPIES],
 }
 
-// SAFETY: the pieces are reached only under their lock, or by the one thread of a forked child.
+// SAFETY: the pieces are reached only by whoever holds them, or by the one thread of a forked
+// child.
 unsafe impl Sync for Kept {}
 // SAFETY: as above.
 unsafe impl Send for Kept {}
@@ -95,7 +106,7 @@ impl Kept {
                 count: 0,
                 end: 0,
             }),
-            lock: Lock::new(),
+            is_held: AtomicBool::new(false),
             copies: [const {
                 Copied {
                     from: AtomicUsize::new(0),
@@ -119,9 +130,22 @@ impl Kept {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// The lock that fork must hold.
-    pub(crate) fn lock(&self) -> &dyn ForkLock {
-        &self.lock
+    /// Keeps everybody from the pieces until [`let_go`](Self::let_go). Returns false if somebody
+    /// has them for long: they are held up.
+    pub(crate) fn hold(&self) -> bool {
+        const TRIES: usize = 10_000;
+        (0..TRIES).any(|_| {
+            let was_held = self.is_held.swap(true, Ordering::Acquire);
+            if was_held {
+                sys::yield_now();
+            }
+            !was_held
+        })
+    }
+
+    /// Ends what [`hold`](Self::hold) began.
+    pub(crate) fn let_go(&self) {
+        self.is_held.store(false, Ordering::Release);
     }
 
     /// Begins to keep tables in a file of [`LEN`] bytes. Returns false if it can't be mapped. It is
@@ -156,15 +180,13 @@ impl Kept {
 
     /// Runs `work` with the pieces, unless somebody else holds them for long: they may be held up.
     fn with_pieces<R>(&self, work: impl FnOnce(&mut Pieces) -> R) -> Option<R> {
-        const TRIES: usize = 10_000;
-        for _ in 0..TRIES {
-            if let Some(_guard) = self.lock.try_lock() {
-                // SAFETY: the lock is held.
-                return Some(work(unsafe { &mut *self.pieces.get() }));
-            }
-            sys::yield_now();
+        if !self.hold() {
+            return None;
         }
-        None
+        // SAFETY: nobody else has them.
+        let result = work(unsafe { &mut *self.pieces.get() });
+        self.let_go();
+        Some(result)
     }
 
     /// Whether something lies in the file.
@@ -402,7 +424,8 @@ impl Pieces {
     }
 }
 
-/// Copies what is taken of a piece, and moves the copy to its place. Returns false if that can't be.
+/// Copies what is taken of a piece, and moves the copy to its place. Returns false if that can't
+/// be.
 ///
 /// # Safety
 /// `new` is a zeroed mapping that is as long as the piece, and of which nobody knows.

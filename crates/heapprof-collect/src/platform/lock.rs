@@ -60,11 +60,9 @@ pub(crate) mod rank {
     pub(crate) const PARTS: u8 = 20;
     /// The size in use.
     pub(crate) const HEAP: u8 = 21;
-    /// The file that tables are kept in.
-    pub(crate) const KEPT: u8 = 22;
     /// How many ranks there are.
     #[cfg(test)]
-    pub(crate) const COUNT: u8 = 23;
+    pub(crate) const COUNT: u8 = 22;
 }
 
 /// A lock without data of its own.

@@ -1,21 +1,9 @@
 //! Where the tables get their memory: from the kernel, or from a file that outlives the process.
 
-use crate::platform::kept::Kept;
+use crate::platform::kept::{Kept, Lot};
 use crate::platform::sys;
 #[cfg(test)]
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// What a table is for, which says where its memory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lot {
-    /// The process itself. Nobody else needs it, so it is always private.
-    Own,
-    /// Readers, too, for as long as there are any: what never changes once it is written. A forked
-    /// child gets a copy of it.
-    Lasting,
-    /// Readers, too, but only of this process: what threads count. A forked child begins without.
-    Passing,
-}
 
 /// A source of zeroed memory in whole pages.
 pub(crate) struct Pages {
@@ -83,18 +71,16 @@ impl Pages {
 
     /// Fresh zeroed memory; null if there is none.
     pub(crate) fn map(&self, len: usize, lot: Lot) -> *mut u8 {
-        self.from_elsewhere(len, lot)
-            .unwrap_or_else(|| sys::map(len))
+        self.other(len, lot).unwrap_or_else(|| sys::map(len))
     }
 
     /// As [`map`](Self::map), for tables that will be filled.
     pub(crate) fn map_dense(&self, len: usize, lot: Lot) -> *mut u8 {
-        self.from_elsewhere(len, lot)
-            .unwrap_or_else(|| sys::map_dense(len))
+        self.other(len, lot).unwrap_or_else(|| sys::map_dense(len))
     }
 
     /// Memory that is not the kernel's private one, if there is any of that.
-    fn from_elsewhere(&self, len: usize, lot: Lot) -> Option<*mut u8> {
+    fn other(&self, len: usize, lot: Lot) -> Option<*mut u8> {
         #[cfg(test)]
         if self.is_region() {
             return Some(self.take(len));

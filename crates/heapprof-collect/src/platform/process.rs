@@ -194,6 +194,7 @@ pub(crate) struct Fork {
     held: AtomicU32,
     streams: AtomicBool,
     counting: AtomicBool,
+    keeping: AtomicBool,
     whole: AtomicBool,
 }
 
@@ -208,6 +209,8 @@ pub(crate) struct Kept {
     pub(crate) streams: bool,
     /// Whether it holds the lock of the heap's size.
     pub(crate) counting: bool,
+    /// Whether it keeps everybody from the file that tables are kept in.
+    pub(crate) keeping: bool,
     /// Whether the tables were at rest when it forked.
     pub(crate) whole: bool,
 }
@@ -219,6 +222,7 @@ impl Fork {
             held: AtomicU32::new(0),
             streams: AtomicBool::new(false),
             counting: AtomicBool::new(false),
+            keeping: AtomicBool::new(false),
             whole: AtomicBool::new(false),
         }
     }
@@ -229,6 +233,7 @@ impl Fork {
         self.held.store(kept.held, Ordering::Relaxed);
         self.streams.store(kept.streams, Ordering::Relaxed);
         self.counting.store(kept.counting, Ordering::Relaxed);
+        self.keeping.store(kept.keeping, Ordering::Relaxed);
         self.whole.store(kept.whole, Ordering::Relaxed);
     }
 
@@ -239,6 +244,7 @@ impl Fork {
             held: self.held.load(Ordering::Relaxed),
             streams: self.streams.load(Ordering::Relaxed),
             counting: self.counting.load(Ordering::Relaxed),
+            keeping: self.keeping.load(Ordering::Relaxed),
             whole: self.whole.load(Ordering::Relaxed),
         }
     }

@@ -80,6 +80,8 @@ impl Forks {
         if whole {
             (whole, counting) = engine.books.acquire_for_fork(process, &engine.threads);
         }
+        let keeping = process.pages.kept.hold();
+        whole = whole && keeping;
         if whole && process.pages.kept.is_shared() {
             // The counters that the child would find are this process's, and go on.
             whole = engine.books.leave(process, &engine.threads);
@@ -89,6 +91,7 @@ impl Forks {
             streams,
             held,
             counting,
+            keeping,
             whole,
         });
         if !whole {
@@ -99,6 +102,9 @@ impl Forks {
     /// Gives back the locks that [`before`](Self::before) took. Returns what is to be put back.
     fn let_go(self) -> Kept {
         let kept = self.0.process.fork.kept();
+        if kept.keeping {
+            self.0.process.pages.kept.let_go();
+        }
         release(self.0, kept.held, kept.counting);
         kept
     }

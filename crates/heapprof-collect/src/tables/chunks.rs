@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use heapprof_books::chunks::COUNT;
 
-use crate::platform::pages::{Lot, Pages};
+use crate::platform::kept::Lot;
+use crate::platform::pages::Pages;
 use crate::platform::sys;
 
 const FIRST: usize = 4096;
@@ -136,7 +137,7 @@ impl<T> Chunks<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::pages::Lot;
+    use crate::platform::kept::Lot;
     use crate::platform::pages::tests::region;
 
     /// An interpreter takes a thousand times as long.

@@ -8,8 +8,8 @@
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::dropped::count;
+use crate::platform::kept::Lot;
 use crate::platform::lock::Lock;
-use crate::platform::pages::Lot;
 use crate::platform::process::Process;
 use crate::platform::sys::hint;
 

@@ -6,8 +6,8 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::pages::Lot;
 use crate::platform::process::Process;
 use crate::tables::chunks::Chunks;
 use crate::tables::probe_table::ProbeTable;

@@ -1,6 +1,7 @@
 //! Memory for words that are written once and stay: stacks, and the texts of frames.
 
-use crate::platform::pages::{Lot, Pages};
+use crate::platform::kept::Lot;
+use crate::platform::pages::Pages;
 use crate::platform::sys;
 
 /// Memory that is handed out word by word, and never taken back.

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use heapprof_profile::recorded::{OTHER_THREADS, thread_name};
 
-use crate::platform::pages::{Lot, Pages};
+use crate::platform::kept::Lot;
+use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys::{self, File, NAME};
 use crate::platform::tls::{self, ThreadSlot};

@@ -10,8 +10,9 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::atomic::AtomicBool;
+use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Lock, rank};
-use crate::platform::pages::{Lot, Pages};
+use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys;
 use crate::platform::tls::{self, Engine, ThreadSlot};

@@ -6,7 +6,7 @@ use signal_hook::low_level::signal_name;
 use super::child::Ended;
 use super::kept::Died;
 use super::oom::Oom;
-use super::outcome::{bytes, plural, shown};
+use super::words::{bytes, plural, shown};
 use super::written::{Private, Written};
 
 /// What is known of ends.

@@ -21,11 +21,9 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
 
-use super::Names;
-use super::kept::{Died, Who, write};
+use super::kept::{Died, Wanted, Who, write};
 use super::oom::Killed;
 use super::written::Written;
-use crate::args::FileMode;
 use crate::place::Owner;
 use crate::records::{self, Listening, Question};
 
@@ -40,14 +38,6 @@ const AFTER_KILL: Duration = Duration::from_secs(1);
 
 /// So long nobody is let in when there was no room.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// How the profiles are to be written.
-#[derive(Clone)]
-pub(super) struct Wanted {
-    pub(super) names: Names,
-    pub(super) mode: FileMode,
-    pub(super) wrappers: String,
-}
 
 /// What the keeper has written.
 #[derive(Default)]
@@ -114,8 +104,8 @@ impl Keeper {
         })
     }
 
-    /// Begins to keep books of the program `main` and of those that descend from it. A thread changes what a program inherits of signals, so there is none
-    /// before the program runs.
+    /// Begins to keep books of the program `main` and of those that descend from it. A thread
+    /// changes what a program inherits of signals, so there is none before the program runs.
     pub(super) fn start(&mut self, main: u32) {
         self.work = match std::mem::replace(&mut self.work, Work::Nobody) {
             Work::Later(mut keeping) => {

@@ -9,12 +9,20 @@ use anyhow::{Context, Result};
 use heapprof_live::Kept;
 use heapprof_profile::{Profile, encode};
 
-use super::keeper::Wanted;
+use super::Names;
 use super::oom::Oom;
 use super::written::Written;
 use crate::args::FileMode;
 use crate::output;
 use crate::place::{Access, Owner, Place, Trust, acting, make_folder};
+
+/// How the profiles are to be written.
+#[derive(Clone)]
+pub(super) struct Wanted {
+    pub(super) names: Names,
+    pub(super) mode: FileMode,
+    pub(super) wrappers: String,
+}
 
 /// A process that ended without a word.
 #[derive(Clone, Debug, PartialEq, Eq)]

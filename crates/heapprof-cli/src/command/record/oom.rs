@@ -50,13 +50,12 @@ impl Group {
     fn of(text: &str) -> Option<Self> {
         let mut fields = text.lines().map(|line| line.splitn(3, ':'));
         // number, controllers, path; the second version has no controllers.
-        let find = |wanted: &str| {
-            let found = fields.find_map(|mut line| {
+        let mut find = |wanted: &str| {
+            fields.find_map(|mut line| {
                 let (_, controllers, path) = (line.next()?, line.next()?, line.next()?);
                 let is_it = controllers.split(',').any(|one| one == wanted);
                 is_it.then(|| path.trim_start_matches('/').to_string())
-            });
-            found
+            })
         };
         let of_first = |path: String| {
             let folder = Path::new("/sys/fs/cgroup/memory").join(path);
@@ -65,7 +64,6 @@ impl Group {
                 limit: folder.join("memory.limit_in_bytes"),
             }
         };
-        let mut find = find;
         if let Some(first) = find("memory").map(of_first) {
             return first.events.exists().then_some(first);
         }

@@ -6,17 +6,18 @@ use std::path::Path;
 
 use anyhow::Result;
 use heapprof_analysis::Spread;
-use heapprof_report::{Measure, beside_heap, coverage, give_or_take, percent};
+use heapprof_report::{beside_heap, coverage, give_or_take, percent};
 use heapprof_symbolize::debug_package;
 use heapprof_symbolize::program::{Obstacle, inspect};
 
 use super::child::Ended;
 use super::ending::Ending;
 use super::files::{self, Found, Told, Unnamed};
+use super::words::{bytes, plural, quoted, shown};
 use super::written::{Failed, Written};
 use super::{CHILDREN, Names};
 use crate::args::RecordArgs;
-use crate::{messages, name};
+use crate::messages;
 
 /// A profile that exists, and what was read in it.
 struct Recorded {
@@ -470,14 +471,6 @@ fn nameless(unnamed: &[&anyhow::Error]) -> Option<String> {
     ))
 }
 
-pub(super) fn plural(n: usize) -> &'static str {
-    if n == 1 { "" } else { "s" }
-}
-
-pub(super) fn bytes(n: i64) -> String {
-    Measure::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
-}
-
 /// The word before an estimate.
 fn about(of: &Written) -> &'static str {
     if of.is_exact { "" } else { "about " }
@@ -553,19 +546,4 @@ fn nothing(ended: &Ended, ending: &Ending) -> String {
                 .to_string()
         }
     }
-}
-
-/// The path relative to the current folder, if it is below that folder.
-fn from_here(path: &Path) -> &Path {
-    let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(here).unwrap_or(path)
-}
-
-pub(super) fn shown(path: &Path) -> String {
-    from_here(path).display().to_string()
-}
-
-/// The path as a shell reads it.
-fn quoted(path: &Path) -> String {
-    name::quoted(from_here(path).as_os_str())
 }

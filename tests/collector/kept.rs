@@ -1,0 +1,214 @@
+//! Books that are kept in a file: where none is to be had, and copies of a process that nobody was
+//! told of.
+
+use std::path::Path;
+use std::process::Command;
+
+use heapprof_tests::built::{build, have};
+use heapprof_tests::harness::{Run, heapprof, run};
+
+/// Runs `record` with a program behind some words of a launcher's. Returns its output, its message
+/// and its exit code.
+fn recorded(folder: &Path, launcher: &[&str], options: &[&str], words: &[&str]) -> Run {
+    let heapprof = heapprof().to_str().unwrap();
+    let all = [
+        launcher,
+        &[
+            heapprof,
+            "record",
+            "--exact",
+            "--no-symbolize",
+            "--keep-small",
+        ],
+        options,
+        &["-o", "p.pb.gz", "--"],
+        words,
+    ]
+    .concat();
+    let mut command = Command::new(all[0]);
+    command.args(&all[1..]).current_dir(folder);
+    Run::from(command.output().unwrap())
+}
+
+/// Prints what it holds, in itself and in a child that nobody was told of, and then kills itself if
+/// it is asked to.
+const BY_ITSELF: &str = r#"
+    #define _GNU_SOURCE
+    #include <sched.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/syscall.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static void *volatile kept[40000];
+    __attribute__((noinline)) void *leaf(size_t size) { void *p = malloc(size); memset(p, 1, size); return p; }
+    __attribute__((noinline)) void *other(size_t size) { void *p = malloc(size); memset(p, 1, size); return p; }
+    int main(int argc, char **argv) {
+        for (int i = 0; i < 1000; i++) kept[i] = leaf(100);
+        if (strchr(argv[1], 'c')) {
+            long child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+            if (!child) {
+                for (int i = 0; i < 1000; i++) free(kept[i]);
+                for (int i = 0; i < 30000; i++) kept[i] = other(50);
+                _exit(7);
+            }
+            int status;
+            waitpid(child, &status, 0);
+            printf("child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status));
+        }
+        printf("held 100000\n");
+        fflush(stdout);
+        if (strchr(argv[1], 'k')) raise(SIGKILL);
+        return 3;
+    }
+"#;
+
+/// Puts a filter into the place of a program, which denies one system call or kills whoever asks.
+const FILTER: &str = r#"
+    #include <errno.h>
+    #include <linux/filter.h>
+    #include <linux/seccomp.h>
+    #include <stddef.h>
+    #include <string.h>
+    #include <sys/prctl.h>
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    int main(int argc, char **argv) {
+        int result = strcmp(argv[1], "kill") ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_KILL_PROCESS;
+        struct sock_filter all[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, result),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = { 4, all };
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 90;
+        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 91;
+        execvp(argv[2], argv + 2);
+        return 92;
+    }
+"#;
+
+/// Where no file is to be had, the program runs as it does by itself, and the last line says why a
+/// kill would leave nothing.
+#[test]
+fn limits_are_said_and_change_nothing() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let (built, filter) = (build(BY_ITSELF, "gcc -O1 -g"), build(FILTER, "gcc -O1 -g"));
+    let (program, filter) = (built.path("program"), filter.path("program"));
+    let (program, filter) = (program.to_str().unwrap(), filter.to_str().unwrap());
+    let sized = ["sh", "-c", "ulimit -f 2000; exec \"$@\"", "sh"];
+    let spaced = ["sh", "-c", "ulimit -v 400000; exec \"$@\"", "sh"];
+    for (launcher, why) in [
+        (&[][..], None),
+        (
+            &sized[..],
+            Some("(files may have no more than 1024000 bytes)"),
+        ),
+        (&spaced, None),
+        (
+            &[filter, "deny"],
+            Some("(a file in memory could not be made: not permitted)"),
+        ),
+        (
+            &[filter, "kill"],
+            Some("(a filter of system calls ends whoever asks for it)"),
+        ),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |word| recorded(folder.path(), launcher, &[], &[program, word]);
+        let ended = run("x");
+        assert_eq!(
+            (ended.code, ended.out.as_str()),
+            (3, "held 100000\n"),
+            "{}",
+            ended.err
+        );
+        let line = ended.err.lines().next().unwrap();
+        match why {
+            Some(why) => assert!(
+                line.contains("in private memory") && line.contains(why),
+                "{line}"
+            ),
+            None => assert!(!line.contains("private"), "{launcher:?}: {line}"),
+        }
+        std::fs::remove_file(folder.path().join("p.pb.gz")).unwrap();
+        let killed = run("k");
+        assert_eq!((killed.code, killed.out.as_str()), (137, "held 100000\n"));
+        let left = folder.path().join("p.pb.gz").exists();
+        assert_eq!(left, why.is_none(), "{launcher:?}: {}", killed.err);
+        assert!(
+            why.is_none_or(|why| killed.err.contains(why)),
+            "{}",
+            killed.err
+        );
+    }
+}
+
+/// A child of a bare clone, past libc's handlers, does not count in its parent's books.
+#[test]
+fn a_bare_clone_does_not_count_for_its_parent() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(BY_ITSELF, "gcc -O1 -g -fno-builtin");
+    let program = built.path("program");
+    for words in ["ck", "c"] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let ended = recorded(folder, &[], &[], &[program.to_str().unwrap(), words]);
+        let code = if words == "c" { 3 } else { 137 };
+        assert_eq!(ended.code, code, "{}", ended.err);
+        assert_eq!(ended.out, "child 7\nheld 100000\n");
+        let symbolize = ["symbolize", "p.pb.gz", "-o", "named.pb.gz"];
+        assert_eq!(run(folder, &symbolize).code, 0);
+        let top = ["top", "-n", "0", "-f", "json", "named.pb.gz"];
+        let top = run(folder, &top).out;
+        let leaf = r#"{"function":"leaf","flat":100000,"cum":100000}"#;
+        assert!(
+            top.contains(leaf) && !top.contains("\"function\":\"other\""),
+            "{words}: {top}"
+        );
+    }
+}
+
+/// A folder whose user may not see others' processes, as `hidepid` makes /proc, changes nothing.
+#[test]
+fn a_hidden_proc_is_no_obstacle() {
+    let built = have(&["gcc", "unshare", "setpriv"]).then(|| build(BY_ITSELF, "gcc -O1 -g"));
+    let Some(built) = built else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = built.path("program");
+    let script = "mount -o remount,hidepid=2 /proc 2>/dev/null || exit 77; chmod 777 .; \
+                  exec setpriv --reuid 65534 --clear-groups env HOME=/ TMPDIR=/tmp \"$@\"";
+    let launcher = ["unshare", "-mpf", "--mount-proc", "sh", "-c", script, "sh"];
+    let bin = tempfile::tempdir().unwrap();
+    for (from, to) in [(heapprof(), "heapprof"), (&program, "program")] {
+        std::fs::copy(from, bin.path().join(to)).unwrap();
+    }
+    for open in [bin.path(), folder.path()] {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let (heapprof, program) = (bin.path().join("heapprof"), bin.path().join("program"));
+    let mut command = Command::new(launcher[0]);
+    command.args(&launcher[1..]).arg(heapprof);
+    command.args(["record", "--exact", "-o", "p.pb.gz", "--"]);
+    let output = command.arg(program).arg("k").current_dir(folder.path());
+    let run = Run::from(output.output().unwrap());
+    if run.code == 77 || run.err.contains("unshare failed") {
+        eprintln!("skipped: no namespace with a /proc of its own can be made (needs root)");
+        return;
+    }
+    assert_eq!(
+        (run.code, run.out.as_str()),
+        (137, "held 100000\n"),
+        "{}",
+        run.err
+    );
+    assert!(run.err.contains("was killed by SIGKILL"), "{}", run.err);
+}
