@@ -218,6 +218,11 @@ fn forged_kept_books_are_a_profile_or_an_error() {
     // What is behind it was never touched.
     let mut bytes = vec![0; 4 << 20];
     file.read_exact_at(&mut bytes, 0).unwrap();
+    // Nobody can write to the file itself.
+    assert!(file.write_all_at(b"x", 0).is_err() && file.set_len(0).is_err());
+    assert!(Kept::new(file.try_clone().unwrap()).unwrap().is_sealed());
+    let mut file = tempfile::tempfile_in("/dev/shm").unwrap();
+    std::io::Write::write_all(&mut file, &bytes).unwrap();
     let kept = Kept::new(file.try_clone().unwrap()).unwrap();
     let read = || {
         let _ = kept.state();

@@ -112,11 +112,11 @@ fn limits_are_said_and_change_nothing() {
         (&spaced, None),
         (
             &[filter, "deny"],
-            Some("(a file in memory could not be made: not permitted)"),
+            Some("(a file in memory could not be made: Operation not permitted (os error 1))"),
         ),
         (
             &[filter, "kill"],
-            Some("(a filter of system calls ends whoever asks for it)"),
+            Some("(a filter of system calls ends whoever asks for a file in memory)"),
         ),
     ] {
         let folder = tempfile::tempdir().unwrap();

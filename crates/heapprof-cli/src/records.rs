@@ -176,9 +176,9 @@ pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Resul
     Ok(())
 }
 
-/// What comes next from a socket: a text, and a file if one came with it.
-pub(crate) fn receive(from: &OwnedFd) -> io::Result<(Vec<u8>, Option<File>)> {
-    let mut text = vec![0; LONGEST];
+/// What comes next from a socket: a text of so many bytes at most, and a file if one came with it.
+pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, Option<File>)> {
+    let mut text = vec![0; longest];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut text)];
@@ -200,7 +200,7 @@ fn ask(folder: &OwnedFd, name: &str, question: Question) -> io::Result<(Vec<u8>,
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
     connect(&socket, &address(folder, name)?)?;
     answer(&socket, &question.text(), None)?;
-    receive(&socket)
+    receive(&socket, LONGEST)
 }
 
 /// Asks each `record` of this user, until `done` has what it wants of an answer.

@@ -101,16 +101,17 @@ impl Books {
             starting: _,
             heir,
         } = self;
+        let heir = heir.swap(std::ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: null, or what `leave` made before the fork.
-        let heir = unsafe { heir.load(Ordering::Acquire).as_ref() };
-        let give = |own: &'static ThreadState| match heir {
-            Some(heir) => self.gather(process, || std::iter::once(heir), own, Lot::Passing),
+        let left = unsafe { heir.as_ref() };
+        let give = |own: &'static ThreadState| match left {
+            Some(left) => self.gather(process, || std::iter::once(left), own, Lot::Passing),
             None => self.gather(process, || threads.all(), own, Lot::Passing),
         };
         // SAFETY: a forked child has one thread, which runs fork's handler. No block has an owner:
         // the caller disowned them.
         let has_all = unsafe { threads.keep_own(process, give) };
-        self.forget_heir(process);
+        self.give_back_heir(process, heir);
         if !has_all {
             threads.forget_others();
             self.restart_counters(threads, Keep::InUse);
@@ -132,9 +133,13 @@ impl Books {
         true
     }
 
-    /// Gives back what [`leave`](Self::leave) took.
-    pub(crate) fn forget_heir(&self, process: &Process) {
-        let heir = self.heir.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    /// Takes what [`leave`](Self::leave) left, for [`give_back_heir`](Self::give_back_heir).
+    pub(crate) fn take_heir(&self) -> *mut ThreadState {
+        self.heir.swap(std::ptr::null_mut(), Ordering::AcqRel)
+    }
+
+    /// Gives the memory of an heir back.
+    pub(crate) fn give_back_heir(&self, process: &Process, heir: *mut ThreadState) {
         // SAFETY: null, or what `leave` made, which nobody has any more.
         unsafe {
             if let Some(state) = heir.as_ref() {

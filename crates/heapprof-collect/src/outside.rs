@@ -54,6 +54,8 @@ const fn place<T>(of: &'static T) -> Place {
 /// it is, and of everything else there is a copy in the file.
 pub(crate) fn copied(engine: &'static Engine, file: &Kept) -> Books {
     let mut books = engine.outside();
+    books.threads = place(&engine.threads.kept);
+    books.thread.next = offset_of!(ThreadState, next_kept) as u32;
     const CHUNKS: usize = 8 * chunks::COUNT;
     let all: [(&Place, usize); COPIES] = [
         (&books.process, 4),

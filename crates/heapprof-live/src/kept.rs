@@ -111,6 +111,15 @@ impl Kept {
         }
     }
 
+    /// Whether nobody can write to the file, or cut it, except its process. Only then may others be
+    /// given it.
+    #[must_use]
+    pub fn is_sealed(&self) -> bool {
+        use rustix::fs::SealFlags;
+        let wanted = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE;
+        rustix::fs::fcntl_get_seals(&self.0).is_ok_and(|seals| seals.contains(wanted))
+    }
+
     /// The file, for somebody else who is to read it.
     #[must_use]
     pub fn file(&self) -> &File {
@@ -139,6 +148,27 @@ impl Kept {
     /// # Errors
     /// The file may be no file of kept books, or a damaged one.
     pub fn read(&self, reason: &str, pid: u32, wrappers: &str) -> Result<Left, Error> {
+        const TRIES: usize = 4;
+        let mut last = Err(Error::Restarted);
+        for _ in 0..TRIES {
+            let before = self.recording()?;
+            last = self.read_once(reason, pid, wrappers);
+            // What was read of two recordings is nothing.
+            if self.recording()? == before {
+                return last;
+            }
+        }
+        last.and(Err(Error::Restarted))
+    }
+
+    /// Which recording the books are of, and its period.
+    fn recording(&self) -> Result<(u64, u64), Error> {
+        self.with_books(|_, reader, books| {
+            Ok((reader.u64(books.epoch)?, reader.u64(books.period)?))
+        })
+    }
+
+    fn read_once(&self, reason: &str, pid: u32, wrappers: &str) -> Result<Left, Error> {
         self.with_books(|head, reader, books| {
             let around = Around {
                 reason,
@@ -151,14 +181,15 @@ impl Kept {
                 thread_name: &|_| None,
             };
             let dropped: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
-            let lost = (0..DROPPED).map(|i| u64_at(&dropped, 8 * i));
+            // No memory, and held up: as the collector counts what is lost.
+            let lost = [1, 2].map(|i| u64_at(&dropped, 8 * i));
             Ok(Left {
                 profile: profile(reader, books, &around)?,
                 is_exact: reader.u64(books.period)? == 1,
                 process: reader.u32(books.process)?,
                 program: program(head),
                 is_full: u32_at(head, offset_of!(Header, is_full)) != 0,
-                lost: lost.fold(0, u64::saturating_add),
+                lost: lost[0].saturating_add(lost[1]),
             })
         })
     }
@@ -196,14 +227,15 @@ impl Kept {
         }
         let (file, extents) = (&self.0, extents(&head));
         let extents = extents.as_slice();
-        let reader = Reader::new(Mapped { file, extents });
+        let reader = Reader::partial(Mapped { file, extents });
         let books = Books::of_copy(&head[offset_of!(Header, books)..]);
         work(&head, &reader, &books)
     }
 }
 
 /// Whether there is such a process, and it has not ended yet.
-fn is_there(pid: rustix::process::Pid) -> bool {
+#[must_use]
+pub fn is_there(pid: rustix::process::Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
     state.is_some_and(|state| !state.starts_with(['Z', 'X']))

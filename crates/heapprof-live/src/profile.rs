@@ -193,7 +193,10 @@ impl<M: Memory> Writer<'_, M> {
             if values.iter().all(|&value| value == 0) {
                 continue;
             }
-            let generation = self.stacks.read(number, &mut words)?;
+            let read = self.stacks.read(number, &mut words);
+            let Some(generation) = self.reader.reached(read)? else {
+                continue;
+            };
             let mut thread = None;
             words.retain(|&word| match word & word::KIND {
                 word::THREAD => {
@@ -248,7 +251,11 @@ impl<M: Memory> Writer<'_, M> {
         let location = match word {
             word::CUT => self.named(recorded::TRUNCATED),
             word::UNNAMED => self.named(recorded::NAMELESS),
-            _ if is_frame => match self.frames.read(word as u32)? {
+            _ if is_frame => match self
+                .reader
+                .reached(self.frames.read(word as u32))?
+                .flatten()
+            {
                 Some(frame) => self.builder.frame(&[FrameText {
                     name: &String::from_utf8_lossy(&frame.name),
                     filename: &String::from_utf8_lossy(&frame.file),
@@ -348,7 +355,7 @@ fn known_code<M: Memory>(
     let mut all = Vec::new();
     const LEN: usize = size_of::<Known>();
     reader.elements(books.mapping, len as usize, |_, bytes: &[u8; LEN]| {
-        all.extend(known(reader, bytes)?);
+        all.extend(reader.reached(known(reader, bytes))?.flatten());
         Ok(())
     })?;
     let place = |code: &Code| (code.start, code.end, code.path.clone());

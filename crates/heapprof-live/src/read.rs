@@ -33,14 +33,16 @@ pub(crate) struct Reader<M> {
     left: Cell<u64>,
     work: Cell<u64>,
     text: Cell<u64>,
+    /// Whether tables may lie where nothing can be read. They are left out then.
+    is_partial: bool,
     /// What was read with other things, by the number of the block. Only what never changes is
     /// read from here.
-    kept: RefCell<Kept>,
+    kept: RefCell<Cache>,
 }
 
 /// Blocks that were read, by their numbers, and which of them was asked for last.
 #[derive(Default)]
-struct Kept {
+struct Cache {
     place: HashMap<u64, usize, RandomState>,
     blocks: Vec<Block>,
     last: Option<(u64, usize)>,
@@ -67,7 +69,24 @@ impl<M: Memory> Reader<M> {
             left: Cell::new(MOST),
             work: Cell::new(MOST_WORK),
             text: Cell::new(MOST_TEXT),
+            is_partial: false,
             kept: RefCell::default(),
+        }
+    }
+
+    /// As [`new`](Self::new), where some tables may be out of reach.
+    pub(crate) fn partial(memory: M) -> Self {
+        Self {
+            is_partial: true,
+            ..Self::new(memory)
+        }
+    }
+
+    /// `None` if something is out of reach, as it may be here.
+    pub(crate) fn reached<T>(&self, read: Result<T, Error>) -> Result<Option<T>, Error> {
+        match read {
+            Err(Error::Ended) if self.is_partial => Ok(None),
+            read => read.map(Some),
         }
     }
 
@@ -121,7 +140,7 @@ impl<M: Memory> Reader<M> {
                 Some(place) => place,
                 None => {
                     if kept.blocks.len() >= MOST_KEPT {
-                        *kept = Kept::default();
+                        *kept = Cache::default();
                     }
                     let block = self.block(number * BLOCK as u64)?;
                     kept.blocks.push(block);
@@ -197,7 +216,10 @@ impl<M: Memory> Reader<M> {
             while left > 0 {
                 let count = left.min(AT_ONCE / N);
                 buffer.resize(count * N, 0);
-                self.read(at, &mut buffer)?;
+                let read = self.read(at, &mut buffer);
+                if self.reached(read)?.is_none() {
+                    break;
+                }
                 for element in buffer.as_chunks::<N>().0 {
                     if element.iter().any(|&byte| byte != 0) {
                         each(number, element)?;

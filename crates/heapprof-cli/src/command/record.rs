@@ -42,6 +42,7 @@ use self::written::{Private, Written};
 use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};
+use crate::place::Owner;
 use crate::{messages, perl_module, preload};
 
 pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
@@ -144,6 +145,7 @@ fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended
         private.push(Private {
             process: ended.process,
             why: format!("nobody could be told of them: {error}"),
+            owner: Owner::us(),
         });
         Saved::default()
     });
@@ -229,9 +231,9 @@ impl Names {
             Some(name) if name == program => program,
             _ => "unknown",
         };
-        let pattern = match &self.children {
-            Some(children) if !is_main => children,
-            _ => &self.pattern,
+        let (pattern, is_ours) = match &self.children {
+            Some(children) if !is_main => (children, true),
+            _ => (&self.pattern, false),
         };
         let mut is_named = false;
         let mut made = expanded(pattern.as_bytes(), |letter| {
@@ -240,7 +242,7 @@ impl Names {
                 b'p' => own.to_string().into_bytes(),
                 b'e' => program.as_bytes().to_vec(),
                 b'n' => b"0001".to_vec(),
-                b'r' => main.to_string().into_bytes(),
+                b'r' if is_ours => main.to_string().into_bytes(),
                 b'%' => vec![b'%'],
                 other => vec![b'%', other],
             }

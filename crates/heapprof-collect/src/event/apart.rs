@@ -1,6 +1,7 @@
 //! The engine's own work in the program's threads: what it allocates is not recorded.
 
 use crate::engine::Engine;
+use crate::event::entry;
 use crate::platform::sys;
 use crate::platform::tls::{self, QUIET};
 
@@ -34,6 +35,9 @@ impl Engine {
     /// As [`apart`](Self::apart), with signals blocked. It is for work that takes locks that a dump
     /// needs, too: a signal handler that ends the process dumps, and must not come in between.
     pub(crate) fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
+        if self.process.shares_tables() {
+            entry::part_late(self);
+        }
         let mask = self.process.block_signals();
         let result = self.apart(work);
         sys::restore_signals(mask);

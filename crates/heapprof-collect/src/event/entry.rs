@@ -113,14 +113,10 @@ pub(crate) unsafe fn state_of(
 /// Leaves the tables to the process that this one is a copy of, of which nobody told us. Returns
 /// whether this one has tables of its own.
 #[cold]
-fn part_late(engine: &Engine) -> bool {
+pub(crate) fn part_late(engine: &Engine) -> bool {
     engine.process.abandon();
     // SAFETY: a copy of a process has one thread, which is here, and has no state from here on.
-    let has_parted = unsafe { part(engine, None) };
-    if has_parted {
-        engine.process.mark();
-    }
-    has_parted
+    unsafe { part(engine, None) }
 }
 
 /// Leaves tables that are kept in a file to the process that this one is a copy of. From here on
@@ -130,15 +126,42 @@ fn part_late(engine: &Engine) -> bool {
 /// # Safety
 /// This is a copy of the process, and has one thread, which is in no event.
 pub(crate) unsafe fn part(engine: &Engine, file: Option<&File>) -> bool {
-    let kept = &engine.process.pages.kept;
-    if !kept.is_shared() {
+    let process = &engine.process;
+    if !process.pages.kept.is_shared() {
+        process.mark();
         return true;
     }
-    engine.threads.forget_all();
-    engine.books.live.disown();
-    take_state(engine);
-    // SAFETY: the caller's promise, and no state is to be reached any more.
-    unsafe { kept.renew(file) }
+    if process.is_shut_in() {
+        return false;
+    }
+    // SAFETY: the caller's promise. No state is reached before the first event from here on.
+    let has_parted = unsafe { process.pages.kept.renew(file, false) };
+    if has_parted {
+        engine.threads.forget_all();
+        engine.books.live.disown();
+        take_state(engine);
+        process.mark();
+    }
+    has_parted
+}
+
+/// As [`part`], for a thread that may be in an event: all tables are copied, and stay where they
+/// are.
+///
+/// # Safety
+/// This is a copy of the process, and has one thread.
+pub(crate) unsafe fn part_inside(engine: &Engine) -> bool {
+    let process = &engine.process;
+    if process.is_shut_in() {
+        return false;
+    }
+    let kept = &process.pages.kept;
+    // SAFETY: the caller's promise.
+    let has_parted = !kept.is_shared() || unsafe { kept.renew(None, true) };
+    if has_parted {
+        process.mark();
+    }
+    has_parted
 }
 
 /// Takes this thread's state of an engine away, if it has one. Nothing is done with the state.
@@ -157,6 +180,7 @@ fn take_state(engine: &Engine) {
 pub(crate) fn has_state(engine: &Engine) -> bool {
     // SAFETY: the slot is this thread's own.
     let of_slot = unsafe { (*tls::current()).engine };
+    // Only the address counts.
     of_slot.addr() == std::ptr::from_ref(&engine.process).addr()
 }
 

@@ -34,8 +34,8 @@ pub(crate) fn look(engine: &Engine) {
     }
 }
 
-/// Shows readers of a file of kept books what it has no tables of. If the process was about to
-/// become another program, it goes on after all.
+/// Shows readers of a file of kept books what it has no tables of. If the process was about to end,
+/// or to become another program, it goes on after all.
 fn show(engine: &Engine, micros: i64) {
     let (pages, dumping) = (&engine.process.pages, &engine.dumping);
     if pages.kept.is_there() {
@@ -48,7 +48,12 @@ fn show(engine: &Engine, micros: i64) {
             // Nobody can find out what lay where once the process has been killed.
             dumping.due.ask_to_look();
         }
-        if pages.kept.state() == state::BEFORE_EXEC && !dumping.is_about_to_exec() {
+        let goes_on = match pages.kept.state() {
+            state::BEFORE_EXEC => !dumping.is_about_to_exec(),
+            state::HAS_ENDED => !dumping.ended.load(Ordering::Acquire),
+            _ => false,
+        };
+        if goes_on {
             pages.kept.set_state(|header| {
                 header.state.store(state::GOES_ON, Ordering::Relaxed);
             });

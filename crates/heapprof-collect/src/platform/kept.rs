@@ -28,10 +28,10 @@ pub(crate) enum Lot {
 }
 
 /// How long the file is. It has memory only where something was written.
-pub(crate) const LEN: usize = 1 << 30;
+pub(crate) const LEN: usize = 16 << 30;
 /// A piece of it is a quarter of what there is, and within these bounds unless more is asked for.
 const SMALLEST: usize = 256 << 10;
-const LARGEST: usize = 16 << 20;
+const LARGEST: usize = 256 << 20;
 
 /// How many numbers and lists are copied.
 pub(crate) const COPIES: usize = 19;
@@ -130,17 +130,22 @@ impl Kept {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Keeps everybody from the pieces until [`let_go`](Self::let_go). Returns false if somebody
-    /// has them for long: they are held up.
+    /// Keeps everybody from the pieces until [`let_go`](Self::let_go). A thread that forks holds
+    /// them for as long as the kernel takes to copy the process. Returns false if somebody has them
+    /// for longer than that: they are held up.
     pub(crate) fn hold(&self) -> bool {
-        const TRIES: usize = 10_000;
-        (0..TRIES).any(|_| {
-            let was_held = self.is_held.swap(true, Ordering::Acquire);
-            if was_held {
-                sys::yield_now();
+        const YIELDS: usize = 1000;
+        const NAPS: usize = 40_000;
+        for tried in 0..YIELDS + NAPS {
+            if !self.is_held.swap(true, Ordering::Acquire) {
+                return true;
             }
-            !was_held
-        })
+            match tried < YIELDS {
+                true => sys::yield_now(),
+                false => sys::nap(),
+            }
+        }
+        false
     }
 
     /// Ends what [`hold`](Self::hold) began.
@@ -167,6 +172,16 @@ impl Kept {
             lot: Lot::Lasting,
         };
         (pieces.count, pieces.end) = (1, len);
+        // SAFETY: its last page.
+        let behind = sys::map_behind(unsafe { at.add(len - PAGE) }, PAGE);
+        if behind.is_null() || !file.seal() {
+            // It could not grow, or whoever has the file could write there.
+            // SAFETY: nobody knows of it yet.
+            unsafe { sys::unmap(at, len) };
+            return false;
+        }
+        // SAFETY: as above.
+        unsafe { sys::unmap(behind, PAGE) };
         self.is_shared.store(true, Ordering::Relaxed);
         self.base.store(at, Ordering::Release);
         self.show_pieces(pieces);
@@ -338,35 +353,63 @@ impl Kept {
     }
 
     /// Puts another memory into the place of the file: `file`, or a private one. It has the tables
-    /// that last, and no others. Returns false if there is no such memory, or not enough of it;
+    /// that last, and no others, unless `all` is asked for in private memory. Returns false if there is no such memory, or not enough of it;
     /// then some tables are still the other process's.
     ///
     /// # Safety
     /// This is a copy of the process that began the file, and has one thread. Nobody uses a table
-    /// that passes any more.
-    pub(crate) unsafe fn renew(&self, file: Option<&File>) -> bool {
+    /// that passes any more, unless `all` is asked for.
+    pub(crate) unsafe fn renew(&self, file: Option<&File>, all: bool) -> bool {
         // SAFETY: this is the only thread.
         let pieces = unsafe { &mut *self.pieces.get() };
-        let (count, mut kept, mut end) = (pieces.count, 0, 0);
-        for i in 0..count {
-            let mut piece = pieces.all[i];
-            if piece.lot == Lot::Passing {
-                // SAFETY: nobody uses it any more: the caller's promise.
-                unsafe { sys::unmap(piece.at, piece.len) };
-            } else {
-                let new = match file {
+        let stays = |piece: &Piece| piece.lot == Lot::Lasting || file.is_none() && all;
+        // Nothing is changed before there is memory for all of it.
+        let (mut new, mut end) = ([std::ptr::null_mut(); EXTENTS], 0);
+        for (new, piece) in new.iter_mut().zip(&pieces.all[..pieces.count]) {
+            if stays(piece) {
+                *new = match file {
                     Some(file) => sys::map_file(file, end, piece.len),
                     None => sys::map(piece.len),
                 };
-                // SAFETY: both are mappings of this length. The other process goes on writing
-                // behind what this one knows of, and what this one knows of does not change.
-                if new.is_null() || !unsafe { copy_over(new, &piece) } {
-                    return false;
+                if new.is_null() {
+                    break;
                 }
-                (piece.offset, end) = (end, end + piece.len);
-                pieces.all[kept] = piece;
-                kept += 1;
+                end += piece.len;
             }
+        }
+        let wanted: usize = pieces.all[..pieces.count]
+            .iter()
+            .filter(|piece| stays(piece))
+            .map(|piece| piece.len)
+            .sum();
+        let is_sealed = file.is_none_or(File::seal);
+        if end != wanted || !is_sealed {
+            for (new, piece) in new.iter().zip(&pieces.all) {
+                if !new.is_null() {
+                    // SAFETY: nobody knows of it yet.
+                    unsafe { sys::unmap(*new, piece.len) };
+                }
+            }
+            return false;
+        }
+        let (count, mut kept) = (pieces.count, 0);
+        end = 0;
+        for (i, &new) in new.iter().enumerate().take(count) {
+            let mut piece = pieces.all[i];
+            if !stays(&piece) {
+                // SAFETY: nobody uses it any more: the caller's promise.
+                unsafe { sys::unmap(piece.at, piece.len) };
+                continue;
+            }
+            // SAFETY: both are mappings of this length. The other process goes on writing behind
+            // what this one knows of, and what this one knows of does not change.
+            if !unsafe { copy_over(new, &piece) } {
+                // The kernel has no memory for its own part of that. Those before are ours by now.
+                return false;
+            }
+            (piece.offset, end) = (end, end + piece.len);
+            pieces.all[kept] = piece;
+            kept += 1;
         }
         (pieces.count, pieces.end) = (kept, end);
         self.is_shared.store(file.is_some(), Ordering::Relaxed);
@@ -398,7 +441,12 @@ impl Pieces {
     /// Maps one more piece, for at least `len` bytes.
     fn grow(&mut self, len: usize, lot: Lot) -> Option<()> {
         let usual = (self.end / 4).next_power_of_two();
-        let len = len.max(usual.clamp(SMALLEST, LARGEST));
+        let usual = len.max(usual.clamp(SMALLEST, LARGEST));
+        // If the address space is limited, no more than needed.
+        self.map(usual, lot).or_else(|| self.map(len, lot))
+    }
+
+    fn map(&mut self, len: usize, lot: Lot) -> Option<()> {
         let last = self.all[..self.count].last()?;
         if self.count == EXTENTS || self.end + len > LEN {
             return None;
@@ -457,7 +505,7 @@ unsafe fn copy_page(from: *const u8, to: *mut u8) {
 
 /// A word that threads share.
 trait Word {
-    type Value: PartialEq;
+    type Value: Copy + PartialEq;
     fn get(&self) -> Self::Value;
     fn set(&self, value: Self::Value);
 }
@@ -489,7 +537,7 @@ unsafe fn copy_words<W: Word>(from: *const W, to: *const W, count: usize) {
         let (from, to) = unsafe { (&*from.add(i), &*to.add(i)) };
         loop {
             let value = from.get();
-            to.set(from.get());
+            to.set(value);
             // Whoever changed the word meanwhile may have copied it before this did.
             fence(Ordering::SeqCst);
             if from.get() == value {
@@ -501,7 +549,18 @@ unsafe fn copy_words<W: Word>(from: *const W, to: *const W, count: usize) {
 
 #[cfg(all(test, not(any(miri, shuttle))))]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
+
+    /// A word of a file, which nobody can map to write.
+    fn word(file: &File, at: usize) -> u64 {
+        let path = format!("/proc/self/fd/{}", file.number());
+        let mut word = [0; 8];
+        let file = std::fs::File::open(path).unwrap();
+        file.read_exact_at(&mut word, at as u64).unwrap();
+        u64::from_ne_bytes(word)
+    }
 
     /// What lasts is in the child's file, what passes is not, and the parent's file is not changed.
     #[test]
@@ -523,18 +582,16 @@ mod tests {
             lasting.add(600).write(7);
             passing.write(8);
             far.write(5);
-            assert!(kept.renew(Some(&second)) && kept.is_shared());
+            assert!(kept.renew(Some(&second), false) && kept.is_shared());
             assert_eq!(
                 (lasting.add(600).read(), lasting.read(), far.read()),
                 (7, 0, 5)
             );
             assert!(!kept.holds(passing.cast()));
             lasting.write(9);
-            let again = sys::map_file(&first, 0, 2 * SMALLEST);
-            let before = again.add(lasting.addr() - kept.header().addr());
-            let before = before.cast::<u64>();
-            assert_eq!((before.read(), before.add(600).read()), (0, 7));
-            sys::unmap(again, 2 * SMALLEST);
+            let before = lasting.addr() - kept.header().addr();
+            assert_eq!(word(&first, before), 0);
+            assert_eq!(word(&first, before + 600 * 8), 7);
             // A child has room behind what it has.
             let more = take(Lot::Passing, 9 * SMALLEST);
             assert_eq!(more.read(), 0);
@@ -547,12 +604,10 @@ mod tests {
             let of_more = of_more
                 .rfind(|extent| extent.address == more.addr() as u64)
                 .unwrap();
-            let again = sys::map_file(&second, of_more.offset as usize, PAGE).cast::<u64>();
-            assert_eq!(again.read(), 3);
-            sys::unmap(again.cast(), PAGE);
-            assert_eq!(kept.take(LEN, Lot::Passing), None);
+            assert_eq!(word(&second, of_more.offset as usize), 3);
+            assert_eq!(kept.take(2 * LEN, Lot::Passing), None);
             assert_eq!((*kept.header()).is_full.load(Ordering::Relaxed), 1);
-            assert!(kept.renew(None) && !kept.is_shared() && !kept.is_there());
+            assert!(kept.renew(None, false) && !kept.is_shared() && !kept.is_there());
             assert_eq!((lasting.read(), lasting.add(600).read()), (9, 7));
         }
         assert_eq!(kept.take(8, Lot::Lasting), None);

@@ -1,7 +1,9 @@
 //! What is known of the process that is recorded, and what every part of the engine needs of it.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
+};
 
 use crate::dropped::Dropped;
 use crate::mode::Recorded;
@@ -34,6 +36,8 @@ pub(crate) struct Process {
     /// Whether the program installed a filter of system calls. A call that was not among those that
     /// were tried may end the program.
     filtered: AtomicBool,
+    /// What [`may_keep`](Self::may_keep) knows.
+    keeps: AtomicU8,
     /// Whether the program shut itself in: nothing of ours makes a system call any more.
     shut_in: AtomicBool,
     name: OnceLock<Vec<u8>>,
@@ -53,6 +57,7 @@ impl Process {
             in_vain: AtomicU32::new(0),
             marked: AtomicPtr::new(std::ptr::null_mut()),
             filtered: AtomicBool::new(false),
+            keeps: AtomicU8::new(0),
             shut_in: AtomicBool::new(false),
             name: OnceLock::new(),
         }
@@ -151,8 +156,26 @@ impl Process {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
+    /// Whether the filters of system calls let the books be kept in a file. `find` finds it out, which
+    /// is asked once for each filter.
+    pub(crate) fn may_keep(&self, find: impl FnOnce() -> bool) -> bool {
+        const UNKNOWN: u8 = 0;
+        const NO: u8 = 1;
+        const YES: u8 = 2;
+        match self.keeps.load(Ordering::Relaxed) {
+            UNKNOWN => {
+                let may = find();
+                self.keeps
+                    .store(if may { YES } else { NO }, Ordering::Relaxed);
+                may
+            }
+            known => known == YES,
+        }
+    }
+
     /// Says that there is a filter of system calls.
     pub(crate) fn note_filter(&self) {
+        self.keeps.store(0, Ordering::Relaxed);
         self.filtered.store(true, Ordering::Relaxed);
     }
 
@@ -200,7 +223,7 @@ pub(crate) struct Fork {
 
 /// The content of a [`Fork`].
 #[derive(Clone, Copy)]
-pub(crate) struct Kept {
+pub(crate) struct Held {
     /// The signal mask that is to be put back.
     pub(crate) mask: u64,
     /// Which locks the thread holds, with one bit for each.
@@ -228,7 +251,7 @@ impl Fork {
     }
 
     /// Keeps this until the fork is over.
-    pub(crate) fn keep(&self, kept: Kept) {
+    pub(crate) fn keep(&self, kept: Held) {
         self.mask.store(kept.mask, Ordering::Relaxed);
         self.held.store(kept.held, Ordering::Relaxed);
         self.streams.store(kept.streams, Ordering::Relaxed);
@@ -238,8 +261,8 @@ impl Fork {
     }
 
     /// What was kept.
-    pub(crate) fn kept(&self) -> Kept {
-        Kept {
+    pub(crate) fn kept(&self) -> Held {
+        Held {
             mask: self.mask.load(Ordering::Relaxed),
             held: self.held.load(Ordering::Relaxed),
             streams: self.streams.load(Ordering::Relaxed),

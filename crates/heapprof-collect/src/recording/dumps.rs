@@ -341,8 +341,7 @@ fn write(
     }
     let state = match reason {
         Reason::Exec => Some(state::BEFORE_EXEC),
-        Reason::Exit | Reason::Terminated => Some(state::HAS_ENDED),
-        // A program that shut itself in goes on, and is followed in a file of kept books.
+        reason if reason.ends_program() => Some(state::HAS_ENDED),
         _ => None,
     };
     if let Some(state) = state.filter(|_| !named) {

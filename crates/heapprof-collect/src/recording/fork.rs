@@ -6,7 +6,7 @@ use crate::event::apart::is_apart;
 use crate::event::{entry, moment};
 #[cfg(not(shuttle))]
 use crate::outside;
-use crate::platform::process::Kept;
+use crate::platform::process::Held;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
 #[cfg(not(shuttle))]
@@ -86,7 +86,7 @@ impl Forks {
             // The counters that the child would find are this process's, and go on.
             whole = engine.books.leave(process, &engine.threads);
         }
-        process.fork.keep(Kept {
+        process.fork.keep(Held {
             mask,
             streams,
             held,
@@ -100,7 +100,7 @@ impl Forks {
     }
 
     /// Gives back the locks that [`before`](Self::before) took. Returns what is to be put back.
-    fn let_go(self) -> Kept {
+    fn let_go(self) -> Held {
         let kept = self.0.process.fork.kept();
         if kept.keeping {
             self.0.process.pages.kept.let_go();
@@ -114,8 +114,10 @@ impl Forks {
         if !entry::is_held() {
             return;
         }
+        // Whoever forks next leaves another one.
+        let heir = self.0.books.take_heir();
         let kept = self.let_go();
-        self.0.books.forget_heir(&self.0.process);
+        self.0.books.give_back_heir(&self.0.process, heir);
         entry::end_apart(self.0);
         sys::restore_signals(kept.mask);
         if kept.streams {
@@ -136,11 +138,10 @@ impl Forks {
             #[cfg(not(shuttle))]
             outside::hide(engine);
             process.abandon();
-            // SAFETY: this is fork's handler in the child, and what it interrupted is not gone on
-            // with: the books are closed for good.
-            if unsafe { entry::part(engine, None) } {
+            // SAFETY: this is fork's handler in the child. What it interrupted goes on with the
+            // tables that it has.
+            if unsafe { entry::part_inside(engine) } {
                 engine.threads.forget_others();
-                process.mark();
             }
             return;
         }
@@ -148,18 +149,18 @@ impl Forks {
         // Nobody is to take these books for the child's before they are, or if they never are.
         #[cfg(not(shuttle))]
         outside::hide(engine);
-        let is_possible = kept.whole && engine.reserve(ROOM);
-        let asked = is_possible.then(|| dumping.asked(process)).flatten();
+        let keeps = process.pages.kept.is_shared() && process.recorded.is_running();
+        let asked = match keeps && kept.whole && engine.reserve(ROOM) {
+            true => dumping.asked(process),
+            false => None,
+        };
         #[cfg(not(shuttle))]
         let file = asked.as_ref().and_then(|asked| kept::file(engine, asked));
         #[cfg(shuttle)]
-        let file = None;
+        let file: Option<sys::File> = None;
         let had_state = entry::has_state(engine);
         // SAFETY: this is fork's handler in the child, and the thread is in no event.
         let has_parted = unsafe { entry::part(engine, file.as_ref()) };
-        if has_parted {
-            process.mark();
-        }
         let whole = kept.whole && has_parted;
         if !whole {
             // Some locks are never released in the child, because the threads that hold them exist
@@ -190,6 +191,8 @@ impl Forks {
         if let Some(asked) = asked.filter(|_| whole) {
             kept::show(engine, &asked, file.as_ref());
         }
+        // Before a signal's handler may fork.
+        drop(file);
         entry::end_apart(engine);
         sys::restore_signals(kept.mask);
         if kept.streams {

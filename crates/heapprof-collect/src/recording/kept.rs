@@ -25,8 +25,8 @@ pub(super) fn file(engine: &Engine, options: &Options) -> Option<File> {
     }
     match make(engine) {
         Ok(file) => Some(file),
-        Err(why) => {
-            say(options, &why);
+        Err((errno, why)) => {
+            say(options, errno, &why);
             None
         }
     }
@@ -37,13 +37,32 @@ pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
     let (process, kept) = (&engine.process, &engine.process.pages.kept);
     // What lies in private memory by now would be missing.
     let is_first = process.recorded.epoch() == 0 && !kept.is_there();
-    let file = file(engine, options).filter(|_| is_first)?;
+    if !is_first || options.output.keep.is_empty() {
+        return None;
+    }
+    if sys::read_file(c"/proc/sys/vm/overcommit_memory").starts_with(b"2") {
+        say(
+            options,
+            0,
+            "the kernel promises no more memory than there is",
+        );
+        return None;
+    }
+    let file = file(engine, options)?;
     if !process.is_marked() {
-        say(options, "a copy of the process could not be told from it");
+        say(
+            options,
+            0,
+            "a copy of the process could not be told from it",
+        );
         return None;
     }
     if !kept.begin(&file) {
-        say(options, "it could not be mapped");
+        say(
+            options,
+            0,
+            "a file in memory could not be mapped and sealed",
+        );
         return None;
     }
     Some(file)
@@ -64,35 +83,30 @@ pub(super) fn show(engine: &'static Engine, options: &Options, file: Option<&Fil
         .map_err(|_| libc::EINVAL)
         .and_then(|path| sys::hand_over(file, &path, GREETING));
     if let Err(errno) = handed {
-        let text = sys::error_text(errno);
-        say(options, &format!("it could not be handed over: {text}"));
+        say(options, errno, "they could not be handed over");
     }
 }
 
-fn make(engine: &Engine) -> Result<File, String> {
-    if engine.process.is_filtered() && !trial::may_keep() {
-        return Err("a filter of system calls ends whoever asks for it".to_string());
+/// Makes a file. The error is an errno, or 0, and a text.
+fn make(engine: &Engine) -> Result<File, (i32, String)> {
+    if engine.process.is_filtered() && !engine.process.may_keep(trial::may_keep) {
+        let why = "a filter of system calls ends whoever asks for a file in memory";
+        return Err((0, why.to_string()));
     }
     // Beyond this limit the kernel sends a signal.
     if let Some(most) = sys::limit(libc::RLIMIT_FSIZE as usize)
         && most < LEN as u64
     {
-        return Err(format!("files may have no more than {most} bytes"));
+        return Err((0, format!("files may have no more than {most} bytes")));
     }
-    let refused = |errno| {
-        let text = sys::error_text(errno);
-        format!("a file in memory could not be made: {text}")
-    };
-    sys::memory_file(LEN).map_err(refused)
+    sys::memory_file(LEN).map_err(|errno| (errno, "a file in memory could not be made".into()))
 }
 
-/// Puts into the list why the books are not kept.
-fn say(options: &Options, why: &str) {
-    let entry = format!("~{} {why}", sys::process_id());
-    output::add_to_list(
-        &options.output.list,
-        &CString::new(entry).unwrap_or_default(),
-    );
+/// Puts into the list why the books are not kept: a text, and an errno if it is not 0.
+fn say(options: &Options, errno: i32, why: &str) {
+    let entry = format!("~{} {errno} {why}", sys::process_id());
+    let entry = CString::new(entry).unwrap_or_default();
+    output::add_to_list(&options.output.list, &entry);
 }
 
 fn write_header(engine: &'static Engine) {

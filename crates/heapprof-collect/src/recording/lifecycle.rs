@@ -2,10 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use heapprof_books::state;
-
 use crate::engine::Engine;
-use crate::event::moment;
+use crate::event::{entry, moment};
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
@@ -97,6 +95,9 @@ impl Lifecycle {
 
     /// Ends the recording; dumps still show what it recorded.
     pub fn stop(self) {
+        if self.0.process.shares_tables() {
+            entry::part_late(self.0);
+        }
         self.0.process.recorded.stop();
         self.0.process.pages.copy(&self.0.process.recorded.mode);
         self.0.dumping.clock.stop();
@@ -132,9 +133,6 @@ impl Lifecycle {
     /// Says that the process goes on after its last profile, and that another end is to come.
     pub fn go_on(self) {
         self.0.dumping.ended.store(false, Ordering::Release);
-        self.0.process.pages.kept.set_state(|header| {
-            header.state.store(state::GOES_ON, Ordering::Relaxed);
-        });
     }
 
     /// Whether this is the process that records, and not a vfork child that only shares its memory.

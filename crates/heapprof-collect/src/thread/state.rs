@@ -34,6 +34,8 @@ pub(crate) struct ThreadState {
     home: Option<(&'static Threads, &'static Process)>,
     /// The next in the list of all states. It is set once.
     pub(crate) next: AtomicPtr<ThreadState>,
+    /// The next of those that lie in the file of kept books.
+    pub(crate) next_kept: AtomicPtr<ThreadState>,
     /// The next state that no thread has, while no thread has this one.
     next_free: AtomicPtr<ThreadState>,
     /// The thread's slot while the thread lives, for [`Threads::rewind_all`].
@@ -73,6 +75,8 @@ pub(crate) struct Own {
 /// All threads' states.
 pub(crate) struct Threads {
     pub(crate) all: AtomicPtr<ThreadState>,
+    /// Those that lie in the file of kept books: what is in no file would hide the others.
+    pub(crate) kept: AtomicPtr<ThreadState>,
     /// The states that no thread has. However many threads live, the next one finds its state at
     /// once.
     free: Free,
@@ -99,6 +103,26 @@ fn own() -> *const ThreadState {
     unsafe { of(tls::current()) }
 }
 
+/// Puts a state that nobody else sees yet at the beginning of a list.
+///
+/// # Safety
+/// It is a valid state, and stays.
+unsafe fn push(
+    list: &AtomicPtr<ThreadState>,
+    new: *mut ThreadState,
+    next: fn(&ThreadState) -> &AtomicPtr<ThreadState>,
+) {
+    let mut head = list.load(Ordering::Acquire);
+    loop {
+        // SAFETY: the caller's promise.
+        next(unsafe { &*new }).store(head, Ordering::Relaxed);
+        match list.compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
 /// The address by which a slot tells engines apart: that of an engine's process.
 #[inline(always)]
 pub(crate) fn engine_of(process: &'static Process) -> *const Engine {
@@ -110,6 +134,7 @@ impl Threads {
     pub(crate) const fn new() -> Self {
         Self {
             all: AtomicPtr::new(std::ptr::null_mut()),
+            kept: AtomicPtr::new(std::ptr::null_mut()),
             free: Free::new(),
             slots: Lock::new(),
             key: Key(AtomicU32::new(u32::MAX)),
@@ -154,21 +179,13 @@ impl Threads {
             own.random.seed(new as u64);
             own.remembered.reset();
             own.script.reset();
-            let mut head = self.all.load(Ordering::Acquire);
-            loop {
-                (*new).next.store(head, Ordering::Relaxed);
-                let changed =
-                    self.all
-                        .compare_exchange_weak(head, new, Ordering::AcqRel, Ordering::Acquire);
-                match changed {
-                    Ok(_) => {
-                        process.pages.copy(&self.all);
-                        return new;
-                    }
-                    Err(now) => head = now,
-                }
+            if process.pages.kept.holds(new.cast_const().cast()) {
+                push(&self.kept, new, |state| &state.next_kept);
+                process.pages.copy(&self.kept);
             }
+            push(&self.all, new, |state| &state.next);
         }
+        new
     }
 
     /// Called after fork, in the child. The other threads are gone, so their states are free.
@@ -191,6 +208,7 @@ impl Threads {
     pub(crate) fn forget_all(&self) {
         self.free.clear();
         self.all.store(std::ptr::null_mut(), Ordering::Release);
+        self.kept.store(std::ptr::null_mut(), Ordering::Release);
     }
 
     /// Called after fork, in the child. Keeps one state, which is given all that the others have,
@@ -228,7 +246,6 @@ impl Threads {
         // The list is cut before anything of it goes, for readers outside.
         kept.next.store(std::ptr::null_mut(), Ordering::Relaxed);
         self.all.store(kept_at, Ordering::Release);
-        process.pages.copy(&self.all);
         for mut at in [first, behind] {
             while !at.is_null() && at != kept_at {
                 // SAFETY: a state of this list, which nobody has any more: the caller's promise.
@@ -292,6 +309,7 @@ impl Threads {
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self {
             all: _,
+            kept: _,
             free: _,
             slots,
             key: _,

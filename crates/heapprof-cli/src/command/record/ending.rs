@@ -22,7 +22,7 @@ impl Ending {
     /// What a line about the process `main` adds if its books, or those of others, were in private
     /// memory.
     pub(super) fn of_private(&self, main: u32) -> String {
-        let of_main = |private: &&Private| private.process == main;
+        let of_main = |private: &&Private| private.process == main && private.owner.is_us();
         if let Some(private) = self.private.iter().find(of_main) {
             return format!(
                 "; its books were in private memory ({}), so a kill would have left nothing of them",
@@ -43,7 +43,8 @@ impl Ending {
 
     /// Why a program that was ended by a signal left no profile.
     pub(super) fn why_nothing(&self, ended: &Ended) -> Option<&str> {
-        let of_main = |private: &&Private| private.process == ended.process;
+        let is_ours = |private: &&Private| private.owner.is_us();
+        let of_main = |private: &&Private| private.process == ended.process && is_ours(private);
         let private = self.private.iter().find(of_main);
         private.map(|private| private.why.as_str())
     }

@@ -21,7 +21,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
 
-use super::kept::{Died, Wanted, Who, write};
+use super::kept::{Died, End, Wanted, Who, write};
 use super::oom::Killed;
 use super::written::Written;
 use crate::place::Owner;
@@ -36,6 +36,11 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// So long the processes of a program that was killed may take to end, too.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
+/// The longest message of somebody who calls, in bytes.
+const LONGEST: usize = 256;
+/// So many programs may become others without a word, and so many messages are kept.
+const MOST_REPLACED: u32 = 200;
+const MOST_NOTES: usize = 20;
 /// So long nobody is let in when there was no room.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -91,6 +96,7 @@ impl Keeper {
             ends,
             wanted,
             main: 0,
+            replaced: 0,
             is_short: false,
             callers: Vec::new(),
             processes: Vec::new(),
@@ -152,7 +158,7 @@ struct Process {
     kept: Kept,
     pid: Pid,
     owner: Owner,
-    /// Readable once the process has ended; `None` if it had ended before.
+    /// Readable once the process has ended; `None` if the kernel gives no such thing.
     ends: Option<OwnedFd>,
     killed: Killed,
 }
@@ -165,6 +171,8 @@ struct Keeping {
     wanted: Wanted,
     /// The program's process.
     main: u32,
+    /// How many files were replaced by those of another program.
+    replaced: u32,
     /// Whether there was no room for somebody who called.
     is_short: bool,
     callers: Vec<Caller>,
@@ -177,8 +185,8 @@ impl Keeping {
     fn run(mut self) -> Saved {
         let mut until: Option<Instant> = None;
         loop {
-            self.take_all();
             self.finish_ended();
+            self.take_all();
             let is_done = until.is_some_and(|until| {
                 self.processes.is_empty() && self.callers.is_empty() || until <= Instant::now()
             });
@@ -201,7 +209,9 @@ impl Keeping {
 
     /// Sleeps until something happens, or until a moment.
     fn wait(&mut self, until: Option<Instant>) {
-        let soon = self.is_short.then(|| Instant::now() + PAUSE);
+        self.is_short |= self.callers.len() >= MOST;
+        let by_hand = self.processes.iter().any(|process| process.ends.is_none());
+        let soon = (self.is_short || by_hand).then(|| Instant::now() + PAUSE);
         let of_callers = self.callers.iter().map(|caller| caller.until);
         let until = of_callers.chain(until).chain(soon).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -246,10 +256,11 @@ impl Keeping {
             }
         }
         for caller in std::mem::take(&mut self.callers) {
-            match records::receive(&caller.socket) {
+            match records::receive(&caller.socket, LONGEST) {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
                 Ok((_, Some(file))) => self.take(&caller, file),
-                Ok((_, None)) => {}
+                // There was no number for the file, or it is somebody else who calls.
+                Ok((_, None)) => self.note("a process's file could not be taken".to_string()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if Instant::now() < caller.until {
                         self.callers.push(caller);
@@ -262,18 +273,16 @@ impl Keeping {
 
     /// Answers somebody who asks.
     fn answer(&self, caller: &Caller, text: &[u8]) {
-        let number = |process: &Process| process.pid.as_raw_nonzero().get().unsigned_abs();
-        let us = self
-            .processes
-            .iter()
-            .filter(|process| process.owner.is_us());
+        // Whoever could write to a file would control its process.
+        let may = |process: &&Process| process.owner.is_us() && process.kept.is_sealed();
+        let us = self.processes.iter().filter(may);
         let answered = match Question::of(text) {
             Some(Question::Which) => {
-                let all = us.map(|process| format!("{} ", number(process)));
+                let all = us.map(|process| format!("{} ", process.number()));
                 records::answer(&caller.socket, &all.collect::<String>(), None)
             }
             Some(Question::File(pid)) => {
-                let found = us.into_iter().find(|process| number(process) == pid);
+                let found = us.into_iter().find(|process| process.number() == pid);
                 let file = found.map(|process| process.kept.file());
                 records::answer(&caller.socket, "file\n", file)
             }
@@ -292,20 +301,17 @@ impl Keeping {
         // What the process was before it became another program is over.
         let mut i = 0;
         while i < self.processes.len() {
-            match self.processes[i].pid == pid && self.processes[i].owner == caller.owner {
+            match self.processes[i].pid == pid {
                 true => {
                     let before = self.processes.swap_remove(i);
-                    self.finish(&before, "became another program without a word");
+                    self.finish(&before, End::Exec);
                 }
                 false => i += 1,
             }
         }
         if self.processes.len() >= MOST {
             let note = "there were too many processes to keep the books of all of them";
-            if !self.saved.notes.iter().any(|said| said == note) {
-                self.saved.notes.push(note.to_string());
-            }
-            return;
+            return self.note(note.to_string());
         }
         self.processes.push(Process {
             kept,
@@ -320,11 +326,10 @@ impl Keeping {
     fn finish_ended(&mut self) {
         let mut i = 0;
         while i < self.processes.len() {
-            let has_ended = self.processes[i].ends.as_ref().is_none_or(is_readable);
-            match has_ended {
+            match self.processes[i].has_ended() {
                 true => {
                     let ended = self.processes.swap_remove(i);
-                    self.finish(&ended, "killed");
+                    self.finish(&ended, End::Death);
                 }
                 false => i += 1,
             }
@@ -332,29 +337,75 @@ impl Keeping {
     }
 
     /// Writes the profile of a process, unless it has done so itself.
-    fn finish(&mut self, process: &Process, how: &str) {
+    fn finish(&mut self, process: &Process, end: End) {
         if !matches!(process.kept.state(), Ok(State::GoesOn)) {
             return;
         }
-        let pid = process.pid.as_raw_nonzero().get().unsigned_abs();
+        if end == End::Exec {
+            // A process may do this again and again.
+            self.replaced += 1;
+            if self.replaced > MOST_REPLACED {
+                return self.note("too many programs became others without a word".to_string());
+            }
+        }
+        let pid = process.number();
         let who = Who {
             pid,
             main: self.main,
-            owner: process.owner,
+            owner: process.owner_now(),
         };
-        match write(&process.kept, who, how, &self.wanted) {
+        match write(&process.kept, who, end, &self.wanted) {
             Ok((written, note)) => {
-                self.saved.notes.extend(note);
-                self.saved.died.push(Died {
-                    process: pid,
-                    oom: process.killed.since(),
-                });
+                note.into_iter().for_each(|note| self.note(note));
+                if end == End::Death {
+                    self.saved.died.push(Died {
+                        process: pid,
+                        oom: process.killed.since(),
+                    });
+                }
                 self.saved.written.push(written);
             }
             Err(error) => {
-                let note = format!("what process {pid} held at its end is not known: {error:#}");
-                self.saved.notes.push(note);
+                self.note(format!(
+                    "what process {pid} held at its end is not known: {error:#}"
+                ));
             }
+        }
+    }
+
+    /// Keeps a message, unless it was said, or there are too many.
+    fn note(&mut self, note: String) {
+        if self.saved.notes.len() < MOST_NOTES && !self.saved.notes.contains(&note) {
+            self.saved.notes.push(note);
+        }
+    }
+}
+
+impl Process {
+    fn number(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Whether it has ended.
+    fn has_ended(&self) -> bool {
+        match &self.ends {
+            Some(ends) => is_readable(ends),
+            None => !heapprof_live::is_there(self.pid),
+        }
+    }
+
+    /// The user that it is of now, as long as that can be found out: it may have changed since it
+    /// has handed its file over.
+    fn owner_now(&self) -> Owner {
+        let text = std::fs::read(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let effective = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().nth(1)?.parse().ok()
+        };
+        match (effective("Uid:"), effective("Gid:")) {
+            (Some(user), Some(group)) => Owner { user, group },
+            _ => self.owner,
         }
     }
 }

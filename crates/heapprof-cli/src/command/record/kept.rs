@@ -5,9 +5,11 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use heapprof_live::Kept;
 use heapprof_profile::{Profile, encode};
+
+use rustix::fs::FileType;
 
 use super::Names;
 use super::oom::Oom;
@@ -35,6 +37,14 @@ pub(super) struct Died {
 /// So many names are tried for a process that is not to write over another one's profile.
 const MOST_NAMES: u32 = 10_000;
 
+/// How a process came to its end without having written its profile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Death,
+    /// It became another program, past the library.
+    Exec,
+}
+
 /// Whose profile it is.
 #[derive(Clone, Copy)]
 pub(super) struct Who {
@@ -49,14 +59,20 @@ pub(super) struct Who {
 pub(super) fn write(
     kept: &Kept,
     who: Who,
-    how: &str,
+    end: End,
     wanted: &Wanted,
 ) -> Result<(Written, Option<String>)> {
     let Who { pid, main, owner } = who;
+    let how = match end {
+        End::Death => "killed",
+        End::Exec => "became another program without a word",
+    };
     let left = kept.read(how, pid, &wanted.wrappers)?;
     // What the process says does not lead to any other folder.
     let names = &wanted.names;
     let (path, replaces) = names.of_last(main, pid == main, left.process, &left.program);
+    // The process goes on, and its next program has the name.
+    let replaces = replaces && end == End::Death;
     let path = acting(owner, || put(&left.profile, &path, replaces, wanted.mode))??;
     let note = left.is_full.then(|| {
         let shown = path.display();
@@ -65,8 +81,8 @@ pub(super) fn write(
     let total = |name| total(&left.profile, name);
     let written = Written {
         process: pid,
-        is_last: true,
-        is_before_exec: false,
+        is_last: end == End::Death,
+        is_before_exec: end == End::Exec,
         is_exact: left.is_exact,
         in_use: total("inuse_space"),
         peak: total("peak_space"),
@@ -91,8 +107,17 @@ fn put(profile: &Profile, path: &Path, replaces: bool, mode: FileMode) -> Result
             number => numbered(&name, number),
         };
         let place = Place::in_folder(there, &name);
-        if !replaces && place.stat().with_context(named)?.is_some() {
+        let there = place.stat().with_context(named)?;
+        if !replaces && there.is_some() {
             continue;
+        }
+        let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));
+        if kind.is_some_and(|kind| kind != FileType::RegularFile) {
+            // The collector writes into pipes and devices, in the program's place.
+            bail!(
+                "{}: is no plain file, and the program is gone",
+                path.display()
+            );
         }
         let path = folder.join(&name);
         let access = Access::Exactly(mode.0);

@@ -61,6 +61,8 @@ impl Failed {
 pub(super) struct Private {
     pub(super) process: u32,
     pub(super) why: String,
+    /// The user who says so.
+    pub(super) owner: Owner,
 }
 
 /// What a list says.
@@ -83,7 +85,7 @@ const MOST_REASONS: usize = 10;
 /// Reads the list. A name that was written twice appears as it was the last time.
 pub(super) fn read(list: &[Entries]) -> Said {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
-    let mut private = Vec::new();
+    let mut private = Vec::<Private>::new();
     // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
     let entries = list.iter().flat_map(|of| {
@@ -105,14 +107,11 @@ pub(super) fn read(list: &[Entries]) -> Said {
                 }),
             }
         } else if let Some(entry) = entry.strip_prefix(b"~") {
-            let text = String::from_utf8_lossy(entry);
-            if let Some((process, why)) = text.split_once(' ')
-                && let Ok(process) = process.parse()
-                && private.len() < MOST_PRIVATE
-            {
-                let why = heapprof_text::printable(why).into_owned();
-                private.push(Private { process, why });
-            }
+            let is_new = |one: &Private| {
+                let known = |known: &Private| known.process == one.process;
+                !private.iter().any(known) && private.len() < MOST_PRIVATE
+            };
+            private.extend(private_of(entry, owner).filter(is_new));
         } else if let Some((path, one)) = parse(entry, owner) {
             if let Some(before) = last.insert((owner.user, path), written.len()) {
                 written[before] = None;
@@ -142,6 +141,23 @@ fn reason(why: &[u8]) -> (Option<String>, String) {
         }
         None => (None, text.into_owned()),
     }
+}
+
+/// Whose books could not be kept, and why: a process, an errno or 0, and a text.
+fn private_of(entry: &[u8], owner: Owner) -> Option<Private> {
+    let text = String::from_utf8_lossy(entry);
+    let mut fields = text.splitn(3, ' ');
+    let (process, errno) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+    let why = heapprof_text::printable(fields.next()?).into_owned();
+    let why = match errno {
+        0 => why,
+        errno => format!("{why}: {}", std::io::Error::from_raw_os_error(errno)),
+    };
+    Some(Private {
+        process,
+        why,
+        owner,
+    })
 }
 
 /// An entry's path as it stands in the list, and the entry.
@@ -183,7 +199,9 @@ mod tests {
             "!no room",
             "8 1 0 1 1 1 0 /tmp/c.pb.gz",
             "!no room",
-            "~7 no files\u{7}",
+            "~7 0 no files\u{7}",
+            "~7 0 again",
+            "~9 13 refused",
             "~x",
             "junk",
             "!28 /tmp/d",
@@ -205,7 +223,13 @@ mod tests {
             },
         ]);
         let private = said.private.iter().map(|of| (of.process, of.why.as_str()));
-        assert_eq!(private.collect::<Vec<_>>(), [(7, "no files\\u{7}")]);
+        assert_eq!(
+            private.collect::<Vec<_>>(),
+            [
+                (7, "no files\\u{7}"),
+                (9, "refused: Permission denied (os error 13)")
+            ]
+        );
         let told: Vec<_> = said
             .written
             .iter()

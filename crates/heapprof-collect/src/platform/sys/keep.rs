@@ -9,7 +9,7 @@ use super::{call, sleep};
 /// A file of `len` zeros that has memory only where something is written. The error is an errno.
 pub(crate) fn memory_file(len: usize) -> Result<File, i32> {
     let name = c"heapprof".as_ptr() as usize;
-    let flags = libc::MFD_CLOEXEC as usize;
+    let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     // SAFETY: the name ends in a zero byte.
     let made = unsafe { call(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0]) };
     let file = File::of_number(made)?;
@@ -22,6 +22,25 @@ pub(crate) fn memory_file(len: usize) -> Result<File, i32> {
     } {
         0 => Ok(file),
         error => Err(-error as i32),
+    }
+}
+
+impl File {
+    /// Lets nobody write to the file or change its length, except through mappings that are there
+    /// by now. Returns whether the kernel does so (Linux 5.1).
+    pub(crate) fn seal(&self) -> bool {
+        const FUTURE_WRITE: i32 = 0x10;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL | FUTURE_WRITE;
+        let args = [
+            self.number() as usize,
+            libc::F_ADD_SEALS as usize,
+            seals as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: takes no memory.
+        unsafe { call(libc::SYS_fcntl, args) == 0 }
     }
 }
 
