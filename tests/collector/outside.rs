@@ -32,6 +32,9 @@ const BARRIER: &str = r#"
             kept[t][i] = deep(i % 20, 16 + i % 900);
             if (i % 3 == 0) { free((void *)kept[t][i]); kept[t][i] = 0; }
             free(leaf(64));
+            /* The stack of one of these is the oldest part of the other's. */
+            void *(*volatile ways[2])(size_t) = { leaf, malloc };
+            free(ways[i & 1](24));
         }
         return 0;
     }

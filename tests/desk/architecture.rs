@@ -122,7 +122,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-symbolize/src/", &["storage"]),
     ("crates/heapprof-alloc/src/", &["allocator", "process"]),
     ("crates/heapprof-memory/src/", &["own"]),
-    ("crates/heapprof-cli/src/", &["inherited"]),
+    ("crates/heapprof-cli/src/", &["inherited", "peer"]),
     (
         "crates/heapprof-collect/src/",
         &[

@@ -14,6 +14,7 @@ mod messages;
 mod name;
 mod output;
 mod outside;
+mod peer;
 mod perl_module;
 mod place;
 mod preload;

@@ -223,20 +223,33 @@ fn ask_all<T>(
     None
 }
 
+/// Which namespace the numbers of processes are of.
+pub(crate) fn namespace() -> String {
+    let name = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
+/// The words of an answer, if its numbers are of this process's own namespace.
+fn words(text: &[u8]) -> Option<Vec<String>> {
+    let text = String::from_utf8_lossy(text);
+    let mut words = text.split_whitespace().map(str::to_string);
+    (words.next()? == namespace()).then(|| words.collect())
+}
+
 /// The file in which a process keeps its books, if a `record` of this user has it.
 pub(crate) fn file_of(pid: u32) -> Option<Kept> {
-    ask_all(Question::File(pid), |_, file| Kept::new(file?).ok())
+    ask_all(Question::File(pid), |text, file| {
+        words(&text)?;
+        Kept::new(file?).ok()
+    })
 }
 
 /// The processes of all records of this user.
 pub(crate) fn processes() -> Vec<u32> {
     let mut all = Vec::new();
     ask_all(Question::Which, |text, _| {
-        let text = String::from_utf8_lossy(&text).into_owned();
-        all.extend(
-            text.split_whitespace()
-                .filter_map(|pid| pid.parse::<u32>().ok()),
-        );
+        let pids = words(&text).unwrap_or_default();
+        all.extend(pids.iter().filter_map(|pid| pid.parse::<u32>().ok()));
         None::<()>
     });
     all.sort_unstable();

@@ -13,8 +13,9 @@ use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Lock, Locked, rank};
 use crate::platform::process::Process;
 use crate::platform::weak::single_threaded;
+use crate::tables::counters::{StackCounters, Temporary};
 use crate::tables::filter::{self, Filter};
-use crate::tables::spread;
+use crate::tables::spread::{self, Spread};
 use crate::tables::stacks::Stacks;
 use crate::thread::state::{ThreadState, Threads};
 use access::Shared;
@@ -105,8 +106,8 @@ impl Books {
         // SAFETY: null, or what `leave` made before the fork.
         let left = unsafe { heir.as_ref() };
         let give = |own: &'static ThreadState| match left {
-            Some(left) => self.gather(process, || std::iter::once(left), own, Lot::Passing),
-            None => self.gather(process, || threads.all(), own, Lot::Passing),
+            Some(left) => self.inherit(process, left, own),
+            None => self.gather(process, threads, own),
         };
         // SAFETY: a forked child has one thread, which runs fork's handler. No block has an owner:
         // the caller disowned them.
@@ -128,9 +129,78 @@ impl Books {
         let Some(state) = (unsafe { heir.as_ref() }) else {
             return false;
         };
-        self.gather(process, || threads.all(), state, Lot::Own);
+        self.add_up(process, threads, state);
         self.heir.store(heir, Ordering::Release);
         true
+    }
+
+    /// Puts all that is in use into the sums of temporary allocations of an heir, which has no
+    /// counters: they take a quarter of the memory.
+    fn add_up(&self, process: &Process, threads: &Threads, heir: &ThreadState) {
+        let (len, pages) = (self.stacks.len() as usize, &process.pages);
+        for state in threads.all() {
+            heir.sizes.take_over(&state.sizes);
+            let add = |stack, counters: &StackCounters| {
+                let in_use = counters.in_use();
+                if in_use == [0, 0] {
+                    return;
+                }
+                let to = heir.temporary.touch(stack, pages, Lot::Own);
+                // SAFETY: null, or mapped for as long as the heir.
+                match unsafe { to.as_ref() } {
+                    Some(Temporary(sum)) => {
+                        let before = sum.get();
+                        sum.set([0, 1].map(|i| before[i].wrapping_add(in_use[i])));
+                    }
+                    None => count(&process.dropped.no_memory),
+                }
+            };
+            // SAFETY: counters are made of atomics, as is what is known of samples.
+            unsafe { state.counters.each(len, add) };
+            let add = |stack: usize, spread: &Spread| {
+                if !spread.is_untouched()
+                    && let Some(to) = heir.spread_in(Lot::Own, stack as u32, pages)
+                {
+                    let mut known = spread::Sum::default();
+                    undisturbed(&mut || {
+                        known.add(to);
+                        known.add(spread);
+                    });
+                    to.restart_from(&known);
+                }
+            };
+            // SAFETY: as above.
+            unsafe { state.spread.each(len, add) };
+        }
+    }
+
+    /// Gives a state all that an heir has, as if it had allocated that.
+    fn inherit(&self, process: &Process, heir: &ThreadState, own: &ThreadState) {
+        let (len, pages) = (self.stacks.len() as usize, &process.pages);
+        own.sizes.restart(true);
+        own.sizes.take_over(&heir.sizes);
+        let give = |stack: usize, Temporary(sum): &Temporary| {
+            let in_use = sum.get();
+            if in_use != [0, 0] {
+                match own.counters(stack as u32, pages) {
+                    Some(counters) => counters.restart_from(in_use),
+                    None => count(&process.dropped.no_memory),
+                }
+            }
+        };
+        // SAFETY: they are made of atomics.
+        unsafe { heir.temporary.each(len, give) };
+        let give = |stack: usize, spread: &Spread| {
+            if !spread.is_untouched()
+                && let Some(to) = own.spread(stack as u32, pages)
+            {
+                let mut known = spread::Sum::default();
+                undisturbed(&mut || known.add(spread));
+                to.restart_from(&known);
+            }
+        };
+        // SAFETY: as above.
+        unsafe { heir.spread.each(len, give) };
     }
 
     /// Takes what [`leave`](Self::leave) left, for [`give_back_heir`](Self::give_back_heir).
@@ -149,22 +219,16 @@ impl Books {
         }
     }
 
-    /// Gives a state all that is in use in `all` of them, as if it had allocated that, and nothing
-    /// else. Nobody counts meanwhile. Sums for which there is no memory count as dropped.
-    fn gather<'s, A: Iterator<Item = &'s ThreadState>>(
-        &self,
-        process: &Process,
-        all: impl Fn() -> A,
-        own: &ThreadState,
-        lot: Lot,
-    ) {
+    /// Gives a thread all that is in use, as if it had allocated that, and nothing else. Nobody
+    /// counts meanwhile. Sums for which there is no memory count as dropped.
+    fn gather(&self, process: &Process, threads: &Threads, own: &ThreadState) {
         own.sizes.restart(true);
-        let others = || all().filter(|state| !std::ptr::eq(*state, own));
+        let others = || threads.all().filter(|state| !std::ptr::eq(*state, own));
         others().for_each(|other| own.sizes.take_over(&other.sizes));
         for stack in 0..self.stacks.len() {
             let (mut in_use, mut known) = ([0i64; 2], spread::Sum::default());
             let mut is_sampled = false;
-            for state in all() {
+            for state in threads.all() {
                 let of_stack = state.of_stack(stack as usize);
                 if let Some(counters) = of_stack.counters {
                     let [objects, bytes] = counters.in_use();
@@ -181,7 +245,7 @@ impl Books {
                 .counters
                 .is_some_and(|counters| !counters.is_untouched());
             if in_use != [0, 0] || is_known {
-                match own.counters_in(lot, stack, &process.pages) {
+                match own.counters(stack, &process.pages) {
                     Some(counters) => counters.restart_from(in_use),
                     None => count(&process.dropped.no_memory),
                 }
@@ -191,7 +255,7 @@ impl Books {
             {
                 temporary.0.set([0, 0]);
             }
-            if is_sampled && let Some(spread) = own.spread_in(lot, stack, &process.pages) {
+            if is_sampled && let Some(spread) = own.spread(stack, &process.pages) {
                 spread.restart_from(&known);
             }
         }

@@ -43,8 +43,8 @@ impl<'r, M: Memory> Stacks<'r, M> {
             let count = all
                 .checked_sub(from_base)
                 .and_then(|own| own.checked_sub(newer));
-            // Every step to another stack comes nearer to the root.
-            let Some(count) = count.filter(|&count| count != 0 || from_base == 0) else {
+            // A stack that is the oldest part of another one has no frames of its own.
+            let Some(count) = count else {
                 return Err(Error::Damaged("a stack has fewer frames than it shares"));
             };
             let mut bytes = vec![0; count * 8];

@@ -27,6 +27,11 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
     let least = i64::try_from(args.min).unwrap_or(i64::MAX);
     let mut said = Said::default();
     let mut out = io::stdout().lock();
+    let mut is_first = true;
+    messages::note(&format!(
+        "process {pid}: lines that grow by {} or more are said",
+        heapprof_report::Measure::new("bytes", None)?.show(least)
+    ));
     loop {
         let began = Instant::now();
         match watched.read() {
@@ -58,7 +63,10 @@ pub(super) fn run(args: &FollowArgs) -> Result<()> {
             }
             Err(error) => return Err(error.context(format!("process {pid}"))),
         }
-        let next = began + PAUSE.max(began.elapsed() * SHARE);
+        // The first reading gives names to all code, which is known from then on.
+        let share = if is_first { 1 } else { SHARE };
+        is_first = false;
+        let next = began + PAUSE.max(began.elapsed() * share);
         while Instant::now() < next && watched.is_there() {
             std::thread::sleep(TICK);
         }

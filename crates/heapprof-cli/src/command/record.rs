@@ -158,6 +158,7 @@ fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended
     said.written.extend(saved.written);
     Ending {
         died: saved.died,
+        unread: saved.unread,
         private,
     }
 }

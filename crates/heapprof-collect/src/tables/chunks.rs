@@ -92,6 +92,27 @@ impl<T> Chunks<T> {
         self.get(index)
     }
 
+    /// Calls `each` with the elements below `len` whose chunks are mapped.
+    ///
+    /// # Safety
+    /// `T` may be shared with whoever writes it.
+    pub(crate) unsafe fn each(&self, len: usize, mut each: impl FnMut(usize, &T)) {
+        let mut first = 0;
+        for (k, slot) in self.chunk.iter().enumerate() {
+            let (chunk, room) = (slot.load(Ordering::Acquire), FIRST << k);
+            if first >= len {
+                break;
+            }
+            if !chunk.is_null() {
+                for i in 0..room.min(len - first) {
+                    // SAFETY: the chunk has so many elements, and the caller's promise.
+                    each(first + i, unsafe { &*chunk.add(i) });
+                }
+            }
+            first += room;
+        }
+    }
+
     /// Gives all of the array's memory back.
     ///
     /// # Safety

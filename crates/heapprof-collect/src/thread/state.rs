@@ -361,17 +361,6 @@ impl ThreadState {
         unsafe { counters.as_ref() }
     }
 
-    /// As [`counters`](Self::counters), in memory of this lot if they are not mapped yet.
-    pub(crate) fn counters_in(
-        &self,
-        lot: Lot,
-        stack: u32,
-        pages: &Pages,
-    ) -> Option<&'static StackCounters> {
-        // SAFETY: as above.
-        unsafe { self.counters.touch(stack as usize, pages, lot).as_ref() }
-    }
-
     /// As [`spread`](Self::spread), in memory of this lot if it is not mapped yet.
     pub(crate) fn spread_in(&self, lot: Lot, stack: u32, pages: &Pages) -> Option<&'static Spread> {
         // SAFETY: as above.

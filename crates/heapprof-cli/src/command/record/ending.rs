@@ -14,6 +14,8 @@ use super::written::{Private, Written};
 pub(super) struct Ending {
     /// The processes whose profile was made of the books that they kept.
     pub(super) died: Vec<Died>,
+    /// The processes whose files could not be read, as was said.
+    pub(super) unread: Vec<u32>,
     /// The processes whose books were in private memory, and why.
     pub(super) private: Vec<Private>,
 }
@@ -72,7 +74,7 @@ impl Ending {
             if died.process == ended.process {
                 let how = match ended.signal {
                     Some(signal) => format!("was killed by {}", named(signal)),
-                    None => "ended without a word".to_string(),
+                    None => "ended without a profile of its own".to_string(),
                 };
                 lines.insert(
                     0,
@@ -81,7 +83,8 @@ impl Ending {
             } else if lines.len() < MOST {
                 let process = died.process;
                 lines.push(format!(
-                    "{path}: is of the moment at which process {process} ended without a word{oom}"
+                    "{path}: is of the moment at which process {process} was killed, or ended without a \
+                     profile of its own{oom}"
                 ));
             } else {
                 others += 1;
@@ -90,7 +93,8 @@ impl Ending {
         if others > 0 {
             let more = plural(others);
             lines.push(format!(
-                "{others} more profile{more} of processes that ended without a word"
+                "{others} more profile{more} of processes that were killed, or ended without a profile of \
+                 their own"
             ));
         }
         lines
@@ -102,10 +106,7 @@ fn of_oom(oom: Oom) -> String {
     let limit = limit.map_or(String::new(), |limit| {
         format!(", which may have {}", bytes(limit))
     });
-    match oom.count {
-        1 => format!("; the kernel's OOM killer ended a process of its cgroup{limit}"),
-        n => format!("; the kernel's OOM killer ended {n} processes of its cgroup{limit}"),
-    }
+    format!("; just then the kernel's OOM killer ended a process of its cgroup{limit}")
 }
 
 /// A signal as people know it.
@@ -122,15 +123,13 @@ mod tests {
 
     #[test]
     fn the_oom_killer_is_named_with_its_limit() {
-        let oom = |count, limit| of_oom(Oom { count, limit });
         assert_eq!(
-            oom(1, Some(600 << 20)),
-            "; the kernel's OOM killer ended a process of its cgroup, which may have 600MiB"
+            of_oom(Oom {
+                limit: Some(600 << 20)
+            }),
+            "; just then the kernel's OOM killer ended a process of its cgroup, which may have 600MiB"
         );
-        assert_eq!(
-            oom(3, None),
-            "; the kernel's OOM killer ended 3 processes of its cgroup"
-        );
+        assert!(of_oom(Oom { limit: None }).ends_with("its cgroup"));
         assert_eq!(
             (named(9).as_str(), named(77).as_str()),
             ("SIGKILL", "signal 77")

@@ -177,11 +177,12 @@ pub(super) fn read(
         let mut profile = decode_with(opened.file, options)
             .map_err(|error| messages::of_reading(error.into()))
             .with_context(unreadable)?;
+        let has_residents = with_symbols && residents.put_into(&mut profile, one.process);
         let mut told = told(&profile, one);
         if with_symbols {
             let summary = symbolizer.symbolize(&mut profile);
             let is_named = summary.resolved() + summary.numbered() > 0;
-            if residents.put_into(&mut profile, one.process) || is_named {
+            if has_residents || is_named {
                 let shown = one.path.display().to_string();
                 let access = Access::Exactly(opened.stat.st_mode & 0o777);
                 output::replace(&place, &shown, access, |writer| {

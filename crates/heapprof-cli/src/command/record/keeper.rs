@@ -17,13 +17,13 @@ use rustix::fs::fcntl_setfl;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
-    sockopt,
 };
-use rustix::process::{Pid, PidfdFlags, Resource, geteuid, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 
 use super::kept::{Died, End, Wanted, Who, write};
-use super::oom::Killed;
+use super::oom::{self, Counts, Group};
 use super::written::Written;
+use crate::peer::Peer;
 use crate::place::Owner;
 use crate::records::{self, Listening, Question};
 
@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// So long the processes of a program that was killed may take to end, too.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
+/// So long it may take to read a file, and so much longer it may take for all together.
+const USUAL: Duration = Duration::from_secs(2);
+const MOST_TIME: Duration = Duration::from_secs(20);
 /// The longest message of somebody who calls, in bytes.
 const LONGEST: usize = 256;
 /// So many programs may become others without a word, and so many messages are kept.
@@ -49,6 +52,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Saved {
     /// The profiles.
     pub(super) written: Vec<Written>,
+    /// The processes whose files could not be read.
+    pub(super) unread: Vec<u32>,
     /// How each of their processes ended.
     pub(super) died: Vec<Died>,
     /// What could not be done, as messages.
@@ -96,6 +101,8 @@ impl Keeper {
             ends,
             wanted,
             main: 0,
+            counts: Counts::new(),
+            spent: Duration::ZERO,
             replaced: 0,
             is_short: false,
             callers: Vec::new(),
@@ -160,7 +167,7 @@ struct Process {
     owner: Owner,
     /// Readable once the process has ended; `None` if the kernel gives no such thing.
     ends: Option<OwnedFd>,
-    killed: Killed,
+    group: Option<Group>,
 }
 
 struct Keeping {
@@ -171,6 +178,9 @@ struct Keeping {
     wanted: Wanted,
     /// The program's process.
     main: u32,
+    counts: Counts,
+    /// How long reading took beyond what is usual.
+    spent: Duration,
     /// How many files were replaced by those of another program.
     replaced: u32,
     /// Whether there was no room for somebody who called.
@@ -185,6 +195,7 @@ impl Keeping {
     fn run(mut self) -> Saved {
         let mut until: Option<Instant> = None;
         loop {
+            self.counts.look();
             self.finish_ended();
             self.take_all();
             let is_done = until.is_some_and(|until| {
@@ -212,8 +223,9 @@ impl Keeping {
         self.is_short |= self.callers.len() >= MOST;
         let by_hand = self.processes.iter().any(|process| process.ends.is_none());
         let soon = (self.is_short || by_hand).then(|| Instant::now() + PAUSE);
+        let counted = (!self.processes.is_empty()).then(|| Instant::now() + oom::PAUSE);
         let of_callers = self.callers.iter().map(|caller| caller.until);
-        let until = of_callers.chain(until).chain(soon).min();
+        let until = of_callers.chain(until).chain(soon).chain(counted).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let each = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
@@ -278,13 +290,14 @@ impl Keeping {
         let us = self.processes.iter().filter(may);
         let answered = match Question::of(text) {
             Some(Question::Which) => {
-                let all = us.map(|process| format!("{} ", process.number()));
-                records::answer(&caller.socket, &all.collect::<String>(), None)
+                let all = us.map(|process| format!(" {}", process.number()));
+                let text = records::namespace() + &all.collect::<String>();
+                records::answer(&caller.socket, &text, None)
             }
             Some(Question::File(pid)) => {
                 let found = us.into_iter().find(|process| process.number() == pid);
                 let file = found.map(|process| process.kept.file());
-                records::answer(&caller.socket, "file\n", file)
+                records::answer(&caller.socket, &records::namespace(), file)
             }
             None => return,
         };
@@ -318,7 +331,7 @@ impl Keeping {
             pid,
             owner: caller.owner,
             ends: pidfd_open(pid, PidfdFlags::empty()).ok(),
-            killed: Killed::so_far(pid),
+            group: self.counts.group_of(pid),
         });
     }
 
@@ -349,23 +362,30 @@ impl Keeping {
             }
         }
         let pid = process.number();
+        if self.spent > MOST_TIME {
+            return self.note("it took too long to read what processes held at their end".into());
+        }
         let who = Who {
             pid,
             main: self.main,
             owner: process.owner_now(),
         };
-        match write(&process.kept, who, end, &self.wanted) {
+        let began = Instant::now();
+        let written = write(&process.kept, who, end, &self.wanted);
+        // Only books that somebody forged take long.
+        self.spent += began.elapsed().saturating_sub(USUAL);
+        match written {
             Ok((written, note)) => {
                 note.into_iter().for_each(|note| self.note(note));
                 if end == End::Death {
-                    self.saved.died.push(Died {
-                        process: pid,
-                        oom: process.killed.since(),
-                    });
+                    let group = process.group.as_ref();
+                    let oom = group.and_then(|group| self.counts.victim(group));
+                    self.saved.died.push(Died { process: pid, oom });
                 }
                 self.saved.written.push(written);
             }
             Err(error) => {
+                self.saved.unread.push(pid);
                 self.note(format!(
                     "what process {pid} held at its end is not known: {error:#}"
                 ));
@@ -421,17 +441,15 @@ fn allow_files() {
 /// Somebody who has called; `None` if they may not: only this user and root may ask.
 fn caller(socket: OwnedFd, asks: bool) -> Option<Caller> {
     fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK).ok()?;
-    let peer = sockopt::socket_peercred(&socket).ok()?;
-    let user = peer.uid.as_raw();
-    let may = !asks || user == geteuid().as_raw() || user == 0;
+    let Peer { pid, owner } = Peer::of(&socket)?;
+    let may = !asks || owner.is_us() || owner.user == 0;
+    // Of a process without a number here, nobody could say when it ends.
+    let pid = pid.or(asks.then(rustix::process::getpid))?;
     may.then(|| Caller {
         socket,
         asks,
-        owner: Owner {
-            user,
-            group: peer.gid.as_raw(),
-        },
-        pid: peer.pid,
+        owner,
+        pid,
         until: Instant::now() + PATIENCE,
     })
 }

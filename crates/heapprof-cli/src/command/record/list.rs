@@ -32,11 +32,13 @@ const MOST_OF_OTHERS: u64 = 64 << 20;
 /// it may be kept from another user (`sudo -E`), so it does not count if its folder is not safe.
 fn temporary_folder() -> PathBuf {
     let named = std::env::temp_dir();
+    // The path of a socket in it has 107 bytes at most.
+    let is_short = named.as_os_str().len() <= 70;
     let is_safe = std::fs::metadata(&named).is_ok_and(|found| {
         let (ours, sticky) = ([0, geteuid().as_raw()], found.mode() & 0o1000 != 0);
         ours.contains(&found.uid()) && (found.mode() & 0o022 == 0 || sticky)
     });
-    if is_safe {
+    if is_safe && is_short {
         named
     } else {
         PathBuf::from("/tmp")

@@ -1,70 +1,120 @@
 //! Whether the kernel's OOM killer ended processes of a cgroup: what the cgroup counts, in either
 //! version of cgroups.
+//!
+//! The counts are read every few seconds, and when a process has ended. A process that has ended
+//! without a word is taken for a victim if its cgroup has counted one more since some seconds
+//! before, of which no other process was taken for the victim.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// What a cgroup had counted at some moment.
-pub(super) struct Killed {
-    group: Option<Group>,
-    count: u64,
-}
+/// How often the counts are read. A large process takes a while to end.
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
-/// What the OOM killer has done meanwhile.
+/// What the OOM killer has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Oom {
-    /// How many processes of the cgroup it has ended.
-    pub(super) count: u64,
     /// How many bytes the cgroup may have, if there is a limit.
     pub(super) limit: Option<u64>,
 }
 
 /// A cgroup, by the files that count and limit.
-struct Group {
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Group {
     events: PathBuf,
     limit: PathBuf,
 }
 
-impl Killed {
-    /// What the cgroup of a process counts now.
-    pub(super) fn so_far(process: Pid) -> Self {
-        let text = fs::read_to_string(format!("/proc/{process}/cgroup"));
-        let group = text.ok().and_then(|text| Group::of(&text));
-        let count = group.as_ref().and_then(Group::count).unwrap_or(0);
-        Self { group, count }
+/// What cgroups have counted.
+pub(super) struct Counts {
+    known: HashMap<Group, Known>,
+    next: Instant,
+}
+
+/// What one had counted when it was read last, and the time before. What was taken for a victim
+/// since is added to both.
+struct Known {
+    earlier: u64,
+    last: u64,
+}
+
+impl Counts {
+    pub(super) fn new() -> Self {
+        Self {
+            known: HashMap::new(),
+            next: Instant::now(),
+        }
     }
 
-    /// What has come to it; `None` if nothing has, or nobody counts.
-    pub(super) fn since(&self) -> Option<Oom> {
-        let group = self.group.as_ref()?;
-        let count = group.count()?.checked_sub(self.count).filter(|&n| n > 0)?;
+    /// The cgroup of a process, from now on.
+    pub(super) fn group_of(&mut self, process: Pid) -> Option<Group> {
+        let text = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+        let group = Group::of(&text)?;
+        if !self.known.contains_key(&group) {
+            let count = group.count()?;
+            let (earlier, last) = (count, count);
+            self.known.insert(group.clone(), Known { earlier, last });
+        }
+        Some(group)
+    }
+
+    /// Reads the counts, if it is time.
+    pub(super) fn look(&mut self) {
+        if Instant::now() < self.next {
+            return;
+        }
+        self.next = Instant::now() + PAUSE;
+        for (group, known) in &mut self.known {
+            if let Some(count) = group.count() {
+                known.step(count);
+            }
+        }
+    }
+
+    /// Whether a process that has ended just now was a victim.
+    pub(super) fn victim(&mut self, group: &Group) -> Option<Oom> {
+        let known = self.known.get_mut(group)?;
         let limit = group.limit();
-        Some(Oom { count, limit })
+        known.take(group.count()?).then_some(Oom { limit })
+    }
+}
+
+impl Known {
+    fn step(&mut self, count: u64) {
+        self.earlier = self.earlier.max(self.last);
+        self.last = count.max(self.earlier);
+    }
+
+    /// Takes one victim, if there was one since the time before the last.
+    fn take(&mut self, count: u64) -> bool {
+        let is_one = count > self.earlier;
+        if is_one {
+            self.earlier += 1;
+        }
+        is_one
     }
 }
 
 impl Group {
     /// The group that `/proc/PID/cgroup` names, if it counts.
     fn of(text: &str) -> Option<Self> {
-        let mut fields = text.lines().map(|line| line.splitn(3, ':'));
         // number, controllers, path; the second version has no controllers.
-        let mut find = |wanted: &str| {
-            fields.find_map(|mut line| {
-                let (_, controllers, path) = (line.next()?, line.next()?, line.next()?);
-                let is_it = controllers.split(',').any(|one| one == wanted);
-                is_it.then(|| path.trim_start_matches('/').to_string())
-            })
-        };
-        let of_first = |path: String| {
+        let first = text.lines().find_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, path) = (fields.next()?, fields.next()?);
+            let is_it = controllers.split(',').any(|one| one == "memory");
+            is_it.then(|| path.trim_start_matches('/'))
+        });
+        if let Some(path) = first {
             let folder = Path::new("/sys/fs/cgroup/memory").join(path);
-            Self {
+            let first = Self {
                 events: folder.join("memory.oom_control"),
                 limit: folder.join("memory.limit_in_bytes"),
-            }
-        };
-        if let Some(first) = find("memory").map(of_first) {
+            };
             return first.events.exists().then_some(first);
         }
         let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -93,5 +143,27 @@ impl Group {
         let bytes: u64 = text.trim().parse().ok()?;
         // Without a limit, the first version says a number of pages that no machine has.
         (bytes < 1 << 60).then_some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_victim_is_one_process() {
+        let mut known = Known {
+            earlier: 3,
+            last: 3,
+        };
+        assert!(!known.take(3));
+        // It is counted, and the process ends only after the next look.
+        known.step(4);
+        assert!(known.take(4) && !known.take(4));
+        // Two at once, and somebody else's is forgotten after two looks.
+        assert!(known.take(6) && known.take(6) && !known.take(6));
+        known.step(7);
+        known.step(7);
+        assert!(!known.take(7) && known.take(8));
     }
 }

@@ -529,6 +529,9 @@ fn own_allocator(main: &Recorded) -> Option<String> {
 
 /// Why there is no profile at all.
 fn nothing(ended: &Ended, ending: &Ending) -> String {
+    if ending.unread.contains(&ended.process) {
+        return "no profile: the program left none, and its books could not be read".to_string();
+    }
     match ended.signal {
         Some(signal) => format!(
             "no profile: the program was ended by signal {signal} before it could write one{}; \

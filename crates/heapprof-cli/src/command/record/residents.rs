@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use heapprof_profile::{History, Profile, Resident};
+use heapprof_profile::{History, Profile, Resident, recorded};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What was resident of each process: when (nanoseconds since 1970), and how many bytes.
@@ -166,12 +166,29 @@ impl Residents {
         if resident.is_empty() {
             return false;
         }
+        if history.resident.is_empty() {
+            // A program that was killed could say nothing of it.
+            say(profile, &resident);
+        }
         // The library knows what was resident when it wrote the profile.
         resident.append(&mut history.resident);
         resident.sort_by_key(|moment| moment.micros);
         history.resident = resident;
         history.put(profile);
         true
+    }
+}
+
+/// Says in comments what was resident at last, and at most.
+fn say(profile: &mut Profile, moments: &[Resident]) {
+    let most = moments.iter().map(|moment| moment.bytes).max();
+    let last = moments.last().map(|moment| moment.bytes);
+    let bytes = |of: Option<i64>| of.and_then(|bytes| u64::try_from(bytes).ok());
+    if let (Some(last), Some(most)) = (bytes(last), bytes(most)) {
+        for comment in recorded::resident(last, most) {
+            let comment = profile.strings.intern(&comment);
+            profile.comment.push(comment);
+        }
     }
 }
 

@@ -1,0 +1,63 @@
+//! Who has called at a socket, as the kernel says it. rustix takes the number of a process for one
+//! that is never 0, and that of a process in another namespace is.
+
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::process::Pid;
+
+use crate::place::Owner;
+
+/// A process that called, when it did.
+pub(crate) struct Peer {
+    /// `None` if it is in a namespace whose processes have no number here.
+    pub(crate) pid: Option<Pid>,
+    pub(crate) owner: Owner,
+}
+
+impl Peer {
+    /// Whoever is at the other end.
+    #[expect(unsafe_code, reason = "the kernel fills in a structure of C")]
+    pub(crate) fn of(socket: &OwnedFd) -> Option<Self> {
+        let mut found = libc::ucred {
+            pid: 0,
+            uid: 0,
+            gid: 0,
+        };
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, which are those of the structure, and any
+        // numbers are fine in it.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut found).cast(),
+                &raw mut len,
+            )
+        };
+        (result == 0 && len as usize == size_of::<libc::ucred>()).then_some(Self {
+            pid: Pid::from_raw(found.pid),
+            owner: Owner {
+                user: found.uid,
+                group: found.gid,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn this_process_is_at_both_ends() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&one.into()).unwrap();
+        assert_eq!(peer.pid, Some(rustix::process::getpid()));
+        assert!(peer.owner.is_us());
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(Peer::of(&file.into()).is_none());
+    }
+}
