@@ -145,6 +145,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "platform/arena",
             "platform/floating_point",
             "platform/kept",
+            "platform/kept/tests",
             "platform/lock",
             "platform/pages",
             "platform/process",

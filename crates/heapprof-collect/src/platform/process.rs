@@ -156,8 +156,8 @@ impl Process {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// Whether the filters of system calls let the books be kept in a file. `find` finds it out, which
-    /// is asked once for each filter.
+    /// Whether the filters of system calls let the books be kept in a file. `find` finds it out,
+    /// which is asked once for each filter.
     pub(crate) fn may_keep(&self, find: impl FnOnce() -> bool) -> bool {
         const UNKNOWN: u8 = 0;
         const NO: u8 = 1;
