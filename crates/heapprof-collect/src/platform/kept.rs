@@ -353,9 +353,9 @@ impl Kept {
     }
 
     /// Puts another memory into the place of the file: `file`, or a private one. It has the tables
-    /// that last, and no others, unless `all` is asked for in private memory. Returns false if there
-    /// is no such memory, or not enough of it;
-    /// then some tables are still the other process's.
+    /// that last, and no others, unless `all` is asked for in private memory. Returns false if
+    /// there is no such memory, or not enough of it. Then some tables are still the other
+    /// process's.
     ///
     /// # Safety
     /// This is a copy of the process that began the file, and has one thread. Nobody uses a table
