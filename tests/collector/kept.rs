@@ -212,3 +212,71 @@ fn a_hidden_proc_is_no_obstacle() {
     );
     assert!(run.err.contains("was killed by SIGKILL"), "{}", run.err);
 }
+
+/// Ends in a way that its first argument says, after an exec that fails if there is a second one.
+const ENDS: &str = r#"
+    #include <signal.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <unistd.h>
+    static void *volatile kept[2000];
+    __attribute__((noinline)) void *leaf(size_t size) { void *p = malloc(size); memset(p, 1, size); return p; }
+    int main(int argc, char **argv) {
+        for (int i = 0; i < 1000; i++) kept[i] = leaf(100);
+        if (argc > 2) {
+            execl("/nonexistent/program", "program", (char *)0);
+            for (int i = 0; i < 10; i++) kept[1000 + i] = leaf(100);
+            sleep(6);
+        }
+        if (*argv[1] == 'k') raise(SIGKILL);
+        if (*argv[1] == 'a') abort();
+        return 0;
+    }
+"#;
+
+/// A program has one last profile, whether it writes that itself or is killed after it was about to
+/// become another program.
+#[test]
+fn there_is_one_last_profile() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(ENDS, "gcc -O1 -g -fno-builtin");
+    let program = built.path("program");
+    let program = program.to_str().unwrap();
+    for (words, bytes, is_kept, files) in [
+        (&[program, "a"][..], 100_000, false, 1),
+        (&[program, "k"], 100_000, true, 1),
+        // What was written before the exec stays beside it.
+        (&[program, "k", "exec"], 101_000, true, 2),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let ended = recorded(folder, &[], &[], words);
+        let said = ended.err.contains("is of the moment at which");
+        assert_eq!(said, is_kept, "{words:?}: {}", ended.err);
+        let there = std::fs::read_dir(folder).unwrap().count();
+        assert_eq!(there, files, "{words:?}: {}", ended.err);
+        let symbolize = ["symbolize", "p.pb.gz", "-o", "named.pb.gz"];
+        assert_eq!(run(folder, &symbolize).code, 0, "{}", ended.err);
+        let top = run(folder, &["top", "-n", "0", "-f", "json", "named.pb.gz"]).out;
+        let leaf = format!(r#"{{"function":"leaf","flat":{bytes},"cum":{bytes}}}"#);
+        assert!(top.contains(&leaf), "{words:?}: {top}");
+    }
+}
+
+/// A Python has stacks of which one is the oldest part of another.
+#[test]
+fn a_killed_python_leaves_its_profile() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        "import os, json\nkept = [dict(a=i) for i in range(9999)]\nos.kill(os.getpid(), 9)";
+    let ended = recorded(folder.path(), &[], &[], &["python3", "-c", script]);
+    assert_eq!(ended.code, 137);
+    assert!(ended.err.contains("was killed by SIGKILL"), "{}", ended.err);
+    let top = run(folder.path(), &["top", "-f", "json", "p.pb.gz"]);
+    assert_eq!(top.code, 0, "{}", top.err);
+}

@@ -168,6 +168,8 @@ struct Process {
     /// Readable once the process has ended; `None` if the kernel gives no such thing.
     ends: Option<OwnedFd>,
     group: Option<Group>,
+    /// Whether it has said that it becomes another program, and is the same one some time later.
+    stays: bool,
 }
 
 struct Keeping {
@@ -195,7 +197,9 @@ impl Keeping {
     fn run(mut self) -> Saved {
         let mut until: Option<Instant> = None;
         loop {
-            self.counts.look();
+            if self.counts.look() {
+                self.processes.iter_mut().for_each(Process::look);
+            }
             self.finish_ended();
             self.take_all();
             let is_done = until.is_some_and(|until| {
@@ -332,6 +336,7 @@ impl Keeping {
             owner: caller.owner,
             ends: pidfd_open(pid, PidfdFlags::empty()).ok(),
             group: self.counts.group_of(pid),
+            stays: false,
         });
     }
 
@@ -351,7 +356,12 @@ impl Keeping {
 
     /// Writes the profile of a process, unless it has done so itself.
     fn finish(&mut self, process: &Process, end: End) {
-        if !matches!(process.kept.state(), Ok(State::GoesOn)) {
+        let has_said_all = match process.kept.state() {
+            Ok(State::GoesOn) => false,
+            Ok(State::BeforeExec) => !process.stays,
+            _ => true,
+        };
+        if has_said_all {
             return;
         }
         if end == End::Exec {
@@ -404,6 +414,23 @@ impl Keeping {
 impl Process {
     fn number(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Looks whether it is still the program that has said that it becomes another one.
+    fn look(&mut self) {
+        if self.stays || !matches!(self.kept.state(), Ok(State::BeforeExec)) {
+            return;
+        }
+        let Ok(found) = rustix::fs::fstat(self.kept.file()) else {
+            return;
+        };
+        let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let maps = String::from_utf8_lossy(&maps);
+        let inode = found.st_ino.to_string();
+        self.stays = maps.lines().any(|line| {
+            let mut fields = line.split_whitespace().skip(4);
+            fields.next() == Some(&*inode) && fields.next() == Some("/memfd:heapprof")
+        });
     }
 
     /// Whether it has ended.

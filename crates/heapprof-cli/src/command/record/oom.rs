@@ -62,10 +62,10 @@ impl Counts {
         Some(group)
     }
 
-    /// Reads the counts, if it is time.
-    pub(super) fn look(&mut self) {
+    /// Reads the counts, if it is time. Returns whether it was.
+    pub(super) fn look(&mut self) -> bool {
         if Instant::now() < self.next {
-            return;
+            return false;
         }
         self.next = Instant::now() + PAUSE;
         for (group, known) in &mut self.known {
@@ -73,6 +73,7 @@ impl Counts {
                 known.step(count);
             }
         }
+        true
     }
 
     /// Whether a process that has ended just now was a victim.
