@@ -471,6 +471,9 @@ pub(crate) struct MatchArgs {
 pub(crate) struct TracesArgs {
     #[command(flatten)]
     pub(crate) profiles: Profiles,
+    /// Show the largest stack last, where a terminal ends
+    #[arg(long)]
+    pub(crate) ascending: bool,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
     #[command(flatten)]

@@ -62,6 +62,6 @@ pub use crate::{
     tags::tags,
     timeline::timeline,
     top::{SourceLine, top},
-    traces::traces,
+    traces::{Order as TraceOrder, traces},
     tree::tree,
 };

@@ -9,15 +9,36 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
+use crate::measure::Measure;
 use crate::names::{ALONE, Names, label_value, printable_label, root_first, short_labels_of};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
+/// The order of the stacks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// The largest first.
+    #[default]
+    Descending,
+    /// The largest last, where a terminal ends. What is left out comes first.
+    Ascending,
+}
+
 /// Writes the report stack by stack, because it may be much longer than the profile.
-pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
+pub fn traces(
+    traces: &Traces,
+    order: Order,
+    style: &Style,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
     let measure = head::measure(&traces.header, style)?;
     let lines = head::lines(&traces.header, &measure, style);
     let (rest, count) = traces.other;
+    let is_ascending = order == Order::Ascending;
+    let ordered: Vec<&Trace> = match is_ascending {
+        true => traces.rows.iter().rev().collect(),
+        false => traces.rows.iter().collect(),
+    };
     let stacks = traces.rows.iter().map(|trace| &trace.stack[..]);
     let label = || short_labels_of(&traces.places, stacks.clone(), ALONE, style);
     match style.format {
@@ -26,7 +47,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
             let mut tail = Map::new();
             tail.insert("other".into(), json!({"value": rest, "rows": count}));
             json::write_each(&json::head(&traces.header), &tail, out, |rows| {
-                traces.rows.iter().try_for_each(|trace| {
+                ordered.iter().try_for_each(|trace| {
                     let row = Row {
                         value: trace.value,
                         labels: labels_json(trace),
@@ -42,7 +63,7 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                 ("stack", Align::Left),
             ]);
             let mut names = Names::new(label());
-            let rows = traces.rows.iter().map(|trace| {
+            let rows = ordered.iter().map(|trace| {
                 let stack = root_first(&traces.places, &trace.stack, &mut names);
                 vec![measure.show(trace.value), labels(trace), stack]
             });
@@ -51,14 +72,22 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                 vec![measure.show(rest), String::new(), other]
             });
             out.write_all(with_head(&lines, "", style).as_bytes())?;
-            table.write_rows(style.format, rows.chain(other), out)?;
+            let (first, last) = match is_ascending {
+                true => (other, None),
+                false => (None, other),
+            };
+            let rows = first.into_iter().chain(rows).chain(last);
+            table.write_rows(style.format, rows, out)?;
         }
         Format::Text => {
             out.write_all(with_head(&lines, "", style).as_bytes())?;
             let rule = "-".repeat(60);
             let mut line = String::new();
             let mut names = Names::new(printable_label(label()));
-            for trace in &traces.rows {
+            if is_ascending {
+                write_other(rest, count, &measure, out)?;
+            }
+            for trace in ordered {
                 writeln!(out, "{rule}")?;
                 let labels = labels(trace);
                 if !labels.is_empty() {
@@ -80,15 +109,28 @@ pub fn traces(traces: &Traces, style: &Style, out: &mut dyn Write) -> Result<(),
                     value.clear();
                 }
             }
-            if count > 0 {
-                let shown = measure.show(rest);
-                let other = heapprof_analysis::OTHER;
-                writeln!(
-                    out,
-                    "{rule}\n{shown:>14}  {other}: {count} more stacks; -n 0 shows all"
-                )?;
+            if !is_ascending {
+                write_other(rest, count, &measure, out)?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Says what so many stacks have that are left out.
+fn write_other(
+    rest: i64,
+    count: usize,
+    measure: &Measure,
+    out: &mut dyn Write,
+) -> Result<(), Error> {
+    if count > 0 {
+        let (rule, shown) = ("-".repeat(60), measure.show(rest));
+        let other = heapprof_analysis::OTHER;
+        writeln!(
+            out,
+            "{rule}\n{shown:>14}  {other}: {count} more stacks; -n 0 shows all"
+        )?;
     }
     Ok(())
 }

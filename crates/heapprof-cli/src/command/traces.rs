@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use heapprof_analysis::{Query, Types, traces};
+use heapprof_report::TraceOrder;
 
 use super::Shared;
 use crate::args::TracesArgs;
@@ -14,7 +15,11 @@ pub(super) fn run(shared: &Shared, args: &TracesArgs) -> Result<()> {
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
     let session = shared.ask(shared.sources.read(&names)?, &query, Types::One)?;
     let report = traces(&session, &query)?;
+    let order = match args.ascending {
+        true => TraceOrder::Ascending,
+        false => TraceOrder::Descending,
+    };
     shared.finish_into(&args.report, &session, |style, out| {
-        Ok(heapprof_report::traces(&report, style, out)?)
+        Ok(heapprof_report::traces(&report, order, style, out)?)
     })
 }
