@@ -119,7 +119,12 @@ fn report(name: &str) {
             }
             "traces" => {
                 let report = traces(session, &query).expect("answers");
-                heapprof_report::traces(&report, &style, out)
+                heapprof_report::traces(
+                    &report,
+                    heapprof_report::TraceOrder::Descending,
+                    &style,
+                    out,
+                )
             }
             "leaks" => {
                 let report = leaks(session, &query, &Suppressions::default()).expect("answers");
