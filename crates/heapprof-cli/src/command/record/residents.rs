@@ -166,8 +166,11 @@ impl Residents {
         if resident.is_empty() {
             return false;
         }
-        if history.resident.is_empty() {
-            // A program that was killed could say nothing of it.
+        // A program that was killed could say nothing of it. What was read last before its end may
+        // be less than it had.
+        let most = resident.iter().map(|moment| moment.bytes).max();
+        let heap = history.peak.map(|peak| peak.bytes);
+        if history.resident.is_empty() && most >= heap {
             say(profile, &resident);
         }
         // The library knows what was resident when it wrote the profile.
