@@ -91,8 +91,6 @@ pub struct Kept {
     pub version: u32,
     /// How many bytes this has.
     pub size: u32,
-    /// Where in the process the file begins, and so this.
-    pub base: Place,
     /// [`state`]: what has become of the process.
     pub state: AtomicU32,
     /// How many of the `extents` there are.
@@ -103,9 +101,9 @@ pub struct Kept {
     pub extent: [Extent; EXTENTS],
     /// What the process is called, up to a zero.
     pub program: [u8; 256],
-    /// Where the tables are. It has no [`MAGIC`], and its `own` is null. What is not a table of its
-    /// own lies in `values`. Its `heap` and `dropped` are as somebody saw them last, and the table
-    /// of blocks in use is not there.
+    /// Where the tables are, without [`MAGIC`] and `own`. Single numbers and lists of chunks are
+    /// copies, in `values`. `heap` and `dropped` may be old copies. The table of blocks in use is
+    /// missing: `parts` is null.
     pub books: Books,
     /// What [`Books`] says of single numbers and lists of chunks.
     pub values: [u64; VALUES],

@@ -102,16 +102,19 @@ impl Books {
             starting: _,
             heir,
         } = self;
-        let heir = heir.swap(std::ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: null, or what `leave` made before the fork.
-        let left = unsafe { heir.as_ref() };
-        let give = |own: &'static ThreadState| match left {
-            Some(left) => self.inherit(process, left, own),
-            None => self.gather(process, threads, own),
+        // If the parent's counters are not kept in a file, the child has a copy of them.
+        let has_heir = !heir.load(Ordering::Acquire).is_null() || self.leave(process, threads);
+        let heir = self.take_heir();
+        let give = |own: &'static ThreadState| {
+            self.restart_state(own, Keep::Nothing);
+            // SAFETY: this is what `leave` made, here or before the fork.
+            if let Some(heir) = unsafe { heir.as_ref() } {
+                self.inherit(process, heir, own);
+            }
         };
         // SAFETY: a forked child has one thread, which runs fork's handler. No block has an owner:
         // the caller disowned them.
-        let has_all = unsafe { threads.keep_own(process, give) };
+        let has_all = has_heir && unsafe { threads.keep_own(process, give) };
         self.give_back_heir(process, heir);
         if !has_all {
             threads.forget_others();
@@ -174,10 +177,10 @@ impl Books {
         }
     }
 
-    /// Gives a state all that an heir has, as if it had allocated that.
+    /// Gives a state, which has nothing, all that an heir has, as if it had allocated that. Sums for
+    /// which there is no memory count as dropped.
     fn inherit(&self, process: &Process, heir: &ThreadState, own: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
-        own.sizes.restart(true);
         own.sizes.take_over(&heir.sizes);
         let give = |stack: usize, Temporary(sum): &Temporary| {
             let in_use = sum.get();
@@ -219,66 +222,28 @@ impl Books {
         }
     }
 
-    /// Gives a thread all that is in use, as if it had allocated that, and nothing else. Nobody
-    /// counts meanwhile. Sums for which there is no memory count as dropped.
-    fn gather(&self, process: &Process, threads: &Threads, own: &ThreadState) {
-        own.sizes.restart(true);
-        let others = || threads.all().filter(|state| !std::ptr::eq(*state, own));
-        others().for_each(|other| own.sizes.take_over(&other.sizes));
-        for stack in 0..self.stacks.len() {
-            let (mut in_use, mut known) = ([0i64; 2], spread::Sum::default());
-            let mut is_sampled = false;
-            for state in threads.all() {
-                let of_stack = state.of_stack(stack as usize);
-                if let Some(counters) = of_stack.counters {
-                    let [objects, bytes] = counters.in_use();
-                    in_use[0] = in_use[0].wrapping_add(objects);
-                    in_use[1] = in_use[1].wrapping_add(bytes);
-                }
-                if let Some(spread) = of_stack.spread.filter(|spread| !spread.is_untouched()) {
-                    is_sampled = true;
-                    undisturbed(&mut || known.add(spread));
-                }
-            }
-            let of_own = own.of_stack(stack as usize);
-            let is_known = of_own
-                .counters
-                .is_some_and(|counters| !counters.is_untouched());
-            if in_use != [0, 0] || is_known {
-                match own.counters(stack, &process.pages) {
-                    Some(counters) => counters.restart_from(in_use),
-                    None => count(&process.dropped.no_memory),
-                }
-            }
-            if let Some(temporary) = of_own.temporary
-                && temporary.0.get() != [0, 0]
-            {
-                temporary.0.set([0, 0]);
-            }
-            if is_sampled && let Some(spread) = own.spread(stack, &process.pages) {
-                spread.restart_from(&known);
-            }
-        }
-    }
-
     /// Starts every sum by stack anew. Nobody adds to them meanwhile.
     fn restart_counters(&self, threads: &Threads, kept: Keep) {
-        for state in threads.all() {
-            state.sizes.restart(kept == Keep::InUse);
-            for stack in 0..self.stacks.len() as usize {
-                let of_stack = state.of_stack(stack);
-                if let Some(counters) = of_stack.counters {
-                    if counters.is_untouched() {
-                        continue;
-                    }
-                    counters.restart(kept == Keep::InUse);
+        threads
+            .all()
+            .for_each(|state| self.restart_state(state, kept));
+    }
+
+    fn restart_state(&self, state: &ThreadState, kept: Keep) {
+        state.sizes.restart(kept == Keep::InUse);
+        for stack in 0..self.stacks.len() as usize {
+            let of_stack = state.of_stack(stack);
+            if let Some(counters) = of_stack.counters {
+                if counters.is_untouched() {
+                    continue;
                 }
-                if let Some(temporary) = of_stack.temporary {
-                    temporary.0.set([0, 0]);
-                }
-                if let Some(spread) = of_stack.spread {
-                    spread.restart(kept == Keep::InUse);
-                }
+                counters.restart(kept == Keep::InUse);
+            }
+            if let Some(temporary) = of_stack.temporary {
+                temporary.0.set([0, 0]);
+            }
+            if let Some(spread) = of_stack.spread {
+                spread.restart(kept == Keep::InUse);
             }
         }
     }

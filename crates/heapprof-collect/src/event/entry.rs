@@ -134,8 +134,10 @@ pub(crate) unsafe fn part(engine: &Engine, file: Option<&File>) -> bool {
     if process.is_shut_in() {
         return false;
     }
+    let kept = &process.pages.kept;
     // SAFETY: the caller's promise. No state is reached before the first event from here on.
-    let has_parted = unsafe { process.pages.kept.renew(file, false) };
+    let has_parted =
+        unsafe { kept.renew(file, false) || file.is_some() && kept.renew(None, false) };
     if has_parted {
         engine.threads.forget_all();
         engine.books.live.disown();

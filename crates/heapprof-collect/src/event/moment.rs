@@ -54,9 +54,7 @@ fn show(engine: &Engine, micros: i64) {
             _ => false,
         };
         if goes_on {
-            pages.kept.set_state(|header| {
-                header.state.store(state::GOES_ON, Ordering::Relaxed);
-            });
+            pages.kept.say(state::GOES_ON);
         }
     }
 }

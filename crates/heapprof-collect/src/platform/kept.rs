@@ -210,7 +210,7 @@ impl Kept {
         self.is_there()
             && self
                 .with_pieces(|pieces| pieces.all[..pieces.count].iter().any(is_in))
-                // What is not given back does no harm.
+                // Memory that is not given back does no harm.
                 .unwrap_or(true)
     }
 
@@ -231,7 +231,7 @@ impl Kept {
         });
         let taken = taken.flatten();
         if taken.is_none() {
-            self.set_state(|header| header.is_full.store(1, Ordering::Relaxed));
+            self.with_header(|header| header.is_full.store(1, Ordering::Relaxed));
         }
         taken
     }
@@ -249,11 +249,16 @@ impl Kept {
             unsafe { (&raw mut (*header).extent[i]).write(extent) };
         }
         let count = pieces.count as u32;
-        self.set_state(|header| header.extents.store(count, Ordering::Release));
+        self.with_header(|header| header.extents.store(count, Ordering::Release));
     }
 
-    /// Has `what` change the atomic fields of the header, if there is one.
-    pub(crate) fn set_state(&self, what: impl FnOnce(&Header)) {
+    /// Says what has become of the process.
+    pub(crate) fn say(&self, state: u32) {
+        self.with_header(|header| header.state.store(state, Ordering::Release));
+    }
+
+    /// Has `what` read or change the atomic fields of the header, if there is one.
+    fn with_header(&self, what: impl FnOnce(&Header)) {
         // SAFETY: null, or the header, of which only the atomic fields change once it is written.
         if let Some(header) = unsafe { self.header().as_ref() } {
             what(header);
@@ -263,7 +268,7 @@ impl Kept {
     /// What has become of the process, as the header says it.
     pub(crate) fn state(&self) -> u32 {
         let mut found = state::GOES_ON;
-        self.set_state(|header| found = header.state.load(Ordering::Relaxed));
+        self.with_header(|header| found = header.state.load(Ordering::Relaxed));
         found
     }
 
@@ -365,26 +370,18 @@ impl Kept {
         let pieces = unsafe { &mut *self.pieces.get() };
         let stays = |piece: &Piece| piece.lot == Lot::Lasting || file.is_none() && all;
         // Nothing is changed before there is memory for all of it.
-        let (mut new, mut end) = ([std::ptr::null_mut(); EXTENTS], 0);
+        let (mut new, mut end, mut has_all) = ([std::ptr::null_mut(); EXTENTS], 0, true);
         for (new, piece) in new.iter_mut().zip(&pieces.all[..pieces.count]) {
             if stays(piece) {
                 *new = match file {
                     Some(file) => sys::map_file(file, end, piece.len),
                     None => sys::map(piece.len),
                 };
-                if new.is_null() {
-                    break;
-                }
+                has_all &= !new.is_null();
                 end += piece.len;
             }
         }
-        let wanted: usize = pieces.all[..pieces.count]
-            .iter()
-            .filter(|piece| stays(piece))
-            .map(|piece| piece.len)
-            .sum();
-        let is_sealed = file.is_none_or(File::seal);
-        if end != wanted || !is_sealed {
+        if !has_all || !file.is_none_or(File::seal) {
             for (new, piece) in new.iter().zip(&pieces.all) {
                 if !new.is_null() {
                     // SAFETY: nobody knows of it yet.
@@ -405,7 +402,10 @@ impl Kept {
             // SAFETY: both are mappings of this length. The other process goes on writing behind
             // what this one knows of, and what this one knows of does not change.
             if !unsafe { copy_over(new, &piece) } {
-                // The kernel has no memory for its own part of that. Those before are ours by now.
+                // The kernel has no memory for its own part of that. Those before are ours by now,
+                // and those that passed are gone.
+                pieces.all.copy_within(i..count, kept);
+                pieces.count = kept + count - i;
                 return false;
             }
             (piece.offset, end) = (end, end + piece.len);
@@ -419,10 +419,8 @@ impl Kept {
             pieces.count = 0;
             return true;
         }
-        self.set_state(|header| {
-            header.state.store(state::GOES_ON, Ordering::Relaxed);
-            header.is_full.store(0, Ordering::Relaxed);
-        });
+        self.say(state::GOES_ON);
+        self.with_header(|header| header.is_full.store(0, Ordering::Relaxed));
         self.show_pieces(pieces);
         true
     }

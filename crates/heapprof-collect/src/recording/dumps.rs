@@ -345,8 +345,7 @@ fn write(
         _ => None,
     };
     if let Some(state) = state.filter(|_| !named) {
-        let kept = &process.pages.kept;
-        kept.set_state(|header| header.state.store(state, Ordering::Release));
+        process.pages.kept.say(state);
     }
     Ok(path)
 }

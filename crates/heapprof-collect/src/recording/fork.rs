@@ -189,7 +189,7 @@ impl Forks {
         }
         #[cfg(not(shuttle))]
         if let Some(asked) = asked.filter(|_| whole) {
-            kept::show(engine, &asked, file.as_ref());
+            kept::show(engine, file.as_ref().map(|file| (file, &asked)));
         }
         // Before a signal's handler may fork.
         drop(file);

@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::ptr::{addr_of_mut, copy_nonoverlapping};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use heapprof_books::{KEPT_MAGIC, Kept as Header, VERSION};
 
@@ -68,15 +68,15 @@ pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
     Some(file)
 }
 
-/// Writes the header, and hands the file over.
-pub(super) fn show(engine: &'static Engine, options: &Options, file: Option<&File>) {
+/// Writes the header, and hands the file over, if it is a new one.
+pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
     let kept = &engine.process.pages.kept;
     if !kept.is_there() {
         return;
     }
     write_header(engine);
     kept.copy_all();
-    let Some(file) = file else {
+    let Some((file, options)) = handed else {
         return;
     };
     let handed = CString::new(&*options.output.keep)
@@ -119,7 +119,6 @@ fn write_header(engine: &'static Engine) {
         addr_of_mut!((*header).magic).write([0; 16]);
         addr_of_mut!((*header).version).write(VERSION);
         addr_of_mut!((*header).size).write(size_of::<Header>() as u32);
-        addr_of_mut!((*header).base).write(AtomicPtr::new(header.cast()));
         addr_of_mut!((*header).state).write(AtomicU32::new(heapprof_books::state::GOES_ON));
         let to = addr_of_mut!((*header).program).cast::<u8>();
         let len = program.len().min(255);

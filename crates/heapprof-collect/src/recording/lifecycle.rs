@@ -64,9 +64,7 @@ impl Lifecycle {
             };
             engine.scripts.providers.want(frames, by_thread);
             #[cfg(not(shuttle))]
-            let file = kept::begin(engine, &options);
-            #[cfg(not(shuttle))]
-            let asked = options.clone();
+            let handed = kept::begin(engine, &options).map(|file| (file, options.clone()));
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);
             if triggers.live {
                 dumping.due.live.begin(&options.output.list);
@@ -83,10 +81,10 @@ impl Lifecycle {
             #[cfg(not(shuttle))]
             {
                 // Nobody could find out afterwards what lay where.
-                if file.is_some() {
+                if handed.is_some() {
                     engine.code.mappings.remember(process);
                 }
-                kept::show(engine, &asked, file.as_ref());
+                kept::show(engine, handed.as_ref().map(|(file, asked)| (file, asked)));
                 crate::outside::show(engine);
             }
             true
