@@ -244,8 +244,8 @@ fn advised(error: &Error, which: &str) -> anyhow::Error {
     let advice = match error {
         Error::NotRecorded => "; start it with heapprof record, or with libheapprof.so preloaded",
         Error::NotAllowed => {
-            "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, its user can ask \
-             only about what heapprof record started"
+            "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, its user can \
+             ask only about what heapprof record started"
         }
         Error::OtherVersion(..) => "; read it with the heapprof that recorded it",
         _ => "",

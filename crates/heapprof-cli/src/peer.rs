@@ -1,5 +1,6 @@
-//! Who has called at a socket, as the kernel says it. rustix takes the number of a process for one
-//! that is never 0, and that of a process in another namespace is.
+//! The process at the other end of a socket, as the kernel names it. rustix cannot be asked: it
+//! takes for granted that no process has the number 0, and the kernel gives that number for one
+//! outside of this pid namespace.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

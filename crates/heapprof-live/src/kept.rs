@@ -11,7 +11,7 @@ use heapprof_profile::Profile;
 
 use crate::books::Books;
 use crate::error::Error;
-use crate::process::{Found, monotonic, summary};
+use crate::process::{Found, is_there, monotonic, summary};
 use crate::profile::{Around, profile};
 use crate::read::{Reader, u32_at, u64_at};
 
@@ -198,7 +198,7 @@ impl Kept {
     #[must_use]
     pub fn is_of(&self, pid: u32) -> bool {
         let goes_on = matches!(self.state(), Ok(State::GoesOn));
-        goes_on && rustix::process::Pid::from_raw(pid as i32).is_some_and(is_there)
+        goes_on && is_there(pid)
     }
 
     /// What a list shows of the process, as of the moment at which a thread of it last reported
@@ -231,14 +231,6 @@ impl Kept {
         let books = Books::of_copy(&head[offset_of!(Header, books)..]);
         work(&head, &reader, &books)
     }
-}
-
-/// Whether there is such a process, and it has not ended yet.
-#[must_use]
-pub fn is_there(pid: rustix::process::Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    state.is_some_and(|state| !state.starts_with(['Z', 'X']))
 }
 
 /// What the process is called.

@@ -27,6 +27,6 @@ mod sums;
 
 pub use self::core::Core;
 pub use self::error::Error;
-pub use self::kept::{Kept, Left, State, is_there};
-pub use self::process::{Found, Process, recorded};
+pub use self::kept::{Kept, Left, State};
+pub use self::process::{Found, Process, is_there, recorded, run_state, status};
 pub use self::smaps::own_memory;

@@ -229,7 +229,7 @@ impl Process {
         let reader = Reader::new(Outside(&self.memory));
         let books = Books::read(&reader, self.books)?;
         let owner = reader.u32(books.process)? as i32;
-        let [ids] = self.status(["NSpid:"]);
+        let [ids] = status(self.pid, ["NSpid:"]);
         let own = ids.split_whitespace().next_back();
         let own = own.and_then(|innermost| innermost.parse::<i32>().ok());
         match own {
@@ -299,19 +299,8 @@ impl Process {
         (!is_own && !is_open).then(|| PathBuf::from(OsString::from_vec(text)))
     }
 
-    /// What the kernel says under these fields; empty where it says nothing.
-    fn status<const N: usize>(&self, fields: [&str; N]) -> [String; N] {
-        // A process's name may be no text.
-        let status = std::fs::read(path(self.pid, "status")).unwrap_or_default();
-        fields.map(|field| {
-            let mut lines = status.split(|&byte| byte == b'\n');
-            let value = lines.find_map(|line| line.strip_prefix(field.as_bytes()));
-            String::from_utf8_lossy(value.unwrap_or_default().trim_ascii()).into_owned()
-        })
-    }
-
     fn resident(&self) -> [u64; 2] {
-        self.status(["VmRSS:", "VmHWM:"]).map(|value| {
+        status(self.pid, ["VmRSS:", "VmHWM:"]).map(|value| {
             let kib: u64 = value.trim_end_matches("kB").trim().parse().unwrap_or(0);
             kib << 10
         })
@@ -346,6 +335,34 @@ pub(crate) fn summary<M: Memory>(
         in_use: scaled(heap(heapprof_books::heap::IN_USE)?).max(0),
         peak: scaled(heap(heapprof_books::heap::PEAK)?).max(0),
     })
+}
+
+/// What the kernel says of a process under these fields of its `status`; empty where it says
+/// nothing.
+#[must_use]
+pub fn status<const N: usize>(pid: u32, fields: [&str; N]) -> [String; N] {
+    // A process's name may be no text.
+    let status = std::fs::read(path(pid, "status")).unwrap_or_default();
+    fields.map(|field| {
+        let mut lines = status.split(|&byte| byte == b'\n');
+        let value = lines.find_map(|line| line.strip_prefix(field.as_bytes()));
+        String::from_utf8_lossy(value.unwrap_or_default().trim_ascii()).into_owned()
+    })
+}
+
+/// What a process does, as the kernel's letter for it; `None` if there is no such process.
+#[must_use]
+pub fn run_state(pid: u32) -> Option<char> {
+    let stat = std::fs::read(path(pid, "stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // Its name, which may hold anything, ends at the last bracket.
+    stat.rsplit_once(')')?.1.trim_start().chars().next()
+}
+
+/// Whether there is such a process, and it has not ended yet.
+#[must_use]
+pub fn is_there(pid: u32) -> bool {
+    run_state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// The recorded processes that this user may read, by their numbers.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use heapprof_live::run_state;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getsid, kill_process,
@@ -158,9 +159,8 @@ fn stop_too(program: Pid, live: Option<&Live>) {
     // Ctrl-Z stops us too. Whoever makes the program go on makes us go on too, and may have done so
     // by now.
     std::thread::sleep(Duration::from_millis(20));
-    let stat = std::fs::read_to_string(format!("/proc/{program}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
-    if !state.is_some_and(|state| state.starts_with('T')) {
+    let number = program.as_raw_nonzero().get().unsigned_abs();
+    if run_state(number) != Some('T') {
         return;
     }
     let Ok(group) = getpgid(Some(program)) else {

@@ -24,11 +24,11 @@ impl Ending {
     /// What a line about the process `main` adds if its books, or those of others, were in private
     /// memory.
     pub(super) fn of_private(&self, main: u32) -> String {
-        let of_main = |private: &&Private| private.process == main && private.owner.is_us();
-        if let Some(private) = self.private.iter().find(of_main) {
+        if let Some(why) = self.why_private(main) {
             return format!(
-                "; its books were in private memory ({}), so a kill would have left nothing of them",
-                private.why
+                "; its books were in private memory ({}), so a kill would have left nothing of \
+                 them",
+                why
             );
         }
         match self.private.as_slice() {
@@ -43,11 +43,10 @@ impl Ending {
         }
     }
 
-    /// Why a program that was ended by a signal left no profile.
-    pub(super) fn why_nothing(&self, ended: &Ended) -> Option<&str> {
-        let is_ours = |private: &&Private| private.owner.is_us();
-        let of_main = |private: &&Private| private.process == ended.process && is_ours(private);
-        let private = self.private.iter().find(of_main);
+    /// Why the books of a process of ours were in private memory, if they were.
+    pub(super) fn why_private(&self, process: u32) -> Option<&str> {
+        let is_it = |private: &&Private| private.process == process && private.owner.is_us();
+        let private = self.private.iter().find(is_it);
         private.map(|private| private.why.as_str())
     }
 
@@ -83,8 +82,8 @@ impl Ending {
             } else if lines.len() < MOST {
                 let process = died.process;
                 lines.push(format!(
-                    "{path}: is of the moment at which process {process} was killed, or ended without a \
-                     profile of its own{oom}"
+                    "{path}: is of the moment at which process {process} was killed, or ended \
+                     without a profile of its own{oom}"
                 ));
             } else {
                 others += 1;
@@ -93,8 +92,8 @@ impl Ending {
         if others > 0 {
             let more = plural(others);
             lines.push(format!(
-                "{others} more profile{more} of processes that were killed, or ended without a profile of \
-                 their own"
+                "{others} more profile{more} of processes that were killed, or ended without a \
+                 profile of their own"
             ));
         }
         lines
@@ -127,7 +126,8 @@ mod tests {
             of_oom(Oom {
                 limit: Some(600 << 20)
             }),
-            "; just then the kernel's OOM killer ended a process of its cgroup, which may have 600MiB"
+            "; just then the kernel's OOM killer ended a process of its cgroup, which may have \
+             600MiB"
         );
         assert!(of_oom(Oom { limit: None }).ends_with("its cgroup"));
         assert_eq!(

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heapprof_live::{Kept, State};
+use heapprof_live::{Kept, State, is_there, status};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fcntl_setfl;
 use rustix::io::Errno;
@@ -68,7 +68,7 @@ pub(super) struct Keeper {
     work: Work,
 }
 
-/// Who does the work.
+/// How far the work is.
 enum Work {
     /// Nobody yet. The kernel keeps those waiting that call.
     Later(Box<Keeping>),
@@ -200,7 +200,7 @@ impl Keeping {
             if self.counts.look() {
                 self.processes.iter_mut().for_each(Process::look);
             }
-            self.finish_ended();
+            self.finish_those(End::Death, Process::has_ended);
             self.take_all();
             let is_done = until.is_some_and(|until| {
                 self.processes.is_empty() && self.callers.is_empty() || until <= Instant::now()
@@ -316,16 +316,7 @@ impl Keeping {
         };
         let pid = caller.pid;
         // What the process was before it became another program is over.
-        let mut i = 0;
-        while i < self.processes.len() {
-            match self.processes[i].pid == pid {
-                true => {
-                    let before = self.processes.swap_remove(i);
-                    self.finish(&before, End::Exec);
-                }
-                false => i += 1,
-            }
-        }
+        self.finish_those(End::Exec, |process| process.pid == pid);
         if self.processes.len() >= MOST {
             let note = "there were too many processes to keep the books of all of them";
             return self.note(note.to_string());
@@ -340,17 +331,11 @@ impl Keeping {
         });
     }
 
-    /// Writes what the processes left that have ended.
-    fn finish_ended(&mut self) {
-        let mut i = 0;
-        while i < self.processes.len() {
-            match self.processes[i].has_ended() {
-                true => {
-                    let ended = self.processes.swap_remove(i);
-                    self.finish(&ended, End::Death);
-                }
-                false => i += 1,
-            }
+    /// Writes what those processes left that came to such an end.
+    fn finish_those(&mut self, end: End, has_ended: impl Fn(&Process) -> bool) {
+        let ended = self.processes.extract_if(.., |process| has_ended(process));
+        for process in ended.collect::<Vec<_>>() {
+            self.finish(&process, end);
         }
     }
 
@@ -437,20 +422,17 @@ impl Process {
     fn has_ended(&self) -> bool {
         match &self.ends {
             Some(ends) => is_readable(ends),
-            None => !heapprof_live::is_there(self.pid),
+            None => !is_there(self.number()),
         }
     }
 
     /// The user that it is of now, as long as that can be found out: it may have changed since it
     /// has handed its file over.
     fn owner_now(&self) -> Owner {
-        let text = std::fs::read(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let effective = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-            line.split_whitespace().nth(1)?.parse().ok()
-        };
-        match (effective("Uid:"), effective("Gid:")) {
+        let ids = status(self.number(), ["Uid:", "Gid:"]);
+        // The real one, the effective one, and others.
+        let effective = ids.map(|ids| ids.split_whitespace().nth(1)?.parse().ok());
+        match effective.into() {
             (Some(user), Some(group)) => Owner { user, group },
             _ => self.owner,
         }

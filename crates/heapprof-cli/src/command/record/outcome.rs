@@ -537,7 +537,7 @@ fn nothing(ended: &Ended, ending: &Ending) -> String {
             "no profile: the program was ended by signal {signal} before it could write one{}; \
              --interval 10s writes on the way",
             ending
-                .why_nothing(ended)
+                .why_private(ended.process)
                 .map_or(String::new(), |why| format!(
                     ", and its books were in private memory ({why})"
                 ))
