@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heapprof_books::{Books, Kept as Header, MAGIC};
@@ -56,18 +56,25 @@ impl Random {
     }
 }
 
-fn core_of_a_recording(folder: &Path) -> Option<std::path::PathBuf> {
-    if !have(&["gcc", "gdb"]) {
-        return None;
-    }
+/// The program, which has come to the point where it waits, with these variables besides.
+fn waiting(folder: &Path, more: &[(&str, &str)]) -> Child {
     let built = build(PROGRAM, "gcc -O1 -g -pthread -fno-builtin");
     let mut program = preloaded(built.path("program"));
     program.current_dir(folder).env("HEAPPROF_MODE", "exact");
     program
         .env("HEAPPROF_OUTPUT", "p.pb.gz")
-        .env("HEAPPROF_THREADS", "yes");
+        .env("HEAPPROF_THREADS", "yes")
+        .envs(more.iter().copied());
     let mut program = program.stdout(Stdio::piped()).spawn().unwrap();
     std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    program
+}
+
+fn core_of_a_recording(folder: &Path) -> Option<std::path::PathBuf> {
+    if !have(&["gcc", "gdb"]) {
+        return None;
+    }
+    let mut program = waiting(folder, &[]);
     let core = folder.join("core");
     let made = Command::new("gcore")
         .arg("-o")
@@ -96,14 +103,16 @@ fn read(path: &Path) -> Result<usize, Error> {
 }
 
 /// Changes words of a file, reads it, and puts them back, again and again. `heads` says where the
-/// words are that lead to everything else. Returns how often that was an error, and how often a
-/// profile.
+/// words are that lead to everything else. Both errors and profiles come of it, in bounded time, and
+/// what is put back is what it was.
 fn read_mutants(
     file: &File,
     bytes: &[u8],
     heads: &[Range<usize>],
     read: impl Fn() -> Result<usize, Error>,
-) -> (u64, u64) {
+) {
+    let samples = read().unwrap();
+    assert!(samples >= 30, "{samples}");
     let mut random = Random(88_172_645_463_325_252);
     // What the tables hold: words of the file that look like what is counted or pointed at.
     let words: Vec<usize> = (0..bytes.len() - 8)
@@ -151,7 +160,12 @@ fn read_mutants(
             file.write_all_at(&old, at as u64).unwrap();
         }
     }
-    (errors, profiles)
+    let least = rounds() / 10;
+    assert!(
+        errors > least && profiles > least,
+        "{errors} errors, {profiles} profiles"
+    );
+    assert_eq!(read().unwrap(), samples);
 }
 
 fn rounds() -> u64 {
@@ -166,18 +180,10 @@ fn forged_books_are_a_profile_or_an_error() {
         return;
     };
     let bytes = std::fs::read(&path).unwrap();
-    let samples = read(&path).unwrap();
-    assert!(samples >= 30, "{samples}");
     let heads = places(&bytes).into_iter();
     let heads: Vec<_> = heads.map(|at| at..at + size_of::<Books>()).collect();
     let file = OpenOptions::new().write(true).open(&path).unwrap();
-    let (errors, profiles) = read_mutants(&file, &bytes, &heads, || read(&path));
-    let least = rounds() / 10;
-    assert!(
-        errors > least && profiles > least,
-        "{errors} errors, {profiles} profiles"
-    );
-    assert_eq!(read(&path).unwrap(), samples);
+    read_mutants(&file, &bytes, &heads, || read(&path));
 }
 
 /// The file in which a program keeps its books, once the program is gone. Only root can open it
@@ -186,15 +192,7 @@ fn kept_by_a_program(folder: &Path) -> Option<File> {
     if !have(&["gcc"]) {
         return None;
     }
-    let built = build(PROGRAM, "gcc -O1 -g -pthread -fno-builtin");
-    let mut program = preloaded(built.path("program"));
-    program.current_dir(folder).env("HEAPPROF_MODE", "exact");
-    program
-        .env("HEAPPROF_OUTPUT", "p.pb.gz")
-        .env("HEAPPROF_THREADS", "yes")
-        .env("HEAPPROF_KEEP", "/nobody/listens/here");
-    let mut program = program.stdout(Stdio::piped()).spawn().unwrap();
-    std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut [0]).unwrap();
+    let mut program = waiting(folder, &[("HEAPPROF_KEEP", "/nobody/listens/here")]);
     let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.id())).unwrap();
     let mut lines = maps.lines();
     let line = lines.find(|line| line.contains("/memfd:heapprof")).unwrap();
@@ -229,8 +227,6 @@ fn forged_kept_books_are_a_profile_or_an_error() {
         let left = kept.read("forged", 7, "")?;
         Ok(left.profile.samples.len())
     };
-    let samples = read().unwrap();
-    assert!(samples >= 30, "{samples}");
     // What is behind the books in the header is the history, which leads nowhere.
     let books = std::mem::offset_of!(Header, books);
     let values = std::mem::offset_of!(Header, values);
@@ -239,13 +235,7 @@ fn forged_kept_books_are_a_profile_or_an_error() {
         books..books + size_of::<Books>(),
         values..values + 300 * 8,
     ];
-    let (errors, profiles) = read_mutants(&file, &bytes, &heads, read);
-    let least = rounds() / 10;
-    assert!(
-        errors > least && profiles > least,
-        "{errors} errors, {profiles} profiles"
-    );
-    assert_eq!(read().unwrap(), samples);
+    read_mutants(&file, &bytes, &heads, read);
     let plain = File::open("/proc/self/exe").unwrap();
     assert!(matches!(Kept::new(plain), Err(Error::NotKept(_))));
     file.set_len(5000).unwrap();

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heapprof_tests::built::{Built, build, have};
-use heapprof_tests::harness::{Run, command, preloaded, run};
+use heapprof_tests::harness::{Run, command, is_root, preloaded, program_of, run};
 use serde_json::Value;
 
 /// Threads allocate, come to a barrier, and the program dumps there. It then waits for a line at
@@ -89,9 +89,7 @@ impl Waiting {
         let mut ready = String::new();
         output.read_line(&mut ready).unwrap();
         assert_eq!(ready, "ready\n");
-        let children = format!("/proc/{0}/task/{0}/children", child.id());
-        let children = std::fs::read_to_string(children).unwrap();
-        let pid = children.split_whitespace().next().unwrap().parse().unwrap();
+        let pid = program_of(child.id());
         Self {
             folder,
             child,
@@ -471,7 +469,6 @@ const CLOSED: &str = r#"
 fn record_answers_for_a_process_that_may_not_be_read() {
     use std::os::unix::fs::PermissionsExt;
     if !is_root() || !have(&["gcc", "setpriv"]) {
-        eprintln!("skipped: needs root, to act as two other users");
         return;
     }
     let built = build(CLOSED, "gcc -O1 -g -fno-builtin");
@@ -501,9 +498,7 @@ fn record_answers_for_a_process_that_may_not_be_read() {
     let mut ready = String::new();
     let mut output = BufReader::new(record.stdout.take().unwrap());
     output.read_line(&mut ready).unwrap();
-    let children = format!("/proc/{0}/task/{0}/children", record.id());
-    let children = std::fs::read_to_string(children).unwrap();
-    let pid = children.split_whitespace().next().unwrap().to_string();
+    let pid = program_of(record.id()).to_string();
     let own = record.id().to_string();
     let mut end = Ends(record, pid.clone());
     let ask = |user: &str, words: &[&str]| Run::from(as_user(user, words).output().unwrap());
@@ -566,9 +561,4 @@ impl Drop for Ends {
     fn drop(&mut self) {
         self.now();
     }
-}
-
-fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output();
-    id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
 }

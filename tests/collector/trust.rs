@@ -14,19 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
-use heapprof_tests::harness::{Run, command, heapprof, run, sample_profiles};
+use heapprof_tests::harness::{Run, command, heapprof, is_root, run, sample_profiles};
 
 /// A user that is not root, and not the one that runs the tests.
 const NOBODY: u32 = 65534;
-
-/// Whether we can act as other users, which needs root. If not, a message says so.
-fn is_root() -> bool {
-    let own = std::fs::metadata("/proc/self").unwrap().uid();
-    if own != 0 {
-        eprintln!("SKIPPED a test: only root can act as another user");
-    }
-    own == 0
-}
 
 fn mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().mode() & 0o7777

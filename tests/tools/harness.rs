@@ -200,3 +200,19 @@ pub fn files(folders: &[&Path], end: &str) -> Vec<PathBuf> {
     files.sort();
     files
 }
+
+/// Whether we can act as other users, which needs root. If not, a message says so.
+pub fn is_root() -> bool {
+    let own = std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").unwrap());
+    if own != 0 {
+        eprintln!("SKIPPED a test: only root can act as another user");
+    }
+    own == 0
+}
+
+/// The program that a `record` runs: its first child.
+pub fn program_of(record: u32) -> u32 {
+    let children = format!("/proc/{record}/task/{record}/children");
+    let children = std::fs::read_to_string(children).unwrap();
+    children.split_whitespace().next().unwrap().parse().unwrap()
+}
