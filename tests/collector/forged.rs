@@ -103,8 +103,8 @@ fn read(path: &Path) -> Result<usize, Error> {
 }
 
 /// Changes words of a file, reads it, and puts them back, again and again. `heads` says where the
-/// words are that lead to everything else. Both errors and profiles come of it, in bounded time, and
-/// what is put back is what it was.
+/// words are that lead to everything else. Both errors and profiles come of it, in bounded time,
+/// and what is put back is what it was.
 fn read_mutants(
     file: &File,
     bytes: &[u8],

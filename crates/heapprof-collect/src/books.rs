@@ -177,8 +177,8 @@ impl Books {
         }
     }
 
-    /// Gives a state, which has nothing, all that an heir has, as if it had allocated that. Sums for
-    /// which there is no memory count as dropped.
+    /// Gives a state, which has nothing, all that an heir has, as if it had allocated that. Sums
+    /// for which there is no memory count as dropped.
     fn inherit(&self, process: &Process, heir: &ThreadState, own: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
         own.sizes.take_over(&heir.sizes);
