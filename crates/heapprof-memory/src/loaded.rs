@@ -57,8 +57,21 @@ pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = Object> {
 }
 
 impl Object {
+    /// The object with this base, whose dynamic section is at `dynamic`; 0 if it has none.
+    pub fn at(base: u64, dynamic: u64) -> Self {
+        Self { base, dynamic }
+    }
+
     /// Where the section is that the dynamic section has under `tag`.
-    fn section<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
+    pub fn section<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
+        let value = self.entry(memory, tag)?;
+        // Old versions of glibc write the address over the value from the file.
+        let is_address = value >= self.base;
+        Some(if is_address { value } else { self.base + value })
+    }
+
+    /// What the dynamic section has under `tag`.
+    pub fn entry<M: Memory>(self, memory: M, tag: u64) -> Option<u64> {
         if self.dynamic == 0 {
             return None;
         }
@@ -69,9 +82,7 @@ impl Object {
                 return None;
             }
             if found == tag {
-                // Old versions of glibc write the address over the value from the file.
-                let is_address = value >= self.base;
-                return Some(if is_address { value } else { self.base + value });
+                return Some(value);
             }
         }
         None
