@@ -190,7 +190,7 @@ pub use crate::event::trace::Tracer;
 pub use crate::memory::Memory;
 pub use crate::mode::Mode;
 pub use crate::options::{
-    DEFAULT_PERIOD, Format, Frames, LONGEST_PERIOD, Options, Output, Triggers,
+    DEFAULT_PERIOD, Format, Frames, Keep, LONGEST_PERIOD, Options, Output, Taker, Triggers,
 };
 pub use crate::platform::sys;
 pub use crate::reason::Reason;

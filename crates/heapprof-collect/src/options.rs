@@ -63,6 +63,30 @@ pub struct Triggers {
     pub live: bool,
 }
 
+/// Who is handed the file that the books are kept in.
+#[derive(Clone, Copy, Debug)]
+pub struct Taker(pub fn(i32));
+
+impl PartialEq for Taker {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl Eq for Taker {}
+
+/// Who keeps the books of a process besides itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// Nobody. They are in private memory.
+    #[default]
+    Nobody,
+    /// Whoever listens at the socket with this path.
+    Socket(Vec<u8>),
+    /// Whoever this function tells of the file's number. The file is closed when it returns.
+    Taker(Taker),
+}
+
 /// Where dumps go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Output {
@@ -89,10 +113,9 @@ pub struct Output {
     /// [`Triggers::live`] writes goes into one whose name ends in `.live`, in the same form, with a
     /// whole profile.
     pub list: Vec<u8>,
-    /// The path of a socket. Whoever listens there is handed a file in memory, in which the process
-    /// keeps what a profile is made of, so that it is there when the process was killed. If it is
-    /// empty, that is in private memory.
-    pub keep: Vec<u8>,
+    /// Who is handed a file in memory, in which the process keeps what a profile is made of, so
+    /// that it is there when the process was killed.
+    pub keep: Keep,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,
     /// With `numbered_prefix`: `prefix_PID.NNNN.heap` for the main process, too.

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use heapprof_collect::setting::{self, Form, Misunderstood};
-use heapprof_collect::{Format, Mode, Options, Output, Triggers};
+use heapprof_collect::{Format, Keep, Mode, Options, Output, Triggers};
 use heapprof_environment as variable;
 
 /// What the environment asks for.
@@ -192,7 +192,9 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.output.parent = processes.map(parent_of_program);
         options.output.children = get(variable::CHILDREN.name).map_or_else(Vec::new, of_program);
         options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
-        options.output.keep = get(variable::KEEP.name).unwrap_or_default().to_vec();
+        if let Some(path) = get(variable::KEEP.name) {
+            options.output.keep = Keep::Socket(path.to_vec());
+        }
         let lines = parsed(variable::LINES.name, &setting::SIZE)?;
         let is_told = |bytes: &u64| *bytes > 0 && !options.output.list.is_empty();
         options.triggers.line_growth = lines.filter(is_told);

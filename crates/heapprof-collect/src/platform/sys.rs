@@ -109,17 +109,40 @@ pub(crate) fn is_thread(number: i32) -> bool {
     unsafe { call(libc::SYS_tgkill, args) == 0 }
 }
 
+/// The signals that wait for this thread, as a set of bits, of which the first one is signal 1.
+pub fn waiting_signals() -> u64 {
+    let mut set = 0u64;
+    let args = [&raw mut set as usize, size_of::<u64>(), 0, 0, 0, 0];
+    // SAFETY: the kernel writes the set.
+    unsafe { call(libc::SYS_rt_sigpending, args) };
+    set
+}
+
+/// Whether the program has a handler of its own for a signal, and whether that asks for system calls
+/// to go on (SA_RESTART).
+pub fn handler(signal: u32) -> Option<bool> {
+    // As the kernel has it: the handler, flags, what returns from it, and a mask.
+    let mut action = [0usize; 4];
+    let at = action.as_mut_ptr() as usize;
+    let args = [signal as usize, 0, at, size_of::<u64>(), 0, 0];
+    // SAFETY: the kernel writes the action.
+    let answered = unsafe { call(libc::SYS_rt_sigaction, args) } == 0;
+    let is_handled = action[0] != libc::SIG_DFL && action[0] != libc::SIG_IGN;
+    (answered && is_handled).then_some(action[1] & libc::SA_RESTART as usize != 0)
+}
+
 /// Sleeps a moment.
 pub(crate) fn nap() {
     sleep(50_000);
 }
 
-/// Sleeps for so many nanoseconds, less than a second, or until a signal comes.
+/// Sleeps for so many nanoseconds, less than a second, or until a signal comes. It waits for a word
+/// that nobody changes: nanosleep would make the kernel forget how to go on with the sleep that a
+/// thread was taken from by whoever attaches.
 #[cfg(not(all(test, shuttle)))]
 pub fn sleep(nanoseconds: u64) {
-    let time = [0, nanoseconds];
-    // SAFETY: the time is valid.
-    unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
+    let word = AtomicU32::new(0);
+    futex_wait_for(&word, 0, nanoseconds as i64);
 }
 
 /// Sleeps until `word` is no longer `expected`, or for no reason at all.

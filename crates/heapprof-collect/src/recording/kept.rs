@@ -9,7 +9,7 @@ use heapprof_books::{KEPT_MAGIC, Kept as Header, VERSION};
 
 use crate::dump::output;
 use crate::engine::Engine;
-use crate::options::Options;
+use crate::options::{Keep, Options};
 use crate::outside;
 use crate::platform::kept::LEN;
 use crate::platform::sys::{self, File};
@@ -20,7 +20,7 @@ const GREETING: &[u8] = b"heapprof's kept books 1\n";
 
 /// A file for the books, if one was asked for and can be had. Why it can't goes into the list.
 pub(super) fn file(engine: &Engine, options: &Options) -> Option<File> {
-    if options.output.keep.is_empty() {
+    if options.output.keep == Keep::Nobody {
         return None;
     }
     match make(engine) {
@@ -37,7 +37,7 @@ pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
     let (process, kept) = (&engine.process, &engine.process.pages.kept);
     // What lies in private memory by now would be missing.
     let is_first = process.recorded.epoch() == 0 && !kept.is_there();
-    if !is_first || options.output.keep.is_empty() {
+    if !is_first || options.output.keep == Keep::Nobody {
         return None;
     }
     if sys::read_file(c"/proc/sys/vm/overcommit_memory").starts_with(b"2") {
@@ -79,9 +79,16 @@ pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
     let Some((file, options)) = handed else {
         return;
     };
-    let handed = CString::new(&*options.output.keep)
-        .map_err(|_| libc::EINVAL)
-        .and_then(|path| sys::hand_over(file, &path, GREETING));
+    let handed = match &options.output.keep {
+        Keep::Nobody => Ok(()),
+        Keep::Socket(path) => CString::new(&**path)
+            .map_err(|_| libc::EINVAL)
+            .and_then(|path| sys::hand_over(file, &path, GREETING)),
+        Keep::Taker(taker) => {
+            (taker.0)(file.number());
+            Ok(())
+        }
+    };
     if let Err(errno) = handed {
         say(options, errno, "they could not be handed over");
     }
