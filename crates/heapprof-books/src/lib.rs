@@ -10,6 +10,8 @@
 
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
+pub mod letter;
+
 /// What a [`Books`] begins with.
 pub const MAGIC: [u8; 16] = *b"heapprof's books";
 
