@@ -18,6 +18,13 @@ pub fn register(prepare: Handler, parent: Handler, child: Handler) {
     unsafe { registered(prepare, parent, child, std::ptr::null_mut()) };
 }
 
+/// Registers a handler that is called in forked children only, in the same way.
+pub fn register_child(child: Handler) {
+    let none = std::ptr::null();
+    // SAFETY: a function of this library, which is never unloaded.
+    unsafe { registered(none, none, child as *const c_void, std::ptr::null_mut()) };
+}
+
 /// Calls libc's own function.
 ///
 /// # Safety

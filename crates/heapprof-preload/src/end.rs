@@ -1,13 +1,13 @@
 //! The ways in which a program image ends: exit, _exit, quick_exit, abort, exec and signals. Each
 //! of them makes a last dump.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
 use heapprof_collect::{ENGINE, Reason, raise_default, sys};
 
 use crate::atfork;
-use crate::hook::announced;
+use crate::hook::{announced, label};
 use crate::perl::PERL;
 use crate::real::{ALIGNED_ALLOC, Behind};
 
@@ -279,10 +279,20 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
+    forget();
+    ENGINE.forks().in_child();
+}
+
+/// Forgets the ends of the process that this one was forked from.
+pub fn forget() {
     ENDED.store(NOT, Ordering::Relaxed);
     STOPPED.store(false, Ordering::Relaxed);
     ABORTING.store(false, Ordering::Relaxed);
-    ENGINE.forks().in_child();
+}
+
+/// Takes what `find` finds behind dlclose, in a program that was not started with the library.
+pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
+    DLCLOSE.be(find(DLCLOSE.name()));
 }
 
 /// Writes the profile of this image before an exec. If the exec fails, the next dump removes the
@@ -320,8 +330,13 @@ pub unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
 }
 
 /// dlclose: what is unmapped is remembered, so that stacks through it stay readable.
+#[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    std::arch::naked_asm!(label!(dlclose), "jmp {closed}", closed = sym closed)
+}
+
+unsafe extern "C" fn closed(handle: *mut c_void) -> c_int {
     type Dlclose = unsafe extern "C" fn(*mut c_void) -> c_int;
     let real = DLCLOSE.get();
     if real.is_null() {

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use heapprof_collect::{CallSite, ENGINE};
 
-use crate::hook::hook;
+use crate::hook::{hook, label};
 use crate::real::{ALIGNED_ALLOC, Real, real};
 use crate::start;
 
@@ -169,25 +169,24 @@ unsafe extern "C" fn chosen_pvalloc(size: usize, slot: usize, bp: usize) -> *mut
 }
 
 /// free by its other names; sizes and alignments are hints for other allocators.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cfree(address: *mut u8) {
-    // SAFETY: free's contract.
-    unsafe { released(address) }
+macro_rules! frees {
+    ($($name:ident($($hint:ident),*))*) => {
+        $(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(address: *mut u8, $($hint: usize),*) {
+                std::arch::naked_asm!(label!($name), "jmp {released}", released = sym released)
+            }
+        )*
+    };
+}
+frees! {
+    cfree()
+    free_sized(_size)
+    free_aligned_sized(_align, _size)
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_sized(address: *mut u8, _size: usize) {
-    // SAFETY: free's contract.
-    unsafe { released(address) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn free_aligned_sized(address: *mut u8, _align: usize, _size: usize) {
-    // SAFETY: free's contract.
-    unsafe { released(address) }
-}
-
-unsafe fn released(address: *mut u8) {
+unsafe extern "C" fn released(address: *mut u8) {
     if ENGINE.events().may_hold(address as usize) {
         release(address);
     }

@@ -10,12 +10,14 @@ use std::arch::naked_asm;
 use heapprof_collect::CallSite;
 
 use crate::family;
+use crate::hook::label;
 
 /// malloc.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
     naked_asm!(
+        label!(malloc),
         ".cfi_startproc",
         "mov rax, qword ptr [rip + heapprof_tls@GOTTPOFF]",
         "stc",
@@ -35,6 +37,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(address: *mut u8) {
     naked_asm!(
+        label!(free),
         ".cfi_startproc",
         "mov rax, rdi",
         "shr rax, 4",

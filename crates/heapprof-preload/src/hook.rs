@@ -11,6 +11,7 @@ macro_rules! hook {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             std::arch::naked_asm!(
+                $crate::hook::label!($name),
                 ".cfi_startproc",
                 concat!("mov ", $slot, ", rsp"),
                 concat!("mov ", $bp, ", rbp"),
@@ -22,6 +23,23 @@ macro_rules! hook {
     };
 }
 pub(crate) use hook;
+
+/// A second name of a hook, which only this library sees: by the first one the loader may find
+/// somebody else's function.
+macro_rules! label {
+    ($name:ident) => {
+        concat!(
+            ".globl heapprof_hook_",
+            stringify!($name),
+            "\n.hidden heapprof_hook_",
+            stringify!($name),
+            "\nheapprof_hook_",
+            stringify!($name),
+            ":"
+        )
+    };
+}
+pub(crate) use label;
 
 /// The assembly of a hook that calls `before`, with the program's arguments in their registers, and
 /// then goes on to the real function. By then the arguments, which may be variadic, are where they
@@ -73,6 +91,7 @@ macro_rules! announced {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name() -> std::ffi::c_int {
                 std::arch::naked_asm!(
+                    $crate::hook::label!($name),
                     ".cfi_startproc",
                     $crate::hook::announce!(),
                     ".cfi_endproc",

@@ -23,8 +23,21 @@ pub fn look() {
     ENGINE.stack_providers().on_new_code(look_again);
 }
 
+/// Looks at every object that is loaded, while other threads may load and unload some.
+/// `on_new_code` is called for those that come later, by their beginning.
+pub fn look_at_all(on_new_code: fn(usize)) {
+    let failed = Cell::new(false);
+    let memory = Kernel { failed: &failed };
+    for object in loaded(memory) {
+        if !note(object.base) {
+            find(memory, object);
+        }
+    }
+    ENGINE.stack_providers().on_new_code(on_new_code);
+}
+
 /// Looks at the object that begins at `start`, of which an allocation's stack has new code.
-fn look_again(start: usize) {
+pub fn look_again(start: usize) {
     if note(start as u64) {
         return;
     }

@@ -10,6 +10,7 @@
 mod allocator;
 mod api;
 mod atfork;
+mod attach;
 mod end;
 mod environment;
 mod family;
@@ -19,6 +20,7 @@ mod hook;
 mod identity;
 mod interpreters;
 mod kernel_memory;
+mod late;
 mod mapped;
 mod objects;
 mod operators;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use heapprof_collect::{CallSite, ENGINE};
 
 use crate::family;
-use crate::hook::name;
+use crate::hook::{label, name};
 use crate::real::{self, next, object, real as allocator};
 
 type Slots = [AtomicPtr<c_void>; COUNT];
@@ -48,31 +48,38 @@ fn find(name: &CStr) -> *mut c_void {
 
 /// Finds all operators. Returns where the one with this index goes.
 extern "C" fn resolve(index: usize) -> *mut c_void {
-    ENGINE.lifecycle().apart(|| {
-        let malloc = object(allocator().malloc as *const c_void);
-        let foreign = !real::is_libc(allocator().malloc as *const c_void);
-        let all = NAMES.map(find);
-        for (i, found) in all.into_iter().enumerate() {
-            let is_delete = i >= FIRST_DELETE;
-            // A new that throws is called in the form that doesn't, and that form must not lead
-            // back here: the C++ library's calls the one that throws. If the form is the C++
-            // library's, the operators are passed on, and come down to the allocator's malloc.
-            let called = if is_delete { found } else { all[i | 1] };
-            let is_its_own = |function| foreign && object(function) == malloc;
-            let target = match found.is_null() {
-                true if is_delete => crate::fast_path::free as *mut c_void,
-                // There is no C++ library at all: the plugin has one linked in, whose throwing form
-                // is out of reach.
-                true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
-                true => aligned as *mut c_void,
-                false if is_its_own(found) && is_its_own(called) => LOOKING[i] as *mut c_void,
-                false => found,
-            };
-            REAL[i].store(found, Ordering::Release);
-            TARGET[i].store(target, Ordering::Release);
-        }
-    });
+    ENGINE.lifecycle().apart(|| settle(NAMES.map(find)));
     TARGET[index].load(Ordering::Acquire)
+}
+
+/// Takes the operators that `find` finds, for a program that was not started with the library.
+pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
+    settle(NAMES.map(|name| find(name).cast_mut()));
+}
+
+/// Decides where each operator goes, of which `all` are the real ones.
+fn settle(all: [*mut c_void; COUNT]) {
+    let malloc = object(allocator().malloc as *const c_void);
+    let foreign = !real::is_libc(allocator().malloc as *const c_void);
+    for (i, found) in all.into_iter().enumerate() {
+        let is_delete = i >= FIRST_DELETE;
+        // A new that throws is called in the form that doesn't, and that form must not lead
+        // back here: the C++ library's calls the one that throws. If the form is the C++
+        // library's, the operators are passed on, and come down to the allocator's malloc.
+        let called = if is_delete { found } else { all[i | 1] };
+        let is_its_own = |function| foreign && object(function) == malloc;
+        let target = match found.is_null() {
+            true if is_delete => crate::fast_path::free as *mut c_void,
+            // There is no C++ library at all: the plugin has one linked in, whose throwing form
+            // is out of reach.
+            true if i & 2 == 0 => crate::fast_path::malloc as *mut c_void,
+            true => aligned as *mut c_void,
+            false if is_its_own(found) && is_its_own(called) => LOOKING[i] as *mut c_void,
+            false => found,
+        };
+        REAL[i].store(found, Ordering::Release);
+        TARGET[i].store(target, Ordering::Release);
+    }
 }
 
 extern "C" fn aligned(size: usize, align: usize) -> *mut u8 {
@@ -157,6 +164,7 @@ macro_rules! hook {
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name() {
             std::arch::naked_asm!(
+                label!($name),
                 ".cfi_startproc",
                 "mov rax, qword ptr [rip + {target} + {at}]",
                 "test rax, rax",

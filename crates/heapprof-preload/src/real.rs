@@ -50,8 +50,7 @@ unsafe extern "C" {
 /// The real functions.
 #[inline(always)]
 pub fn real() -> &'static Real {
-    // SAFETY: only `find` writes it, before any other thread exists and before any allocation is
-    // passed on.
+    // SAFETY: only `fill` writes it, before any allocation is passed on.
     unsafe {
         let table = &raw const REAL;
         &*table
@@ -68,7 +67,24 @@ pub fn find() {
     if FOUND.swap(true, Ordering::AcqRel) {
         return;
     }
-    let Some(malloc) = next_of_family(c"malloc") else {
+    fill(next_of_family);
+}
+
+/// Takes the functions that `find` finds for the family, in a program that was not started with the
+/// library.
+pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
+    if FOUND.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    fill(|name| {
+        let found = find(name);
+        (!found.is_null()).then_some(found)
+    });
+}
+
+/// Fills the table with what `find` finds, unless that is glibc's allocator.
+fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
+    let Some(malloc) = find(c"malloc") else {
         return;
     };
     if is_libc(malloc) {
@@ -79,7 +95,7 @@ pub fn find() {
         ($real:ident, $($name:ident: $type:ty),*) => {
             $(let name = concat!(stringify!($name), "\0").as_bytes();
             let name = std::ffi::CStr::from_bytes_with_nul(name);
-            if let Some(function) = name.ok().and_then(next_of_family) {
+            if let Some(function) = name.ok().and_then(&find) {
                 (*$real).$name = std::mem::transmute::<*const c_void, $type>(function);
             })*
         };
@@ -96,7 +112,7 @@ pub fn find() {
     }
     // These two are the other allocator's only if they come from the same object: glibc's would
     // call glibc's malloc.
-    let same = |name: &CStr| next_of_family(name).filter(|f| object(*f) == object(malloc));
+    let same = |name: &CStr| find(name).filter(|f| object(*f) == object(malloc));
     // SAFETY: as above.
     unsafe {
         (*real).posix_memalign = same(c"posix_memalign").map(|f| {
@@ -158,12 +174,22 @@ impl Behind {
         }
     }
 
+    /// The function's name.
+    pub const fn name(&self) -> &'static CStr {
+        self.name
+    }
+
+    /// Takes a function that was found otherwise; null if there is none.
+    pub fn be(&self, found: *const c_void) {
+        self.is_libcs.store(is_libc(found), Ordering::Relaxed);
+        self.found.store(found.cast_mut(), Ordering::Release);
+    }
+
     /// Looks the function up. It is called at the start, because a forked child must not wait for
     /// the loader's lock.
     pub fn find(&self) -> *const c_void {
         let found = next(self.name).unwrap_or_default();
-        self.is_libcs.store(is_libc(found), Ordering::Relaxed);
-        self.found.store(found.cast_mut(), Ordering::Release);
+        self.be(found);
         found
     }
 

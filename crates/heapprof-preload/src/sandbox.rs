@@ -1,11 +1,11 @@
 //! seccomp: a program that would be killed for what a dump calls leaves its profile before, and is
 //! not recorded any more.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int, c_void};
 
 use heapprof_collect::ENGINE;
 
-use crate::hook::{announce, announced};
+use crate::hook::{announce, announced, label};
 use crate::real::{Behind, go_on_to};
 use crate::{end, signals};
 
@@ -16,6 +16,14 @@ pub fn prepare() {
     SYSCALL.find();
     for function in &PRCTL {
         function.find();
+    }
+}
+
+/// Takes what `find` finds behind these functions, in a program that was not started with the
+/// library.
+pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
+    for function in PRCTL.iter().chain([&SYSCALL]) {
+        function.be(find(function.name()));
     }
 }
 
@@ -84,6 +92,7 @@ announced!(before_prctl, PRCTL, Prctl: prctl);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() -> isize {
     std::arch::naked_asm!(
+        label!(syscall),
         ".cfi_startproc",
         "cmp rdi, {seccomp}",
         "je 2f",

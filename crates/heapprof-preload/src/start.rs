@@ -2,19 +2,49 @@
 //! first.
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
 use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
 use crate::{
-    allocator, end, environment, identity, interpreters, mapped, perl, real, sandbox, signals,
+    allocator, end, environment, identity, interpreters, late, mapped, perl, real, sandbox, signals,
 };
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
 const NEW: u8 = 0;
 const STARTING: u8 = 1;
 const DONE: u8 = 2;
+/// As [`DONE`], and an object may have come, whose slots are to be led to us.
+const LOOK: u8 = 3;
+
+/// What looks for new objects, if somebody attached to the program, which was started without the
+/// library; otherwise null.
+static LOOKS: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Says that somebody attached: there is nothing to begin with. `look` looks for new objects.
+pub fn be_attached(look: fn()) {
+    LOOKS.store(look as *mut (), Ordering::Release);
+    STATE.store(DONE, Ordering::Release);
+}
+
+/// What looks for new objects, if somebody attached.
+fn attached() -> Option<fn()> {
+    let look = LOOKS.load(Ordering::Acquire);
+    // SAFETY: it is null, or what `be_attached` stored.
+    (!look.is_null()).then(|| unsafe { std::mem::transmute::<*mut (), fn()>(look) })
+}
+
+/// Whether somebody attached.
+pub fn is_attached() -> bool {
+    attached().is_some()
+}
+
+/// Says whether the next allocation that is looked at looks for new objects.
+pub fn look_at_next(looks: bool) {
+    let (from, to) = if looks { (DONE, LOOK) } else { (LOOK, DONE) };
+    let _ = STATE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+}
 
 /// Whether the library has begun.
 #[inline(always)]
@@ -28,6 +58,9 @@ pub fn is_done() -> bool {
 pub fn at_first_allocation(caller: *const c_void) {
     if is_apart() {
         return;
+    }
+    if let Some(look) = attached() {
+        return look();
     }
     // The allocation may come from a resolver, which chooses a function while the loader binds
     // symbols.
@@ -58,6 +91,9 @@ fn begin_once(caller: *const c_void) {
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
+    if STATE.load(Ordering::Relaxed) == NEW && late::is_loaded_so() {
+        return;
+    }
     begin_early();
 }
 

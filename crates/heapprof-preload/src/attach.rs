@@ -1,0 +1,378 @@
+//! Somebody attaches to a program that was not started with the library: the letter that they write
+//! (`heapprof-books`), and what becomes of the program's slots.
+//!
+//! * `attach/slots.rs`: the slots through which objects call malloc.
+//! * `attach/hooks.rs`: what they are led to.
+//! * `attach/opened.rs`: objects that come later.
+
+mod hooks;
+mod opened;
+mod slots;
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use heapprof_books::letter::{Letter, VERSION, call, failure, progress, wish};
+use heapprof_collect::{ENGINE, Frames, Keep, LONGEST_PERIOD, Mode, Options, Output, Taker, sys};
+
+use self::hooks::HOOKS;
+use self::slots::{Settled, Shown, Slot, each};
+use crate::{allocator, atfork, end, interpreters, operators, real, start};
+
+/// So long somebody may take to take the file of the books. The thread that waits is the program's.
+const PATIENCE: u32 = 100;
+
+/// So often it is looked whether somebody else still leads slots, which takes a millisecond.
+const LOOKS: u32 = 20_000;
+
+/// What somebody attached has done to the program.
+pub struct Attached {
+    /// Whether slots lead to us.
+    is_there: AtomicBool,
+    /// Whether this is a child that was forked meanwhile. Its slots lead to us, and it never asks
+    /// the loader anything: a thread that it does not have may have held the loader's lock.
+    is_child: AtomicBool,
+    /// Held by whoever leads slots. The loader's lock is taken under it, and never the other way
+    /// round.
+    held: AtomicBool,
+    /// Whether all was prepared, which is done once.
+    is_ready: AtomicBool,
+    /// The functions behind the hooks, in their order.
+    behind: [AtomicUsize; HOOKS.len()],
+    /// Whether malloc's library has C++'s operators, too.
+    has_operators: AtomicBool,
+    /// The letter that is answered.
+    letter: AtomicPtr<Letter>,
+}
+
+/// What is attached to this process.
+pub static ATTACHED: Attached = Attached {
+    is_there: AtomicBool::new(false),
+    is_child: AtomicBool::new(false),
+    held: AtomicBool::new(false),
+    is_ready: AtomicBool::new(false),
+    behind: [const { AtomicUsize::new(0) }; HOOKS.len()],
+    has_operators: AtomicBool::new(false),
+    letter: AtomicPtr::new(std::ptr::null_mut()),
+};
+
+/// Reads a letter and answers it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_letter(letter: *mut Letter) {
+    // SAFETY: whoever calls gives a letter that stays, and that nobody else writes but for its
+    // atomics.
+    let letter = unsafe { &*letter };
+    letter.progress.store(progress::LOADED, Ordering::Release);
+    let failed = match letter.version == VERSION && letter.size as usize == size_of::<Letter>() {
+        true => ENGINE.lifecycle().guarded(|| answer(letter)),
+        false => failure::OTHER_VERSION,
+    };
+    letter.failure.store(failed, Ordering::Release);
+    end_call(letter);
+}
+
+/// Ends the system call that the thread would make anew, if a signal that came meanwhile ends it.
+/// The handler runs when the thread is back.
+fn end_call(letter: &Letter) {
+    const RAX: usize = 0;
+    const RIP: usize = 16;
+    /// How long the instruction is.
+    const LEN: u64 = 2;
+    if letter.call == call::NONE {
+        return;
+    }
+    let waiting = sys::waiting_signals() & !letter.mask;
+    let ends = |signal: u32| match sys::handler(signal) {
+        Some(restarts) => letter.call == call::ENDS || !restarts,
+        None => false,
+    };
+    let mut signals = (0..64).filter(|signal| waiting >> signal & 1 != 0);
+    if signals.any(|signal| ends(signal + 1)) {
+        let interrupted = -i64::from(libc::EINTR);
+        letter.registers[RAX].store(interrupted as u64, Ordering::Relaxed);
+        letter.registers[RIP].fetch_add(LEN, Ordering::Relaxed);
+    }
+}
+
+fn answer(letter: &Letter) -> u32 {
+    if ENGINE.lifecycle().is_shut_in() {
+        return failure::SHUT_IN;
+    }
+    let done = match letter.wish {
+        wish::ATTACH => ATTACHED.attach(letter),
+        wish::DETACH => ATTACHED.detach(letter),
+        _ => Err(failure::OTHER_VERSION),
+    };
+    let is_attached = ATTACHED.is_there() || ATTACHED.is_child.load(Ordering::Relaxed);
+    letter
+        .is_attached
+        .store(u32::from(is_attached), Ordering::Relaxed);
+    done.err().unwrap_or(0)
+}
+
+impl Attached {
+    /// Whether slots lead to us.
+    pub fn is_there(&self) -> bool {
+        self.is_there.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` with the slots, unless somebody else has them after so many looks.
+    fn with_slots<R>(&self, looks: u32, work: impl FnOnce() -> R) -> Option<R> {
+        let mut looked = 0;
+        while self.held.swap(true, Ordering::Acquire) {
+            looked += 1;
+            if looked >= looks {
+                return None;
+            }
+            sys::sleep(50_000);
+        }
+        let done = work();
+        self.held.store(false, Ordering::Release);
+        Some(done)
+    }
+
+    fn attach(&'static self, letter: &Letter) -> Result<(), u32> {
+        if self.is_child.load(Ordering::Relaxed) {
+            return Err(failure::FORKED);
+        }
+        if !start::is_attached() && ENGINE.lifecycle().was_started() {
+            return Err(failure::RECORDS);
+        }
+        self.prepare()?;
+        start::be_attached(opened::at_allocation);
+        let led = self.with_slots(LOOKS, || {
+            self.is_there.store(true, Ordering::Relaxed);
+            self.lead()
+        });
+        let led = led.ok_or(failure::BUSY)?;
+        letter.slots.store(led, Ordering::Relaxed);
+        if led == 0 {
+            self.give_back()?;
+            return Err(failure::NO_SLOTS);
+        }
+        // Another thread may be loading one.
+        opened::expect();
+        interpreters::look_at_all(on_new_code);
+        let from = std::ptr::from_ref(letter).cast_mut();
+        self.letter.store(from, Ordering::Release);
+        let started = ENGINE.lifecycle().start(options(letter));
+        self.letter.store(std::ptr::null_mut(), Ordering::Release);
+        if !started {
+            self.give_back()?;
+            return Err(failure::NOT_BEGUN);
+        }
+        Ok(())
+    }
+
+    fn detach(&self, letter: &Letter) -> Result<(), u32> {
+        if !self.is_there() && !self.is_child.load(Ordering::Relaxed) {
+            return Err(failure::NOT_ATTACHED);
+        }
+        ENGINE.lifecycle().stop();
+        let given = self.give_back()?;
+        self.is_child.store(false, Ordering::Relaxed);
+        letter.slots.store(given, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Finds what is behind the hooks. It does so once: what was found stays.
+    fn prepare(&'static self) -> Result<(), u32> {
+        if self.is_ready.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.find()?;
+        let find = |name: &CStr| self.behind(name) as *const c_void;
+        real::be_behind(find);
+        if self.has_operators.load(Ordering::Relaxed) {
+            operators::be_behind(find);
+        }
+        hooks::prepare(find);
+        allocator::prepare();
+        ENGINE.lifecycle().prepare();
+        // A forked child has no part in the recording: our locks would have to be taken after
+        // those of all libraries, whose handlers were registered before.
+        atfork::register_child(in_child);
+        self.is_ready.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Finds who defines each function first, as the loader does.
+    fn find(&self) -> Result<(), u32> {
+        let (mut own_malloc, mut malloc_in, mut news_in) = (false, 0, 0);
+        let own = (&raw const ATTACHED) as u64;
+        let mut number = 0;
+        each(|shown| {
+            number += 1;
+            if shown.holds(own) {
+                return;
+            }
+            for (hook, behind) in HOOKS.iter().zip(&self.behind) {
+                if behind.load(Ordering::Relaxed) != 0 {
+                    continue;
+                }
+                let Some(found) = shown.function(hook.name) else {
+                    continue;
+                };
+                behind.store(found as usize, Ordering::Relaxed);
+                match hook.name {
+                    name if name == c"malloc" => {
+                        own_malloc = shown.is_executable;
+                        malloc_in = number;
+                    }
+                    name if name == c"_Znwm" => news_in = number,
+                    _ => {}
+                }
+            }
+        });
+        if own_malloc {
+            return Err(failure::OWN_MALLOC);
+        }
+        if malloc_in == 0 {
+            return Err(failure::NO_SLOTS);
+        }
+        // Other libraries' operators call malloc.
+        self.has_operators
+            .store(malloc_in == news_in, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The function behind the hook with this name; 0 if there is none.
+    fn behind(&self, name: &CStr) -> usize {
+        let found = HOOKS.iter().position(|hook| hook.name == name);
+        found.map_or(0, |i| self.behind[i].load(Ordering::Relaxed))
+    }
+
+    /// Leads the slots of new objects to us, unless somebody else is at it.
+    fn lead_new(&self) {
+        self.with_slots(1, || {
+            if self.is_there() {
+                self.lead();
+            }
+        });
+    }
+
+    /// Leads all slots to us that lead to what is behind the hooks. Returns how many lead to us.
+    fn lead(&self) -> u32 {
+        let own = (&raw const ATTACHED) as u64;
+        let mut led = 0;
+        let settled = Settled::now();
+        for frees in [true, false] {
+            each(|shown| {
+                if shown.holds(own) || !settled.has(shown) {
+                    return;
+                }
+                shown.lead(&HOOKS, &mut |slot| {
+                    if slot.hook.frees != frees {
+                        return None;
+                    }
+                    let ours = self.way_to_us(shown, slot)?;
+                    led += 1;
+                    (ours != slot.leads_to).then_some(ours)
+                });
+            });
+        }
+        settled.end();
+        led
+    }
+
+    /// Where a slot of an object is to lead; `None` if it stays as it is.
+    fn way_to_us(&self, shown: Shown<'_>, slot: Slot) -> Option<u64> {
+        let Slot { hook, leads_to, .. } = slot;
+        let ours = hook.ours as *const c_void as u64;
+        let behind = self.behind(hook.name) as u64;
+        if behind == 0 || hook.is_operator && !self.has_operators.load(Ordering::Relaxed) {
+            return None;
+        }
+        // A slot that was not used yet leads into its own object, which then asks the loader.
+        let is_unused =
+            slot.is_called && shown.holds(leads_to) && shown.function(hook.name).is_none();
+        (leads_to == behind || leads_to == ours || is_unused).then_some(ours)
+    }
+
+    /// Leads all slots back. Returns how many there were, or why that can't be now.
+    fn give_back(&self) -> Result<u32, u32> {
+        let given = self.with_slots(LOOKS, || {
+            self.is_there.store(false, Ordering::Relaxed);
+            start::look_at_next(false);
+            let mut given = 0;
+            let settled = Settled::now();
+            for frees in [false, true] {
+                each(|shown| {
+                    // Nothing of an object that is being loaded was led to us.
+                    if !settled.has(shown) {
+                        return;
+                    }
+                    given += shown.lead(&HOOKS, &mut |Slot { hook, leads_to, .. }| {
+                        let ours = hook.ours as *const c_void as u64;
+                        let is_ours = hook.frees == frees && leads_to == ours;
+                        is_ours.then(|| self.behind(hook.name) as u64)
+                    });
+                });
+            }
+            given
+        });
+        given.ok_or(failure::BUSY)
+    }
+}
+
+/// What a letter asks for.
+fn options(letter: &Letter) -> Options {
+    let is_exact = letter.is_exact != 0;
+    let period = letter.period.clamp(1, LONGEST_PERIOD);
+    Options {
+        mode: if is_exact { Mode::Exact } else { Mode::Sampled },
+        period: if is_exact { 1 } else { period },
+        frames: match letter.frames {
+            2 => Frames::Native,
+            3 => Frames::Both,
+            _ => Frames::Script,
+        },
+        by_thread: letter.by_thread != 0,
+        follow_children: false,
+        output: Output {
+            keep: match letter.may_keep {
+                0 => Keep::Nobody,
+                _ => Keep::Taker(Taker(hand_over)),
+            },
+            ..Output::default()
+        },
+        ..Options::default()
+    }
+}
+
+/// Waits until whoever attaches has taken the file with this number, but not for long: the thread
+/// is the program's.
+fn hand_over(file: i32) {
+    let letter = ATTACHED.letter.load(Ordering::Acquire);
+    // SAFETY: it is null, or the letter that is answered now, in this thread.
+    let Some(letter) = (unsafe { letter.as_ref() }) else {
+        return;
+    };
+    letter.file.store(file, Ordering::Release);
+    letter.progress.store(progress::HANDS, Ordering::Release);
+    for _ in 0..PATIENCE {
+        if letter.taken.load(Ordering::Acquire) != 0 {
+            break;
+        }
+        sys::sleep(1_000_000);
+    }
+    letter.file.store(-1, Ordering::Release);
+}
+
+/// Called when an allocation's stack has code of an object that was not seen before, which begins
+/// at `start`. The program may have loaded it without asking dlopen.
+fn on_new_code(start: usize) {
+    opened::look();
+    interpreters::look_again(start);
+}
+
+unsafe extern "C" fn in_child() {
+    // Whoever led slots is not there.
+    ATTACHED.held.store(false, Ordering::Relaxed);
+    if ATTACHED.is_there.swap(false, Ordering::Relaxed) {
+        ATTACHED.is_child.store(true, Ordering::Relaxed);
+    }
+    start::look_at_next(false);
+    end::forget();
+    ENGINE.forks().in_child();
+}

@@ -1,0 +1,120 @@
+//! The hooks that a program gets which was not started with the library.
+
+use std::ffi::CStr;
+
+use crate::hook::{announce, name};
+use crate::real::{self, Behind, go_on_to};
+use crate::{end, sandbox};
+
+use super::opened;
+use super::slots::Hook;
+
+/// Declares the hooks that are exported by these names, and all hooks' table.
+macro_rules! hooks {
+    (
+        $(frees $frees:ident)* ; $(makes $makes:ident)* ;
+        $(deletes $deletes:ident)* ; $(news $news:ident)* ;
+        $(other $other:ident $label:literal)* ;
+    ) => {
+        unsafe extern "C" {
+            $(#[link_name = concat!("heapprof_hook_", stringify!($frees))] fn $frees();)*
+            $(#[link_name = concat!("heapprof_hook_", stringify!($makes))] fn $makes();)*
+            $(#[link_name = concat!("heapprof_hook_", stringify!($deletes))] fn $deletes();)*
+            $(#[link_name = concat!("heapprof_hook_", stringify!($news))] fn $news();)*
+            $(#[link_name = $label] fn $other();)*
+        }
+
+        /// The hooks.
+        pub static HOOKS: [Hook; [
+            $(stringify!($frees),)* $(stringify!($makes),)* $(stringify!($deletes),)*
+            $(stringify!($news),)* $(stringify!($other),)*
+        ].len()] = [
+            $(hook(name!($frees), $frees, true, false),)*
+            $(hook(name!($makes), $makes, false, false),)*
+            $(hook(name!($deletes), $deletes, true, true),)*
+            $(hook(name!($news), $news, false, true),)*
+            $(hook(name!($other), $other, false, false),)*
+        ];
+    };
+}
+
+const fn hook(
+    name: &'static CStr,
+    ours: unsafe extern "C" fn(),
+    frees: bool,
+    is_operator: bool,
+) -> Hook {
+    Hook {
+        name,
+        ours,
+        frees,
+        is_operator,
+    }
+}
+
+hooks! {
+    frees free frees realloc frees reallocarray
+    frees cfree frees free_sized frees free_aligned_sized;
+    makes malloc makes calloc makes memalign makes aligned_alloc makes posix_memalign
+    makes valloc makes pvalloc;
+    deletes _ZdlPv deletes _ZdlPvRKSt9nothrow_t deletes _ZdlPvm
+    deletes _ZdlPvSt11align_val_t deletes _ZdlPvSt11align_val_tRKSt9nothrow_t
+    deletes _ZdlPvmSt11align_val_t
+    deletes _ZdaPv deletes _ZdaPvRKSt9nothrow_t deletes _ZdaPvm
+    deletes _ZdaPvSt11align_val_t deletes _ZdaPvSt11align_val_tRKSt9nothrow_t
+    deletes _ZdaPvmSt11align_val_t;
+    news _Znwm news _ZnwmRKSt9nothrow_t
+    news _ZnwmSt11align_val_t news _ZnwmSt11align_val_tRKSt9nothrow_t
+    news _Znam news _ZnamRKSt9nothrow_t
+    news _ZnamSt11align_val_t news _ZnamSt11align_val_tRKSt9nothrow_t;
+    other dlclose "heapprof_hook_dlclose"
+    other prctl "heapprof_hook_prctl"
+    other syscall "heapprof_hook_syscall"
+    other dlopen "heapprof_opens_dlopen"
+    other dlmopen "heapprof_opens_dlmopen"
+    other dlsym "heapprof_opens_dlsym"
+    other dlvsym "heapprof_opens_dlvsym";
+}
+
+static DLOPEN: Behind = Behind::new(c"dlopen");
+static DLMOPEN: Behind = Behind::new(c"dlmopen");
+static DLSYM: Behind = Behind::new(c"dlsym");
+static DLVSYM: Behind = Behind::new(c"dlvsym");
+
+/// Looks up what is behind the hooks that are not malloc's: `find` gives the function that slots of
+/// this name lead to.
+pub fn prepare(find: impl Fn(&CStr) -> *const std::ffi::c_void) {
+    for behind in [&DLOPEN, &DLMOPEN, &DLSYM, &DLVSYM] {
+        behind.be(find(behind.name()));
+    }
+    end::be_behind(&find);
+    sandbox::be_behind(&find);
+    real::ALIGNED_ALLOC.find();
+}
+
+/// Defines a function that goes on to the loader's of this name once `before` was called. It jumps
+/// there, because the loader looks at who calls.
+macro_rules! opens {
+    ($label:literal, $before:path, $behind:ident) => {
+        std::arch::global_asm!(
+            ".pushsection .text.heapprof_opens,\"ax\",@progbits",
+            concat!(".globl ", $label),
+            concat!(".hidden ", $label),
+            concat!(".type ", $label, ",@function"),
+            concat!($label, ":"),
+            ".cfi_startproc",
+            announce!(),
+            ".cfi_endproc",
+            concat!(".size ", $label, ", . - ", $label),
+            ".popsection",
+            before = sym $before,
+            table = sym $behind,
+            at = const 0,
+            real = sym go_on_to,
+        );
+    };
+}
+opens!("heapprof_opens_dlopen", opened::before_open, DLOPEN);
+opens!("heapprof_opens_dlmopen", opened::before_open, DLMOPEN);
+opens!("heapprof_opens_dlsym", opened::before_look, DLSYM);
+opens!("heapprof_opens_dlvsym", opened::before_look, DLVSYM);

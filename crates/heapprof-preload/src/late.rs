@@ -1,0 +1,21 @@
+//! Tells whether the library was there from the beginning, or was loaded into a program that ran.
+
+use std::ffi::{CStr, c_void};
+
+use heapprof_books::letter::PATH;
+
+/// Whether the library was loaded by somebody who attaches: then it has the name that they gave it,
+/// and does nothing before it reads their letter.
+pub fn is_loaded_so() -> bool {
+    // SAFETY: zeros are a valid answer, and the function fills it in.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    let own = is_loaded_so as *const c_void;
+    // SAFETY: the function reads the address.
+    let is_known = unsafe { libc::dladdr(own, &raw mut found) } != 0;
+    if !is_known || found.dli_fname.is_null() {
+        return false;
+    }
+    // SAFETY: the loader's name of the object, which stays.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes();
+    name.starts_with(PATH.as_bytes())
+}
