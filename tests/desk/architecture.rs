@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "heapprof-collect",
         &["heapprof-books", "heapprof-environment", "heapprof-profile"],
     ),
+    ("heapprof-attach", &["heapprof-books", "heapprof-memory"]),
     (
         "heapprof-live",
         &["heapprof-books", "heapprof-memory", "heapprof-profile"],
@@ -25,6 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "heapprof-preload",
         &[
+            "heapprof-books",
             "heapprof-collect",
             "heapprof-environment",
             "heapprof-memory",
@@ -69,6 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "heapprof-cli",
         &[
             "heapprof-analysis",
+            "heapprof-attach",
             "heapprof-dropin",
             "heapprof-environment",
             "heapprof-formats",
@@ -95,7 +98,7 @@ const OWNED: &[(&str, &str)] = &[
     // These crates live in the profiled program, or start it.
     (
         "libc",
-        "heapprof-collect heapprof-preload heapprof-alloc heapprof-cli",
+        "heapprof-collect heapprof-preload heapprof-alloc heapprof-attach heapprof-cli",
     ),
     ("inferno", "heapprof-report"),
     // The last one answers with the lists of the server's interface.
@@ -110,8 +113,11 @@ const OWNED: &[(&str, &str)] = &[
     // The second one reads core files and build ids with it.
     ("object", "heapprof-symbolize heapprof-live"),
     ("addr2line", "heapprof-symbolize"),
-    // The collector reads .eh_frame with it.
-    ("gimli", "heapprof-symbolize heapprof-collect"),
+    // The last two read .eh_frame with it.
+    (
+        "gimli",
+        "heapprof-symbolize heapprof-collect heapprof-attach",
+    ),
 ];
 
 /// The only files that may hold unsafe code. In collect and preload they are most of the files:
@@ -122,6 +128,10 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-symbolize/src/", &["storage"]),
     ("crates/heapprof-alloc/src/", &["allocator", "process"]),
     ("crates/heapprof-memory/src/", &["own"]),
+    (
+        "crates/heapprof-attach/src/",
+        &["apart", "filter", "stub", "taken", "thread"],
+    ),
     ("crates/heapprof-cli/src/", &["inherited", "peer"]),
     (
         "crates/heapprof-collect/src/",
@@ -192,6 +202,10 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "allocator",
             "api",
             "atfork",
+            "attach",
+            "attach/hooks",
+            "attach/opened",
+            "attach/slots",
             "end",
             "environment",
             "family",
@@ -200,6 +214,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "hook",
             "identity",
             "interpreters",
+            "late",
             "mapped",
             "objects",
             "operators",

@@ -1,0 +1,87 @@
+//! Work that is done to its end even if heapprof is killed meanwhile: in a process of its own.
+//!
+//! For some microseconds a thread of the program has registers that are not its own. If whoever
+//! traces it died then, the kernel would let it go on with them.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::FromRawFd;
+
+use crate::error::Error;
+
+/// The longest text of an error.
+const LONGEST: usize = 4096;
+
+/// Runs `work` in a process of its own. Returns the two numbers that it gave.
+pub(crate) fn run(work: impl FnOnce() -> Result<[u64; 2], Error>) -> Result<[u64; 2], Error> {
+    let kernel = |what| Error::Kernel(what, std::io::Error::last_os_error());
+    let mut ends = [0; 2];
+    // SAFETY: the kernel writes two numbers.
+    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+        return Err(kernel("pipe"));
+    }
+    // SAFETY: both are open, and nobody else has them.
+    let [mut reads, mut writes] = ends.map(|end| unsafe { File::from_raw_fd(end) });
+    // SAFETY: the child goes on with this thread alone. glibc hands it an allocator that works, and
+    // it takes no lock that another thread may have held.
+    match unsafe { libc::fork() } {
+        -1 => Err(kernel("fork")),
+        0 => {
+            drop(reads);
+            // What ends heapprof by a key is not for this process, which ends by itself.
+            // SAFETY: a set of signals is numbers, and this thread is the only one.
+            unsafe {
+                let mut all: libc::sigset_t = std::mem::zeroed();
+                libc::sigfillset(&raw mut all);
+                libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+                libc::setsid();
+            }
+            let mut said = Vec::new();
+            match work() {
+                Ok([one, other]) => {
+                    said.push(1);
+                    said.extend(one.to_ne_bytes());
+                    said.extend(other.to_ne_bytes());
+                }
+                Err(error) => {
+                    said.push(0);
+                    said.extend(error.to_string().bytes().take(LONGEST));
+                }
+            }
+            // Nobody may be there to read it.
+            let _ = writes.write_all(&said);
+            // SAFETY: ends the process without what the parent does at its end.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            drop(writes);
+            let mut said = Vec::new();
+            let read = reads.read_to_end(&mut said);
+            // SAFETY: waits for our own child.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            read.map_err(|error| Error::Kernel("pipe", error))?;
+            match said.split_first() {
+                Some((1, words)) if words.len() == 16 => {
+                    let word = |i: usize| words[8 * i..].first_chunk().copied().unwrap_or_default();
+                    Ok([0, 1].map(|i| u64::from_ne_bytes(word(i))))
+                }
+                Some((0, text)) => Err(Error::Said(String::from_utf8_lossy(text).into_owned())),
+                _ => Err(Error::Said("whoever was to prepare it has ended".into())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_errors_come_back() {
+        assert_eq!(run(|| Ok([7, u64::MAX])).unwrap(), [7, u64::MAX]);
+        let said = run(|| Err(Error::Static)).unwrap_err().to_string();
+        assert_eq!(said, Error::Static.to_string());
+        let nothing = run(|| std::process::abort()).unwrap_err().to_string();
+        assert!(nothing.contains("has ended"), "{nothing}");
+    }
+}

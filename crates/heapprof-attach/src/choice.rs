@@ -1,0 +1,264 @@
+//! Chooses a thread of a program that can be sent away for a moment: one that holds nothing that
+//! the loader, the allocator or our library need.
+//!
+//! Threads are looked at while they run, and stopped one at a time. Those that wait in a system
+//! call that goes on afterwards come first.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use heapprof_books::letter::CODE;
+use heapprof_memory::Memory;
+
+use crate::error::Error;
+use crate::process::{Process, not_allowed, status};
+use crate::region::Region;
+use crate::thread::{Stopped, let_go};
+use crate::unwind::Tables;
+
+/// So long a safe thread is looked for.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// A thread that seems to wait inside the loader for longer has only been there some time.
+const STALE: Duration = Duration::from_secs(1);
+/// So much of a stack is looked at: what a thread has just been called by.
+const DEPTH: u64 = 64 << 10;
+/// The same of the stacks of other threads, which must not wait inside the loader.
+const DEPTH_OF_OTHERS: u64 = 16 << 10;
+
+/// Calls that go on by themselves after a stop: read, poll, select, nanosleep, futex, wait4,
+/// clock_nanosleep, pselect6, ppoll, waitid, pause, rt_sigsuspend, restart_syscall, flock.
+const GO_ON: [i64; 14] = [
+    libc::SYS_read,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_nanosleep,
+    libc::SYS_futex,
+    libc::SYS_wait4,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_pselect6,
+    libc::SYS_ppoll,
+    libc::SYS_waitid,
+    libc::SYS_pause,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_restart_syscall,
+    libc::SYS_flock,
+];
+
+/// What a thread does, as far as it can be told without stopping it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Does {
+    /// It waits in a call that goes on after a stop.
+    WaitsSafely,
+    /// It waits for another thread, in a call that goes on, too.
+    WaitsForThreads,
+    Runs,
+    /// It waits in another call.
+    Waits,
+}
+
+/// Where threads of a program must not be.
+pub(crate) struct Choice<'a> {
+    process: &'a Process,
+    held_code: Vec<Range<u64>>,
+    ends: Option<Range<u64>>,
+    loader: Vec<Range<u64>>,
+    tables: Tables<'a>,
+    /// Threads that could not be stopped.
+    given_up: RefCell<Vec<u32>>,
+    since: Instant,
+}
+
+impl<'a> Choice<'a> {
+    pub(crate) fn new(process: &'a Process, region: Option<Region>) -> Self {
+        let loader = process.map_of(process.loader()).map(|map| map.path.clone());
+        let is_loader = |path: &str| loader.as_deref() == Some(path);
+        let loader = process.maps.iter();
+        let loader = loader.filter(|map| map.is_code() && is_loader(&map.path));
+        // Whoever was sent there before may not be back yet.
+        let of_region = region.map(|region| region.start()..region.start() + CODE as u64);
+        Self {
+            process,
+            held_code: process.held_code().into_iter().chain(of_region).collect(),
+            ends: process.ends_of_threads(),
+            loader: loader.map(|map| map.range.clone()).collect(),
+            tables: Tables::new(process),
+            given_up: RefCell::new(Vec::new()),
+            since: Instant::now(),
+        }
+    }
+
+    /// Stops a thread that is safe, `first` before all others.
+    pub(crate) fn stop(&self, first: u32) -> Result<(u32, Stopped), Error> {
+        let mut refused = None;
+        loop {
+            for (_, tid) in self.candidates(first) {
+                match self.try_to_stop(tid) {
+                    Ok(Some(stopped)) => return Ok((tid, stopped)),
+                    Ok(None) => {}
+                    Err(error) => match error.raw_os_error() {
+                        // Nobody can trace a thread that ends, or that somebody else traces.
+                        Some(libc::EPERM) if self.is_free(tid) => refused = Some(not_allowed()),
+                        Some(libc::EPERM) => {}
+                        // It has ended.
+                        Some(libc::ESRCH) | None => {}
+                        Some(_) => refused = Some(Error::Kernel("ptrace", error)),
+                    },
+                }
+                if self.since.elapsed() > PATIENCE {
+                    break;
+                }
+            }
+            self.let_go();
+            if let Some(refused) = refused {
+                return Err(refused);
+            }
+            if crate::process::began(self.process.pid).is_none() {
+                return Err(Error::NoProcess);
+            }
+            if self.since.elapsed() > PATIENCE {
+                return Err(Error::NoSafeThread(PATIENCE.as_secs()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Lets threads go that have stopped since they were given up.
+    pub(crate) fn let_go(&self) {
+        self.given_up.borrow_mut().retain(|&tid| !let_go(tid));
+    }
+
+    /// Whether a thread goes on, and nobody traces it.
+    fn is_free(&self, tid: u32) -> bool {
+        let folder = format!("{}/task/{tid}", self.process.pid);
+        let state = status(&folder, "State:");
+        let goes_on = state.is_some_and(|state| !state.starts_with(['Z', 'X']));
+        goes_on && status(&folder, "TracerPid:").as_deref() == Some("0")
+    }
+
+    /// Whether a thread has nothing to do with the region any more, whose code is there.
+    pub(crate) fn is_outside(&self, tid: u32, region: Region) -> bool {
+        let code = region.start()..region.start() + CODE as u64;
+        let Some(stopped) = self.stop_one(tid).ok().flatten() else {
+            return false;
+        };
+        let (pc, stack) = stopped.place();
+        // A handler that it runs may come back there.
+        !region.holds(pc)
+            && !region.holds(stack)
+            && !self.is_in(std::slice::from_ref(&code), pc, stack, DEPTH)
+    }
+
+    /// The threads that may be safe, the best ones first. For a while there are none if one seems
+    /// to wait inside the loader: it has the loader's lock, and may wait for the thread that we
+    /// would take.
+    fn candidates(&self, first: u32) -> Vec<((bool, Does, bool), u32)> {
+        let mut all = Vec::new();
+        for tid in self.process.threads() {
+            let Some((does, place)) = self.what_does(tid) else {
+                continue;
+            };
+            let mut seems_held = false;
+            if let Some((pc, stack)) = place {
+                let may_be_stale = does != Does::WaitsForThreads || self.since.elapsed() > STALE;
+                if !may_be_stale && self.is_in(&self.loader, pc, stack, DEPTH_OF_OTHERS) {
+                    return Vec::new();
+                }
+                // What lies on its stack may have been left there by earlier calls.
+                seems_held = self.is_in(&self.held_code, pc, stack, DEPTH);
+            }
+            all.push(((seems_held, does, tid != first), tid));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    /// What a thread does, and where it is if it waits; `None` if it can't be told.
+    fn what_does(&self, tid: u32) -> Option<(Does, Option<(u64, u64)>)> {
+        let path = format!("/proc/{}/task/{tid}/syscall", self.process.pid);
+        let call = std::fs::read_to_string(path).ok()?;
+        let mut words = call.split_whitespace();
+        let number = words.next()?;
+        if number == "running" {
+            return Some((Does::Runs, None));
+        }
+        let number: i64 = number.parse().ok()?;
+        let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
+        let mut last = words.rev();
+        let (pc, stack) = (hex(last.next()?)?, hex(last.next()?)?);
+        let does = match number {
+            libc::SYS_futex => Does::WaitsForThreads,
+            number if GO_ON.contains(&number) => Does::WaitsSafely,
+            _ => Does::Waits,
+        };
+        Some((does, Some((pc, stack))))
+    }
+
+    /// Whether a thread is in any of these places, or comes back to one.
+    fn is_in(&self, places: &[Range<u64>], pc: u64, stack: u64, depth: u64) -> bool {
+        let holds = |address: u64| places.iter().any(|place| place.contains(&address));
+        if holds(pc) {
+            return true;
+        }
+        let stack = stack & !7;
+        // A stack that is read while its thread runs may have gone on; what is not mapped by now is
+        // looked up again.
+        let end = self
+            .process
+            .map_of(stack)
+            .map_or(stack + 4096 - stack % 4096, |map| map.range.end);
+        let len = (end.saturating_sub(stack)).min(depth) as usize;
+        let mut bytes = vec![0; len];
+        // What can't be read is not known to be safe.
+        if !self.process.memory().read(stack, &mut bytes) {
+            return true;
+        }
+        let words = bytes.as_chunks::<8>().0.iter();
+        words.map(|word| u64::from_ne_bytes(*word)).any(holds)
+    }
+
+    /// Stops a thread, wherever it is; `None` if it can't be stopped now.
+    fn stop_one(&self, tid: u32) -> std::io::Result<Option<Stopped>> {
+        let folder = format!("{}/task/{tid}", self.process.pid);
+        let is_held = || status(&folder, "State:").is_some_and(|state| state.starts_with('D'));
+        self.let_go();
+        if self.given_up.borrow().contains(&tid) || is_held() {
+            return Ok(None);
+        }
+        let Some(mut stopped) = Stopped::new(tid, is_held)? else {
+            self.given_up.borrow_mut().push(tid);
+            return Ok(None);
+        };
+        let signals = |field| {
+            let value = status(&folder, field).unwrap_or_default();
+            u64::from_str_radix(&value, 16).unwrap_or(0)
+        };
+        let has_signals = || (signals("SigPnd:") | signals("ShdPnd:")) & !signals("SigBlk:") != 0;
+        stopped.make_again(|before| self.process.is_call(before), has_signals);
+        Ok(Some(stopped))
+    }
+
+    /// Stops a thread if it is safe then.
+    fn try_to_stop(&self, tid: u32) -> std::io::Result<Option<Stopped>> {
+        let Some(stopped) = self.stop_one(tid)? else {
+            return Ok(None);
+        };
+        let memory = self.process.memory();
+        let is_safe = self.is_safe(&stopped) && !stopped.is_in_sequence(|at| memory.u64(at));
+        Ok(is_safe.then_some(stopped))
+    }
+
+    /// Whether a thread that is stopped holds nothing.
+    fn is_safe(&self, stopped: &Stopped) -> bool {
+        let (pc, stack) = stopped.place();
+        if self.ends.as_ref().is_some_and(|ends| ends.contains(&pc)) {
+            return false;
+        }
+        let holds = |address: &u64| self.held_code.iter().any(|place| place.contains(address));
+        match self.tables.calls(&stopped.registers()) {
+            Some(calls) => !calls.iter().any(holds),
+            // It runs code that nothing is known of.
+            None => !self.is_in(&self.held_code, pc, stack, DEPTH),
+        }
+    }
+}

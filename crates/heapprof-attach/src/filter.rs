@@ -1,0 +1,268 @@
+//! Filters of system calls: what a filter says to the calls that heapprof makes in a program.
+//!
+//! A filter is a program for the kernel's classic packet filter, over `struct seccomp_data`
+//! (linux/seccomp.h, linux/bpf_common.h). Only a privileged user may read it.
+
+use std::io;
+
+use libc::{c_void, pid_t, sock_filter};
+
+/// The calls that the code and the library make, and the rights and flags that some of them ask for
+/// as their third and fourth argument.
+const NEEDED: [(libc::c_long, u32, u32); 36] = [
+    (libc::SYS_mmap, 3, 0x22),
+    (libc::SYS_mmap, 5, 0x2),
+    (libc::SYS_mprotect, 5, 0),
+    (libc::SYS_mprotect, 3, 0),
+    (libc::SYS_mprotect, 1, 0),
+    (libc::SYS_munmap, 0, 0),
+    (libc::SYS_mremap, 0, 1),
+    (libc::SYS_madvise, 4, 0),
+    (libc::SYS_memfd_create, 0, 0),
+    (libc::SYS_write, 0, 0),
+    (libc::SYS_read, 0, 0),
+    (libc::SYS_pread64, 0, 0),
+    (libc::SYS_openat, 0, 0),
+    (libc::SYS_close, 0, 0),
+    (libc::SYS_fstat, 0, 0),
+    (libc::SYS_newfstatat, 0, 0),
+    (libc::SYS_ftruncate, 0, 0),
+    (libc::SYS_fcntl, 0, 0),
+    (libc::SYS_lseek, 0, 0),
+    (libc::SYS_readlink, 0, 0),
+    (libc::SYS_readlinkat, 0, 0),
+    (libc::SYS_rt_sigprocmask, 0, 0),
+    (libc::SYS_rt_sigpending, 0, 0),
+    (libc::SYS_rt_sigaction, 0, 0),
+    (libc::SYS_futex, 0, 0),
+    (libc::SYS_gettid, 0, 0),
+    (libc::SYS_getpid, 0, 0),
+    (libc::SYS_getppid, 0, 0),
+    (libc::SYS_geteuid, 0, 0),
+    (libc::SYS_membarrier, 0, 0),
+    (libc::SYS_process_vm_readv, 0, 0),
+    (libc::SYS_clock_gettime, 0, 0),
+    (libc::SYS_sched_yield, 0, 0),
+    (libc::SYS_prctl, 0, 0),
+    (libc::SYS_mincore, 0, 0),
+    (libc::SYS_tgkill, 0, 0),
+];
+
+/// Of these the library only needs an answer: it does without them where they fail.
+const MAY_FAIL: [libc::c_long; 12] = [
+    libc::SYS_memfd_create,
+    libc::SYS_membarrier,
+    libc::SYS_process_vm_readv,
+    libc::SYS_prctl,
+    libc::SYS_readlinkat,
+    libc::SYS_mincore,
+    libc::SYS_fcntl,
+    libc::SYS_ftruncate,
+    libc::SYS_getcwd,
+    libc::SYS_readlink,
+    libc::SYS_madvise,
+    libc::SYS_tgkill,
+];
+
+/// What a filter does with a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Allowed,
+    Fails,
+    Ends,
+}
+
+/// The filters of a thread that is stopped, the newest first.
+///
+/// # Errors
+/// Only whoever may administer the machine is told.
+pub(crate) fn of_thread(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
+    const GET_FILTER: libc::c_uint = 0x420c;
+    const MOST: usize = 1000;
+    let tid = pid_t::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
+    let mut all = Vec::new();
+    for number in 0..MOST {
+        let get = |to: *mut sock_filter| {
+            // SAFETY: the kernel writes as many instructions as it said that there are, or only
+            // says how many there are.
+            let got = unsafe {
+                libc::ptrace(GET_FILTER, tid, number as *mut c_void, to.cast::<c_void>())
+            };
+            usize::try_from(got).map_err(|_| io::Error::last_os_error())
+        };
+        let len = match get(std::ptr::null_mut()) {
+            Ok(len) => len,
+            // There is none with this number.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => break,
+            Err(error) => return Err(error),
+        };
+        let none = sock_filter {
+            code: 0,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        };
+        let mut filter = vec![none; len];
+        get(filter.as_mut_ptr())?;
+        all.push(filter);
+    }
+    Ok(all)
+}
+
+/// The calls that these filters do not let through, and without which it does not go.
+pub(crate) fn denied(filters: &[Vec<sock_filter>]) -> Vec<libc::c_long> {
+    let is_denied = |call: &(libc::c_long, u32, u32)| {
+        filters.iter().any(|filter| match run(filter, *call) {
+            Verdict::Allowed => false,
+            Verdict::Fails => !MAY_FAIL.contains(&call.0),
+            Verdict::Ends => true,
+        })
+    };
+    let denied = NEEDED.into_iter().filter(is_denied);
+    denied.map(|(number, ..)| number).collect()
+}
+
+/// What a filter says to a call with these two arguments, whose others are zeros.
+fn run(filter: &[sock_filter], (number, third, fourth): (libc::c_long, u32, u32)) -> Verdict {
+    const ARCH_X86_64: u32 = 0xc000_003e;
+    const LD: u16 = 0x00;
+    const LDX: u16 = 0x01;
+    const ST: u16 = 0x02;
+    const STX: u16 = 0x03;
+    const ALU: u16 = 0x04;
+    const JMP: u16 = 0x05;
+    const RET: u16 = 0x06;
+    let data = |at: u32| match at {
+        0 => number as u32,
+        4 => ARCH_X86_64,
+        // The number, the machine, the address, and six arguments of two words, the lower one first.
+        32 => third,
+        40 => fourth,
+        _ => 0,
+    };
+    let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; 16]);
+    let mut at = 0;
+    while let Some(one) = filter.get(at) {
+        at += 1;
+        let operand = if one.code & 0x08 == 0 { one.k } else { x };
+        match one.code & 0x07 {
+            LD | LDX => {
+                let value = match one.code & 0xe0 {
+                    0x00 => one.k,
+                    0x20 => data(one.k),
+                    0x60 => memory[one.k as usize % 16],
+                    // The length of the data.
+                    0x80 => 64,
+                    _ => return Verdict::Ends,
+                };
+                *(if one.code & 0x07 == LD {
+                    &mut a
+                } else {
+                    &mut x
+                }) = value;
+            }
+            ST => memory[one.k as usize % 16] = a,
+            STX => memory[one.k as usize % 16] = x,
+            ALU => {
+                a = match one.code & 0xf0 {
+                    0x00 => a.wrapping_add(operand),
+                    0x10 => a.wrapping_sub(operand),
+                    0x20 => a.wrapping_mul(operand),
+                    0x30 => a.checked_div(operand).unwrap_or(0),
+                    0x40 => a | operand,
+                    0x50 => a & operand,
+                    0x60 => a.checked_shl(operand).unwrap_or(0),
+                    0x70 => a.checked_shr(operand).unwrap_or(0),
+                    0x80 => a.wrapping_neg(),
+                    0x90 => a.checked_rem(operand).unwrap_or(0),
+                    0xa0 => a ^ operand,
+                    _ => return Verdict::Ends,
+                };
+            }
+            JMP => {
+                let is_so = match one.code & 0xf0 {
+                    0x00 => {
+                        at += one.k as usize;
+                        continue;
+                    }
+                    0x10 => a == operand,
+                    0x20 => a > operand,
+                    0x30 => a >= operand,
+                    0x40 => a & operand != 0,
+                    _ => return Verdict::Ends,
+                };
+                at += usize::from(if is_so { one.jt } else { one.jf });
+            }
+            RET => return verdict(if one.code & 0x18 == 0x10 { a } else { one.k }),
+            // MISC: between the two registers.
+            _ if one.code & 0x80 == 0 => x = a,
+            _ => a = x,
+        }
+    }
+    Verdict::Ends
+}
+
+fn verdict(said: u32) -> Verdict {
+    const ALLOW: u32 = 0x7fff_0000;
+    const LOG: u32 = 0x7ffc_0000;
+    const ERRNO: u32 = 0x0005_0000;
+    match said & 0xffff_0000 {
+        ALLOW | LOG => Verdict::Allowed,
+        ERRNO => Verdict::Fails,
+        // It would be ended, trapped, or handed to somebody who may never answer.
+        _ => Verdict::Ends,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOAD: u16 = 0x20;
+    const EQUAL: u16 = 0x15;
+    const RETURN: u16 = 0x06;
+    const KILL: u32 = 0x8000_0000;
+
+    fn one(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
+        sock_filter { code, jt, jf, k }
+    }
+
+    /// A filter that says `then` to one call, and `otherwise` to all others.
+    fn about(number: libc::c_long, then: u32, otherwise: u32) -> Vec<sock_filter> {
+        vec![
+            one(LOAD, 4, 0, 0),
+            one(EQUAL, 0xc000_003e, 1, 0),
+            one(RETURN, KILL, 0, 0),
+            one(LOAD, 0, 0, 0),
+            one(EQUAL, number as u32, 0, 1),
+            one(RETURN, then, 0, 0),
+            one(RETURN, otherwise, 0, 0),
+        ]
+    }
+
+    #[test]
+    fn a_filter_is_asked_about_each_call() {
+        const ALLOW: u32 = 0x7fff_0000;
+        const EPERM: u32 = 0x0005_0001;
+        let of = |number, then, otherwise| denied(&[about(number, then, otherwise)]);
+        assert_eq!(of(libc::SYS_ptrace, KILL, ALLOW), []);
+        assert_eq!(of(libc::SYS_mmap, KILL, ALLOW), [libc::SYS_mmap; 2]);
+        // A filter that looks at rights.
+        let rights = vec![
+            one(LOAD, 32, 0, 0),
+            one(EQUAL, 5, 0, 1),
+            one(RETURN, KILL, 0, 0),
+            one(RETURN, ALLOW, 0, 0),
+        ];
+        assert_eq!(denied(&[rights]), [libc::SYS_mmap, libc::SYS_mprotect]);
+        assert_eq!(of(libc::SYS_futex, EPERM, ALLOW), [libc::SYS_futex]);
+        assert_eq!(of(libc::SYS_membarrier, EPERM, ALLOW), []);
+        assert_eq!(
+            of(libc::SYS_membarrier, KILL, ALLOW),
+            [libc::SYS_membarrier]
+        );
+        assert_eq!(of(libc::SYS_read, ALLOW, KILL).len(), NEEDED.len() - 1);
+        assert_eq!(denied(&[vec![]]).len(), NEEDED.len());
+        assert_eq!(denied(&[]), []);
+    }
+}

@@ -1,0 +1,140 @@
+//! The region in a program that holds our code, the letter, and a stack.
+
+use heapprof_books::letter::{CODE, LEN, Letter, MAGIC, STATE_AT, VERSION};
+use heapprof_memory::Memory;
+
+use crate::error::Error;
+use crate::memory::Other;
+use crate::process::Process;
+use crate::stub;
+use crate::thread::Stopped;
+
+/// A region in a program, by its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Region(u64);
+
+/// Reads or writes a field of a letter.
+macro_rules! field {
+    ($field:ident) => {
+        (::heapprof_books::letter::CODE
+            + ::std::mem::offset_of!(::heapprof_books::letter::Letter, $field)) as u64
+    };
+}
+pub(crate) use field;
+
+impl Region {
+    /// The region at an address.
+    pub(crate) fn at(start: u64) -> Self {
+        Self(start)
+    }
+
+    /// The region that somebody has left in a program.
+    pub(crate) fn find(process: &Process) -> Option<Self> {
+        let mut mark = [0; MAGIC.len()];
+        let mut all = process.maps.iter();
+        let found = all.find(|map| {
+            let may_be = map.is_code() && map.path.is_empty();
+            may_be && process.memory().read(map.range.start, &mut mark) && mark == MAGIC
+        });
+        found.map(|map| Self(map.range.start))
+    }
+
+    /// Makes one, with room for so many bytes behind it, by a call of the thread.
+    pub(crate) fn make(process: &Process, thread: &Stopped, behind: u64) -> Result<Self, Error> {
+        let at = map(process, thread, LEN as u64 + behind)?;
+        let rights = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let args = [at, CODE as u64, rights, 0, 0, 0];
+        call(process, thread, libc::SYS_mprotect, args)
+            .map_err(|error| Error::Call("mprotect of memory for code", error))?;
+        Ok(Self(at))
+    }
+
+    /// Puts the code into a new region.
+    pub(crate) fn write_code(self, memory: Other<'_>) -> Result<(), Error> {
+        self.write(memory, 0, stub::code())
+    }
+
+    pub(crate) fn write(self, memory: Other<'_>, at: u64, bytes: &[u8]) -> Result<(), Error> {
+        let written = memory.write(self.0.wrapping_add(at), bytes);
+        written.map_err(|error| Error::Kernel("its memory can't be written", error))
+    }
+
+    pub(crate) fn u32(self, memory: Other<'_>, at: u64) -> Result<u32, Error> {
+        memory.u32(self.0 + at).ok_or(Error::NoProcess)
+    }
+
+    pub(crate) fn u64(self, memory: Other<'_>, at: u64) -> Result<u64, Error> {
+        memory.u64(self.0 + at).ok_or(Error::NoProcess)
+    }
+
+    /// What the letter says as text.
+    pub(crate) fn text(self, memory: Other<'_>) -> String {
+        let mut text = [0; 256];
+        let read = memory.text(self.0 + field!(text), &mut text).unwrap_or(0);
+        let text = String::from_utf8_lossy(&text[..read]).into_owned();
+        text.replace(|of: char| of.is_control(), " ")
+    }
+
+    /// Whether its letter is one of this version; one that was never written is.
+    pub(crate) fn is_readable(self, memory: Other<'_>) -> bool {
+        let is = |at, right: u32| {
+            let found = memory.u32(self.0 + at);
+            found.is_some_and(|found| found == right || found == 0)
+        };
+        is(field!(version), VERSION) && is(field!(size), size_of::<Letter>() as u32)
+    }
+
+    /// Where the code begins, where the stack ends, and where the letter is.
+    pub(crate) fn way(self) -> (u64, u64, u64) {
+        (
+            self.0 + stub::ENTRY,
+            self.0 + LEN as u64,
+            self.0 + CODE as u64,
+        )
+    }
+
+    /// Whether an address lies in it.
+    pub(crate) fn holds(self, address: u64) -> bool {
+        address.wrapping_sub(self.0) < LEN as u64
+    }
+
+    /// Where it begins.
+    pub(crate) fn start(self) -> u64 {
+        self.0
+    }
+
+    /// What lies behind it.
+    pub(crate) fn behind(self) -> u64 {
+        self.0 + LEN as u64
+    }
+
+    /// Clears what XSAVE expects to be zero.
+    pub(crate) fn clear_state(self, memory: Other<'_>) -> Result<(), Error> {
+        /// The header behind the legacy part, which the restoring instruction checks.
+        const HEADER: u64 = 512;
+        self.write(memory, (CODE + STATE_AT) as u64 + HEADER, &[0; 64])
+    }
+}
+
+/// Maps memory in a program, by a call of the thread. Returns where it is.
+pub(crate) fn map(process: &Process, thread: &Stopped, len: u64) -> Result<u64, Error> {
+    let rights = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    let args = [0, len, rights, flags, u64::MAX, 0];
+    call(process, thread, libc::SYS_mmap, args).map_err(|error| Error::Call("mmap", error))
+}
+
+/// Makes a system call by a thread.
+fn call(
+    process: &Process,
+    thread: &Stopped,
+    number: libc::c_long,
+    args: [u64; 6],
+) -> std::io::Result<u64> {
+    let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    let at = process.system_call().ok_or_else(missing)?;
+    match thread.call(at, number, args)? {
+        failed @ -4095..0 => Err(std::io::Error::from_raw_os_error(-failed as i32)),
+        got => Ok(got as u64),
+    }
+}

@@ -1,0 +1,259 @@
+//! The code that a thread of the program runs for us: it saves the thread, loads the library, calls
+//! it, and gives the thread back.
+//!
+//! Once the thread is there, nobody else is needed: if heapprof dies, the thread goes on to the end
+//! by itself. It comes with `rbx` leading to the letter, and `rsp` to the end of a stack. Its own
+//! registers are in the letter. What the processor has besides them is saved by XSAVE, as Intel's
+//! and AMD's manuals describe it.
+
+use std::mem::offset_of;
+
+use heapprof_books::letter::{CODE, Letter, MAGIC, PATH, STATE_AT, failure, progress};
+
+/// Where the code begins, behind the mark of the region.
+pub(crate) const ENTRY: u64 = MAGIC.len() as u64;
+
+const REGISTERS: usize = offset_of!(Letter, registers);
+
+std::arch::global_asm!(
+    ".pushsection .rodata.heapprof_stub,\"a\",@progbits",
+    ".globl heapprof_stub",
+    ".hidden heapprof_stub",
+    ".globl heapprof_stub_end",
+    ".hidden heapprof_stub_end",
+    ".balign 16",
+    "heapprof_stub:",
+    ".Lregion:",
+    ".ascii \"heapprof region\\n\"",
+    "mov dword ptr [rbx + {progress}], {begun}",
+    // All that XSAVE knows, and the state that functions in C begin with.
+    "mov eax, -1",
+    "mov edx, -1",
+    "lea rdi, [rbx + {state_at}]",
+    "xsave64 [rdi]",
+    "cld",
+    "fninit",
+    "ldmxcsr dword ptr [rip + .Lmxcsr]",
+    // rt_sigprocmask: no handler is to run here. Whoever sent the thread has done so, too, and has
+    // put into the letter what it blocked before.
+    "mov eax, 14",
+    "mov edi, 2",
+    "lea rsi, [rip + .Lall]",
+    "xor edx, edx",
+    "mov r10d, 8",
+    "syscall",
+    "cmp qword ptr [rbx + {enter}], 0",
+    "jne .Lcall",
+    // memfd_create, with MFD_EXEC, which older kernels do not know.
+    "mov r15d, {no_file}",
+    "mov eax, 319",
+    "lea rdi, [rip + .Lname]",
+    "mov esi, 0x11",
+    "syscall",
+    "cmp eax, -22",
+    "jne 1f",
+    "mov eax, 319",
+    "lea rdi, [rip + .Lname]",
+    "mov esi, 1",
+    "syscall",
+    "1: mov dword ptr [rbx + {file}], eax",
+    "mov r12d, eax",
+    "test eax, eax",
+    "js .Lfailed",
+    // write
+    "mov r13, qword ptr [rbx + {library}]",
+    "mov r14, qword ptr [rbx + {library_len}]",
+    "2: test r14, r14",
+    "je 3f",
+    "mov eax, 1",
+    "mov edi, r12d",
+    "mov rsi, r13",
+    "mov rdx, r14",
+    "syscall",
+    "test rax, rax",
+    "jle .Lnot_written",
+    "add r13, rax",
+    "sub r14, rax",
+    "jmp 2b",
+    // The path of the file, whose number follows what is there.
+    "3: mov eax, r12d",
+    "sub rsp, 32",
+    "lea rdi, [rsp + 31]",
+    "mov byte ptr [rdi], 0",
+    "mov ecx, 10",
+    "4: xor edx, edx",
+    "div ecx",
+    "add dl, 48",
+    "dec rdi",
+    "mov byte ptr [rdi], dl",
+    "test eax, eax",
+    "jne 4b",
+    "lea rsi, [rbx + {text} + {prefix}]",
+    "5: mov al, byte ptr [rdi]",
+    "mov byte ptr [rsi], al",
+    "inc rdi",
+    "inc rsi",
+    "test al, al",
+    "jne 5b",
+    "add rsp, 32",
+    // dlopen, with RTLD_NOW and RTLD_NODELETE.
+    "lea rdi, [rbx + {text}]",
+    "mov esi, 0x1002",
+    "call qword ptr [rbx + {dlopen}]",
+    "mov r14, rax",
+    "call .Lclose",
+    "call .Lunmap",
+    "test r14, r14",
+    "je .Lnot_loaded",
+    "mov rdi, r14",
+    "lea rsi, [rip + .Lsymbol]",
+    "call qword ptr [rbx + {dlsym}]",
+    "test rax, rax",
+    "je .Lnot_loaded",
+    "mov qword ptr [rbx + {enter}], rax",
+    ".Lcall:",
+    "mov rdi, rbx",
+    "call qword ptr [rbx + {enter}]",
+    ".Ldone:",
+    "mov dword ptr [rbx + {progress}], {done}",
+    "mov eax, -1",
+    "mov edx, -1",
+    "lea rdi, [rbx + {state_at}]",
+    "xrstor64 [rdi]",
+    "push qword ptr [rbx + {registers} + 136]",
+    "popfq",
+    // From here on the thread has its own stack, on which handlers run that waited. No flag changes.
+    "mov rsp, qword ptr [rbx + {registers} + 56]",
+    // rt_sigprocmask
+    "mov eax, 14",
+    "mov edi, 2",
+    "lea rsi, [rbx + {mask}]",
+    "mov edx, 0",
+    "mov r10d, 8",
+    "syscall",
+    "mov rax, qword ptr [rbx + {registers}]",
+    "mov rcx, qword ptr [rbx + {registers} + 16]",
+    "mov rdx, qword ptr [rbx + {registers} + 24]",
+    "mov rsi, qword ptr [rbx + {registers} + 32]",
+    "mov rdi, qword ptr [rbx + {registers} + 40]",
+    "mov rbp, qword ptr [rbx + {registers} + 48]",
+    "mov r8, qword ptr [rbx + {registers} + 64]",
+    "mov r9, qword ptr [rbx + {registers} + 72]",
+    "mov r10, qword ptr [rbx + {registers} + 80]",
+    "mov r11, qword ptr [rbx + {registers} + 88]",
+    "mov r12, qword ptr [rbx + {registers} + 96]",
+    "mov r13, qword ptr [rbx + {registers} + 104]",
+    "mov r14, qword ptr [rbx + {registers} + 112]",
+    "mov r15, qword ptr [rbx + {registers} + 120]",
+    // The letter lies behind this page.
+    "mov rbx, qword ptr [rip + .Lregion + {code} + {registers} + 8]",
+    "jmp qword ptr [rip + .Lregion + {code} + {registers} + 128]",
+    // close
+    ".Lclose:",
+    "mov eax, 3",
+    "mov edi, r12d",
+    "syscall",
+    "mov dword ptr [rbx + {file}], -1",
+    "ret",
+    // munmap
+    ".Lunmap:",
+    "mov eax, 11",
+    "mov rdi, qword ptr [rbx + {library}]",
+    "mov rsi, qword ptr [rbx + {library_len}]",
+    "syscall",
+    "ret",
+    ".Lnot_written:",
+    "mov r13d, eax",
+    "call .Lclose",
+    "mov dword ptr [rbx + {file}], r13d",
+    "mov r15d, {no_room}",
+    ".Lfailed:",
+    "call .Lunmap",
+    "mov dword ptr [rbx + {failure}], r15d",
+    "jmp .Ldone",
+    // What the loader says goes into the letter.
+    ".Lnot_loaded:",
+    "mov dword ptr [rbx + {failure}], {not_loaded}",
+    "call qword ptr [rbx + {dlerror}]",
+    "lea rsi, [rbx + {text}]",
+    "mov ecx, 255",
+    "mov byte ptr [rsi], 0",
+    "test rax, rax",
+    "je .Ldone",
+    "6: mov dl, byte ptr [rax]",
+    "mov byte ptr [rsi], dl",
+    "inc rax",
+    "inc rsi",
+    "test dl, dl",
+    "je .Ldone",
+    "dec ecx",
+    "jne 6b",
+    "mov byte ptr [rsi], 0",
+    "jmp .Ldone",
+    ".balign 8",
+    // All but SIGSETXID: libc waits for its handler in each thread, and holds a lock meanwhile.
+    ".Lall: .quad 0xfffffffeffffffff",
+    ".Lmxcsr: .long 0x1f80",
+    ".Lname: .asciz \"libheapprof.so\"",
+    ".Lsymbol: .asciz \"heapprof_letter\"",
+    "heapprof_stub_end:",
+    ".popsection",
+    progress = const offset_of!(Letter, progress),
+    failure = const offset_of!(Letter, failure),
+    mask = const offset_of!(Letter, mask),
+    enter = const offset_of!(Letter, enter),
+    file = const offset_of!(Letter, file),
+    library = const offset_of!(Letter, library),
+    library_len = const offset_of!(Letter, library_len),
+    text = const offset_of!(Letter, text),
+    dlopen = const offset_of!(Letter, dlopen),
+    dlsym = const offset_of!(Letter, dlsym),
+    dlerror = const offset_of!(Letter, dlerror),
+    registers = const REGISTERS,
+    state_at = const STATE_AT,
+    code = const CODE,
+    prefix = const PATH.len(),
+    begun = const progress::BEGUN,
+    done = const progress::DONE,
+    no_file = const failure::NO_FILE,
+    no_room = const failure::NO_ROOM,
+    not_loaded = const failure::NOT_LOADED,
+);
+
+unsafe extern "C" {
+    #[link_name = "heapprof_stub"]
+    static STUB: u8;
+    #[link_name = "heapprof_stub_end"]
+    static END: u8;
+}
+
+/// The code, as it is put at the beginning of a region.
+pub(crate) fn code() -> &'static [u8] {
+    // SAFETY: the two symbols are the beginning and the end of the same constant data.
+    let code = unsafe {
+        let (from, end) = (&raw const STUB, &raw const END);
+        std::slice::from_raw_parts(from, end.offset_from_unsigned(from))
+    };
+    debug_assert!(code.len() <= CODE && code.starts_with(&MAGIC));
+    code
+}
+
+/// Whether the processor has what the code uses, and no more state than there is room for.
+pub(crate) fn is_supported() -> bool {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    /// The system uses XSAVE.
+    const OSXSAVE: u32 = 1 << 27;
+    const ROOM: u32 = 24 << 10;
+    __cpuid(0).eax >= 13 && __cpuid(1).ecx & OSXSAVE != 0 && __cpuid_count(13, 0).ebx <= ROOM
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_fits_into_its_page_and_begins_with_its_mark() {
+        assert!(code().len() <= CODE && code().starts_with(&MAGIC));
+        assert_eq!(heapprof_books::letter::LEN % 4096, 0);
+    }
+}

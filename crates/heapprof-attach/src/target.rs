@@ -1,0 +1,414 @@
+//! Attaching to a program, and leaving it.
+
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
+
+use heapprof_books::letter::{Letter, PATH, VERSION, failure, progress, wish};
+
+use crate::choice::Choice;
+use crate::error::Error;
+use crate::process::{Process, began, status};
+use crate::region::{Region, field, map};
+use crate::{apart, filter, stub, taken};
+
+/// So long a thread that was sent away may take to come back.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often the letter is read meanwhile.
+const PAUSE: Duration = Duration::from_micros(50);
+const PAGE: u64 = 4096;
+
+/// What is to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Mean bytes between samples; `None` if every allocation is recorded.
+    pub period: Option<u64>,
+    /// Which frames are kept of interpreters: 1 theirs, 2 the native ones, 3 both.
+    pub frames: u32,
+    /// Whether each thread's share is kept.
+    pub by_thread: bool,
+}
+
+/// A program that can be attached to.
+#[derive(Debug)]
+pub struct Target {
+    process: Process,
+    region: Option<Region>,
+}
+
+/// What became of an attachment.
+#[derive(Debug)]
+pub struct Attached {
+    /// The file in which the program keeps its books from now on; `None` if it could make none.
+    pub kept: Option<File>,
+    /// How many slots of the program lead to the library.
+    pub slots: u32,
+    /// How long the thread was held that did it.
+    pub held: Duration,
+    /// The process that had attached before, and has ended without leaving.
+    pub left_by: Option<u32>,
+}
+
+/// What somebody wrote into the letter before.
+#[derive(Clone, Copy)]
+struct Before {
+    is_attached: bool,
+    is_loaded: bool,
+    owner: Option<u32>,
+    owner_lives: bool,
+    thread: u32,
+}
+
+impl Target {
+    /// Looks at a process, and refuses those that can't be attached to with this library. Nothing
+    /// is touched.
+    ///
+    /// # Errors
+    /// Why it can't be attached to.
+    pub fn open(pid: u32, library: &[u8]) -> Result<Self, Error> {
+        if !stub::is_supported() {
+            return Err(Error::NoXsave);
+        }
+        let process = Process::open(pid)?;
+        let is_library = |path: &str| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            name.starts_with("libheapprof")
+        };
+        let mut maps = process.maps.iter();
+        if maps.any(|map| !map.is_ours() && is_library(&map.path)) {
+            return Err(Error::Recorded(pid));
+        }
+        for name in ["dlopen", "dlsym", "dlerror", "malloc"] {
+            if process.symbol(name).is_none() {
+                return Err(Error::Missing(
+                    "a loader that can be asked (dlopen of glibc)",
+                ));
+            }
+        }
+        if process.has_malloc() {
+            return Err(Error::OwnMalloc);
+        }
+        // Beyond this limit the kernel sends a signal.
+        if let Some(limit) = process
+            .file_limit()
+            .filter(|&most| most < library.len() as u64)
+        {
+            return Err(Error::FileLimit(limit));
+        }
+        let whole = status(&pid.to_string(), "Seccomp:");
+        if whole.as_deref() == Some("1") {
+            return Err(Error::Filtered("it allows next to nothing".into()));
+        }
+        if !process.has_one_filter() {
+            return Err(Error::Filtered("its threads have different ones".into()));
+        }
+        let region = Region::find(&process);
+        Ok(Self { process, region })
+    }
+
+    /// Attaches: loads `library` into the program, unless it was there before, and records from now
+    /// on.
+    ///
+    /// # Errors
+    /// Why it can't be done, or what failed. The program goes on.
+    pub fn attach(self, library: &[u8], wish: Wish) -> Result<Attached, Error> {
+        in_thread_of_its_own(|| self.attach_here(library, wish))
+    }
+
+    /// Leaves a program: nothing is recorded any more, and its slots lead where they did. Returns
+    /// how many there were, and how long the thread was held that did it.
+    ///
+    /// # Errors
+    /// Nobody may be attached, or it can't be done now.
+    pub fn detach(self) -> Result<(u32, Duration), Error> {
+        in_thread_of_its_own(|| self.detach_here())
+    }
+
+    /// Whether somebody is attached.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        let before = self.region.and_then(|region| self.before(region).ok());
+        before.is_some_and(|before| before.is_attached)
+    }
+
+    fn attach_here(&self, library: &[u8], wished: Wish) -> Result<Attached, Error> {
+        let choice = Choice::new(&self.process, self.region);
+        let memory = self.process.memory();
+        let mut before = None;
+        if let Some(region) = self.region {
+            self.wait_for_last(region, &choice)?;
+            let found = self.before(region)?;
+            if let Some(owner) = found.owner
+                && (found.is_attached || !found.is_loaded)
+                && found.owner_lives
+            {
+                return Err(Error::AttachedBy(owner));
+            }
+            before = Some(found);
+        }
+        let is_loaded = before.is_some_and(|before| before.is_loaded);
+        let len = library.len() as u64;
+        let room = len.next_multiple_of(PAGE);
+        let (region, thread) = match self.region.filter(|_| is_loaded) {
+            Some(region) => (region, before.map_or(0, |before| before.thread)),
+            None => {
+                let [tid, at] = apart::run(|| self.prepare(room))?;
+                let region = Region::at(at);
+                let behind = region.u64(memory, field!(library))?;
+                region.write(memory, field!(library_len), &len.to_ne_bytes())?;
+                region.write(memory, behind.wrapping_sub(region.start()), library)?;
+                (region, tid as u32)
+            }
+        };
+        for (name, at) in [
+            ("dlopen", field!(dlopen)),
+            ("dlsym", field!(dlsym)),
+            ("dlerror", field!(dlerror)),
+        ] {
+            let found = self
+                .process
+                .symbol(name)
+                .ok_or(Error::Missing("its loader"))?;
+            region.write(memory, at, &found.address.to_ne_bytes())?;
+        }
+        let period = wished.period.unwrap_or(1);
+        for (at, value) in [
+            (field!(is_exact), u32::from(wished.period.is_none())),
+            (field!(frames), wished.frames),
+            (field!(by_thread), u32::from(wished.by_thread)),
+            (field!(wish), wish::ATTACH),
+        ] {
+            region.write(memory, at, &value.to_ne_bytes())?;
+        }
+        region.write(memory, field!(period), &period.to_ne_bytes())?;
+        self.sign(region)?;
+        let (kept, held) = self.send(region, &choice, thread)?;
+        let slots = region.u32(memory, field!(slots))?;
+        let left_by = before.filter(|before| before.is_attached);
+        let left_by = left_by.and_then(|before| before.owner);
+        Ok(Attached {
+            kept,
+            slots,
+            held,
+            left_by,
+        })
+    }
+
+    /// Maps the region, if there is none, or else room for the library, by a thread of the program.
+    /// Returns the thread, and where the region is.
+    fn prepare(&self, room: u64) -> Result<[u64; 2], Error> {
+        let choice = Choice::new(&self.process, self.region);
+        let (tid, stopped) = choice.stop(0)?;
+        self.check_filters(tid)?;
+        let memory = self.process.memory();
+        let (region, behind) = match self.region {
+            Some(region) => {
+                // Somebody came no further than that.
+                let left = region.u64(memory, field!(library))?;
+                let map_of = self.process.map_of(left);
+                let is_there = map_of.is_some_and(|map| left + room <= map.range.end);
+                let behind = match is_there {
+                    true => left,
+                    false => map(&self.process, &stopped, room)?,
+                };
+                (region, behind)
+            }
+            None => {
+                let region = Region::make(&self.process, &stopped, room)?;
+                (region, region.behind())
+            }
+        };
+        region.write_code(memory)?;
+        region.write(memory, field!(library), &behind.to_ne_bytes())?;
+        let at = region.start();
+        Ok([tid.into(), at])
+    }
+
+    fn detach_here(&self) -> Result<(u32, Duration), Error> {
+        let region = self.region.ok_or(Error::NotAttached)?;
+        let memory = self.process.memory();
+        let choice = Choice::new(&self.process, self.region);
+        self.wait_for_last(region, &choice)?;
+        let before = self.before(region)?;
+        if !before.is_attached {
+            return Err(Error::NotAttached);
+        }
+        region.write(memory, field!(wish), &wish::DETACH.to_ne_bytes())?;
+        let (_, held) = self.send(region, &choice, before.thread)?;
+        Ok((region.u32(memory, field!(slots))?, held))
+    }
+
+    /// What the letter says of the last attachment.
+    fn before(&self, region: Region) -> Result<Before, Error> {
+        let memory = self.process.memory();
+        if !region.is_readable(memory) {
+            return Err(Error::OtherVersion);
+        }
+        let u32 = |at| region.u32(memory, at);
+        let is_loaded = region.u64(memory, field!(enter))? != 0;
+        let owner = u32(field!(owner))?;
+        let namespace = region.u64(memory, field!(owner_namespace))?;
+        let owner_began = region.u64(memory, field!(owner_began))?;
+        let owner_lives = namespace == own_namespace() && began(owner) == Some(owner_began);
+        Ok(Before {
+            is_attached: is_loaded && u32(field!(is_attached))? != 0,
+            is_loaded,
+            owner: Some(owner).filter(|&owner| owner != 0),
+            owner_lives: owner_lives && owner != std::process::id(),
+            thread: u32(field!(thread))?,
+        })
+    }
+
+    /// Writes into the letter who attaches.
+    fn sign(&self, region: Region) -> Result<(), Error> {
+        let memory = self.process.memory();
+        let own = std::process::id();
+        let began = began(own).unwrap_or(0);
+        region.write(memory, field!(owner), &own.to_ne_bytes())?;
+        region.write(memory, field!(owner_began), &began.to_ne_bytes())?;
+        let namespace = own_namespace().to_ne_bytes();
+        region.write(memory, field!(owner_namespace), &namespace)
+    }
+
+    /// Refuses a program whose filters forbid what is to be done. The thread is stopped.
+    fn check_filters(&self, tid: u32) -> Result<(), Error> {
+        let folder = format!("{}/task/{tid}", self.process.pid);
+        if status(&folder, "Seccomp:").is_none_or(|mode| mode == "0") {
+            return Ok(());
+        }
+        let filters = filter::of_thread(tid).map_err(|_| {
+            Error::Filtered("only root can read which calls it allows; attach as root".into())
+        })?;
+        match filter::denied(&filters)[..] {
+            [] => Ok(()),
+            [first, ..] => Err(Error::Filtered(format!("it denies system call {first}"))),
+        }
+    }
+
+    /// Sends a thread to the letter, and waits until it is back. Returns the file that the library
+    /// handed over, and how long the thread was away.
+    fn send(
+        &self,
+        region: Region,
+        choice: &Choice<'_>,
+        first: u32,
+    ) -> Result<(Option<File>, Duration), Error> {
+        let memory = self.process.memory();
+        let (tid, stopped) = choice.stop(first)?;
+        let since = Instant::now();
+        self.check_filters(tid)?;
+        let is_filtered = self.process.is_filtered();
+        let size = size_of::<Letter>() as u32;
+        for (at, value) in [
+            (field!(version), VERSION),
+            (field!(size), size),
+            (field!(progress), progress::NONE),
+            (field!(failure), 0),
+            (field!(file), u32::MAX),
+            (field!(taken), 0),
+            (field!(thread), tid),
+            (field!(call), stopped.class()),
+            (field!(may_keep), u32::from(!is_filtered)),
+        ] {
+            region.write(memory, at, &value.to_ne_bytes())?;
+        }
+        let mut text = [0; 256];
+        text[..PATH.len()].copy_from_slice(PATH.as_bytes());
+        region.write(memory, field!(text), &text)?;
+        region.clear_state(memory)?;
+        let mask = stopped
+            .mask()
+            .map_err(|error| Error::Kernel("ptrace", error))?;
+        region.write(memory, field!(mask), &mask.to_ne_bytes())?;
+        let registers: Vec<u8> = stopped
+            .registers()
+            .iter()
+            .flat_map(|register| register.to_ne_bytes())
+            .collect();
+        region.write(memory, field!(registers), &registers)?;
+        let (at, stack, letter) = region.way();
+        let sent = stopped.send(at, stack, letter);
+        sent.map_err(|error| Error::Kernel("ptrace", error))?;
+        let kept = self.wait_for(region, choice, since)?;
+        Ok((kept, since.elapsed()))
+    }
+
+    /// Waits until the thread that was sent before is back, so that nobody reads the letter.
+    fn wait_for_last(&self, region: Region, choice: &Choice<'_>) -> Result<(), Error> {
+        let memory = self.process.memory();
+        let last = region.u32(memory, field!(thread))?;
+        let since = Instant::now();
+        while last != 0 && self.process.threads().contains(&last) {
+            let is_done = region.u32(memory, field!(progress))? == progress::DONE;
+            if is_done && choice.is_outside(last, region) {
+                break;
+            }
+            if since.elapsed() > PATIENCE {
+                return Err(Error::NoAnswer(PATIENCE.as_secs()));
+            }
+            choice.let_go();
+            std::thread::sleep(PAUSE * 20);
+        }
+        Ok(())
+    }
+
+    /// Waits until the thread is done. Takes the file that the library hands over meanwhile.
+    fn wait_for(
+        &self,
+        region: Region,
+        choice: &Choice<'_>,
+        since: Instant,
+    ) -> Result<Option<File>, Error> {
+        let memory = self.process.memory();
+        let (mut kept, mut is_taken) = (None, false);
+        loop {
+            choice.let_go();
+            match region.u32(memory, field!(progress))? {
+                progress::DONE => break,
+                progress::HANDS if !is_taken => {
+                    is_taken = true;
+                    let number = region.u32(memory, field!(file))?;
+                    kept = taken::file(self.process.pid, number);
+                    region.write(memory, field!(taken), &1u32.to_ne_bytes())?;
+                }
+                _ if since.elapsed() > PATIENCE => {
+                    return Err(Error::NoAnswer(PATIENCE.as_secs()));
+                }
+                _ if began(self.process.pid).is_none() => return Err(Error::NoProcess),
+                _ => std::thread::sleep(PAUSE),
+            }
+        }
+        let number = region.u32(memory, field!(file))? as i32;
+        let errno = std::io::Error::from_raw_os_error(-number);
+        Err(match region.u32(memory, field!(failure))? {
+            0 => return Ok(kept),
+            failure::NO_FILE => Error::Call("memfd_create", errno),
+            failure::NO_ROOM => Error::Call("write into a file in memory", errno),
+            failure::NOT_LOADED => Error::NotLoaded(region.text(memory)),
+            failure::OWN_MALLOC => Error::OwnMalloc,
+            failure::RECORDS => Error::Recorded(self.process.pid),
+            failure::NOT_BEGUN => Error::NotBegun,
+            failure::NO_SLOTS => Error::NoSlots,
+            failure::NOT_ATTACHED => Error::NotAttached,
+            failure::BUSY => Error::NoAnswer(PATIENCE.as_secs()),
+            failure::FORKED => Error::Forked,
+            failure::SHUT_IN => Error::ShutIn,
+            _ => Error::OtherVersion,
+        })
+    }
+}
+
+/// Which namespace this process's number is of.
+fn own_namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |of| of.ino())
+}
+
+/// Runs `work` in a thread that ends with it, so that the kernel lets go of whatever it traces.
+fn in_thread_of_its_own<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        scope
+            .spawn(work)
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}

@@ -1,0 +1,338 @@
+//! A thread of another process, stopped for a moment by ptrace.
+//!
+//! All calls come from one thread of ours. When that thread ends, the kernel lets go of whatever it
+//! still holds.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use heapprof_books::letter::{REGISTERS, call};
+use libc::{c_long, c_void, pid_t, user_regs_struct};
+
+/// So long a thread may take to stop that can't be stopped in what it does in the kernel.
+const SHORT: Duration = Duration::from_millis(20);
+/// The same for all others, which only need a processor.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The number of a call that libc does not name.
+const IO_PGETEVENTS: i64 = 333;
+
+/// Signals that are blocked while a thread is away: all but SIGSETXID, whose handler libc waits for.
+static BLOCKED: u64 = !(1 << 32);
+
+/// System calls that fail with EINTR when their thread was stopped. They are made again, because
+/// nothing has come of them: read, readv, write and writev of sockets with a limit of time,
+/// sendmmsg, io_uring_enter, epoll_wait, epoll_pwait, epoll_pwait2, rt_sigtimedwait, semop,
+/// semtimedop, recvfrom, recvmsg, recvmmsg, accept, accept4, sendto, sendmsg, io_getevents,
+/// io_pgetevents, msgrcv, msgsnd.
+const MADE_AGAIN: [i64; 23] = [
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_sendmmsg,
+    libc::SYS_io_uring_enter,
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_io_getevents,
+    IO_PGETEVENTS,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+];
+
+/// A system call that is made anew.
+#[derive(Clone, Copy, Debug)]
+struct Again {
+    /// Its number, or that of the call that goes on with it.
+    number: i64,
+    /// What a signal does to it: one of [`call`].
+    class: u32,
+}
+
+/// A thread that is stopped. It goes on when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stopped {
+    tid: pid_t,
+    /// Its registers, as it is to go on.
+    registers: user_regs_struct,
+    /// Whether they are to be written.
+    is_changed: bool,
+    /// How it goes on from the system call that it was stopped in.
+    again: Option<Again>,
+    has_gone_on: bool,
+}
+
+fn ptrace(request: libc::c_uint, tid: pid_t, at: usize, data: usize) -> io::Result<c_long> {
+    // SAFETY: the requests below read and write what `at` and `data` lead to, which their callers
+    // give for it.
+    let done = unsafe { libc::ptrace(request, tid, at as *mut c_void, data as *mut c_void) };
+    match done {
+        -1 => Err(io::Error::last_os_error()),
+        done => Ok(done),
+    }
+}
+
+/// What the kernel says of a thread that it stopped: the signal, and the event above it.
+fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
+    loop {
+        let mut status = 0;
+        // SAFETY: the kernel writes the status.
+        let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+        match found {
+            -1 => return Err(io::Error::last_os_error()),
+            0 if Instant::now() > until => return Ok(None),
+            0 => std::thread::sleep(Duration::from_micros(20)),
+            _ if libc::WIFSTOPPED(status) => {
+                return Ok(Some((libc::WSTOPSIG(status), status >> 16)));
+            }
+            _ => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    }
+}
+
+impl Stopped {
+    /// Stops a thread; `None` if it can't be stopped now: then nobody can stop it again before this
+    /// thread of ours has ended. `is_held` says whether it is in the kernel, and can't be stopped.
+    ///
+    /// # Errors
+    /// The thread may be gone, or not this user's.
+    pub(crate) fn new(tid: u32, is_held: impl Fn() -> bool) -> io::Result<Option<Self>> {
+        let tid = pid_t::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
+        ptrace(libc::PTRACE_SEIZE, tid, 0, 0)?;
+        ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let Some((signal, event)) = wait(tid, Instant::now() + SHORT)? else {
+                if is_held() || Instant::now() > until {
+                    return Ok(None);
+                }
+                continue;
+            };
+            if event == libc::PTRACE_EVENT_STOP && signal == libc::SIGTRAP {
+                break;
+            }
+            // A signal of its own comes first, which it gets. A stop of the whole process is none.
+            let signal = if event == 0 { signal } else { 0 };
+            ptrace(libc::PTRACE_CONT, tid, 0, signal as usize)?;
+        }
+        let mut stopped = Self {
+            tid,
+            // SAFETY: numbers alone.
+            registers: unsafe { std::mem::zeroed() },
+            is_changed: false,
+            again: None,
+            has_gone_on: false,
+        };
+        stopped.registers = stopped.read()?;
+        Ok(Some(stopped))
+    }
+
+    fn read(&self) -> io::Result<user_regs_struct> {
+        // SAFETY: numbers alone.
+        let mut registers: user_regs_struct = unsafe { std::mem::zeroed() };
+        let to = &raw mut registers as usize;
+        ptrace(libc::PTRACE_GETREGS, self.tid, 0, to)?;
+        Ok(registers)
+    }
+
+    fn write(&self, registers: &user_regs_struct) -> io::Result<()> {
+        let from = std::ptr::from_ref(registers) as usize;
+        ptrace(libc::PTRACE_SETREGS, self.tid, 0, from).map(drop)
+    }
+
+    /// Where its next instruction is, and where its stack ends.
+    pub(crate) fn place(&self) -> (u64, u64) {
+        (self.registers.rip, self.registers.rsp)
+    }
+
+    /// Whether it is in the middle of a sequence that the kernel begins anew (rseq), whose
+    /// structure `read` reads.
+    pub(crate) fn is_in_sequence(&self, read: impl Fn(u64) -> Option<u64>) -> bool {
+        /// The kernel's request, and its answer.
+        const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+        #[repr(C)]
+        #[derive(Default)]
+        struct Configuration {
+            at: u64,
+            size: u32,
+            signature: u32,
+            flags: u32,
+            unused: u32,
+        }
+        let mut found = Configuration::default();
+        let to = &raw mut found as usize;
+        let size = size_of::<Configuration>();
+        let is_known = ptrace(GET_RSEQ_CONFIGURATION, self.tid, size, to).is_ok();
+        // The sequence's address is the second word.
+        is_known && found.at != 0 && read(found.at + 8) != Some(0)
+    }
+
+    /// Prepares it to go on as if it had not been stopped: a system call that the stop has ended is
+    /// made again. `is_call` says whether the instruction before an address is a system call, and
+    /// `has_signals` whether a signal waits for the thread, which then has ended the call.
+    pub(crate) fn make_again(
+        &mut self,
+        is_call: impl Fn(u64) -> bool,
+        has_signals: impl Fn() -> bool,
+    ) {
+        const RESTARTSYS: i64 = -512;
+        const RESTARTNOINTR: i64 = -513;
+        const RESTARTNOHAND: i64 = -514;
+        const RESTART_RESTARTBLOCK: i64 = -516;
+        let interrupted = -i64::from(libc::EINTR);
+        let number = self.registers.orig_rax as i64;
+        if number < 0 || !is_call(self.registers.rip) {
+            return;
+        }
+        let again = |number, class| Some(Again { number, class });
+        self.again = match self.registers.rax as i64 {
+            RESTARTNOINTR => again(number, call::NONE),
+            RESTARTSYS => again(number, call::RESTARTS),
+            RESTARTNOHAND => again(number, call::ENDS),
+            RESTART_RESTARTBLOCK => again(libc::SYS_restart_syscall, call::ENDS),
+            failed if failed == interrupted && MADE_AGAIN.contains(&number) && !has_signals() => {
+                // The kernel would not make it again.
+                self.is_changed = true;
+                again(number, call::ENDS)
+            }
+            _ => None,
+        };
+    }
+
+    /// Its registers, as it goes on by itself.
+    fn resumed(&self) -> user_regs_struct {
+        let mut registers = self.registers;
+        if let Some(again) = self.again {
+            registers.rax = again.number as u64;
+            registers.rip -= 2;
+        }
+        registers.orig_rax = u64::MAX;
+        registers
+    }
+
+    /// What a signal does to the system call that it goes on with: one of [`call`].
+    pub(crate) fn class(&self) -> u32 {
+        self.again.map_or(call::NONE, |again| again.class)
+    }
+
+    /// Its registers in the order of a letter.
+    pub(crate) fn registers(&self) -> [u64; REGISTERS] {
+        let r = &self.resumed();
+        [
+            r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,
+            r.r12, r.r13, r.r14, r.r15, r.rip, r.eflags,
+        ]
+    }
+
+    /// Makes one system call in it, by the instruction at `at`, and puts everything back. If we
+    /// died meanwhile, the thread would be lost: it lasts some microseconds.
+    pub(crate) fn call(&self, at: u64, number: c_long, args: [u64; 6]) -> io::Result<i64> {
+        let [rdi, rsi, rdx, r10, r8, r9] = args;
+        let changed = user_regs_struct {
+            rax: number as u64,
+            rip: at,
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..self.registers
+        };
+        let (mut mask, all) = (0u64, u64::MAX);
+        let size = size_of::<u64>();
+        let mask_at = &raw mut mask as usize;
+        ptrace(libc::PTRACE_GETSIGMASK, self.tid, size, mask_at)?;
+        ptrace(
+            libc::PTRACE_SETSIGMASK,
+            self.tid,
+            size,
+            &raw const all as usize,
+        )?;
+        let called = self.step(&changed);
+        let restored = self.write(&self.registers);
+        ptrace(libc::PTRACE_SETSIGMASK, self.tid, size, mask_at)?;
+        restored?;
+        called
+    }
+
+    /// Runs one instruction with these registers. Returns rax.
+    fn step(&self, registers: &user_regs_struct) -> io::Result<i64> {
+        self.write(registers)?;
+        ptrace(libc::PTRACE_SINGLESTEP, self.tid, 0, 0)?;
+        let until = Instant::now() + Duration::from_secs(5);
+        match wait(self.tid, until)? {
+            Some((libc::SIGTRAP, _)) => Ok(self.read()?.rax as i64),
+            _ => Err(io::Error::from_raw_os_error(libc::EINTR)),
+        }
+    }
+
+    /// The signals that it blocks when it is not in a call that blocks others for its time.
+    pub(crate) fn mask(&self) -> io::Result<u64> {
+        let mut mask = 0u64;
+        let at = &raw mut mask as usize;
+        ptrace(libc::PTRACE_GETSIGMASK, self.tid, size_of::<u64>(), at)?;
+        Ok(mask)
+    }
+
+    /// Lets the thread go on at `at`, with its stack at `stack`, and `rbx` as given. From then on
+    /// whatever is there has the thread.
+    pub(crate) fn send(mut self, at: u64, stack: u64, rbx: u64) -> io::Result<()> {
+        let sent = user_regs_struct {
+            rip: at,
+            rsp: stack,
+            rbx,
+            orig_rax: u64::MAX,
+            // No trap, and strings go upwards.
+            eflags: self.registers.eflags & !0x500,
+            ..self.registers
+        };
+        self.write(&sent)?;
+        self.has_gone_on = true;
+        // Whoever it is sent to blocks them, too, and unblocks them at the end.
+        let from = &raw const BLOCKED as usize;
+        ptrace(libc::PTRACE_SETSIGMASK, self.tid, size_of::<u64>(), from)?;
+        ptrace(libc::PTRACE_DETACH, self.tid, 0, 0).map(drop)
+    }
+}
+
+/// Lets a thread go that stopped after it had been given up. Returns whether it has gone.
+pub(crate) fn let_go(tid: u32) -> bool {
+    let Ok(tid) = pid_t::try_from(tid) else {
+        return true;
+    };
+    match wait(tid, Instant::now()) {
+        Ok(None) => false,
+        Ok(Some((signal, event))) => {
+            let signal = if event == 0 { signal } else { 0 };
+            let _ = ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize);
+            true
+        }
+        Err(_) => true,
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if self.has_gone_on {
+            return;
+        }
+        if self.is_changed {
+            // What can't be written is as the kernel goes on by itself.
+            let _ = self.write(&self.resumed());
+        }
+        let _ = ptrace(libc::PTRACE_DETACH, self.tid, 0, 0);
+    }
+}

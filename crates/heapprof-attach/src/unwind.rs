@@ -1,0 +1,211 @@
+//! The calls that a stopped thread is in, by the unwinding tables of what it runs
+//! (`.eh_frame`, as the Linux Standard Base describes it).
+//!
+//! Code without a table, such as what a virtual machine has made, ends the walk; then all that is
+//! known is what lies on the stack.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianRcSlice, NativeEndian, Register,
+    RegisterRule, UnwindContext, UnwindSection, X86_64,
+};
+use heapprof_memory::Memory;
+
+use crate::process::Process;
+
+/// A stack with more calls is not walked to its end.
+const MOST: usize = 1000;
+/// The most that is read of all tables.
+const MOST_BYTES: u64 = 256 << 20;
+
+type Bytes = EndianRcSlice<NativeEndian>;
+
+/// The table of an object.
+struct Table {
+    header: gimli::ParsedEhFrameHdr<Bytes>,
+    frames: EhFrame<Bytes>,
+    bases: BaseAddresses,
+}
+
+/// What a walk goes by: the tables of a process's objects, by where they begin.
+pub(crate) struct Tables<'a> {
+    process: &'a Process,
+    known: RefCell<HashMap<u64, Option<Rc<Table>>>>,
+    /// How many bytes were read of them.
+    read: Cell<u64>,
+}
+
+/// The registers that a call keeps, and where the thread is.
+#[derive(Clone, Copy)]
+struct State {
+    rip: u64,
+    rsp: u64,
+    kept: [(Register, u64); 6],
+}
+
+impl<'a> Tables<'a> {
+    pub(crate) fn new(process: &'a Process) -> Self {
+        Self {
+            process,
+            known: RefCell::new(HashMap::new()),
+            read: Cell::new(0),
+        }
+    }
+
+    /// Where a thread with these registers, in the order of a letter, comes back to, the newest
+    /// call first; `None` if that is not known to its end.
+    pub(crate) fn calls(&self, registers: &[u64]) -> Option<Vec<u64>> {
+        let mut state = State {
+            rip: registers[16],
+            rsp: registers[7],
+            kept: [
+                (X86_64::RBX, registers[1]),
+                (X86_64::RBP, registers[6]),
+                (X86_64::R12, registers[12]),
+                (X86_64::R13, registers[13]),
+                (X86_64::R14, registers[14]),
+                (X86_64::R15, registers[15]),
+            ],
+        };
+        let mut calls = vec![state.rip];
+        let mut context = UnwindContext::new();
+        // A call's place is before the address that it comes back to.
+        let mut before = 0;
+        while calls.len() < MOST {
+            let Some(next) = self.step(&state, state.rip - before, &mut context)? else {
+                return Some(calls);
+            };
+            // Stacks grow downwards.
+            if next.rsp <= state.rsp {
+                return None;
+            }
+            calls.push(next.rip);
+            (state, before) = (next, 1);
+        }
+        None
+    }
+
+    /// The caller of a call; `Some(None)` if it has none.
+    fn step(
+        &self,
+        state: &State,
+        at: u64,
+        context: &mut UnwindContext<usize>,
+    ) -> Option<Option<State>> {
+        let table = self.table(at)?;
+        let find = table.header.table()?;
+        let of = find.fde_for_address(&table.frames, &table.bases, at, EhFrame::cie_from_offset);
+        let of = of.ok()?;
+        if of.is_signal_trampoline() {
+            return None;
+        }
+        let row = of.unwind_info_for_address(&table.frames, &table.bases, context, at);
+        let row = row.ok()?;
+        let value = |register: Register| match register {
+            X86_64::RSP => Some(state.rsp),
+            other => state
+                .kept
+                .iter()
+                .find(|kept| kept.0 == other)
+                .map(|kept| kept.1),
+        };
+        let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
+            return None;
+        };
+        let frame = value(register)?.wrapping_add_signed(offset);
+        let memory = self.process.memory();
+        let rip = match row.register(X86_64::RA) {
+            Some(RegisterRule::Undefined) => return Some(None),
+            Some(RegisterRule::Offset(offset)) => memory.u64(frame.wrapping_add_signed(offset))?,
+            _ => return None,
+        };
+        if rip == 0 {
+            return Some(None);
+        }
+        let mut kept = state.kept;
+        for (register, value) in &mut kept {
+            match row.register(*register) {
+                Some(RegisterRule::Offset(offset)) => {
+                    *value = memory.u64(frame.wrapping_add_signed(offset))?;
+                }
+                // A call keeps what its table does not name.
+                None | Some(RegisterRule::SameValue | RegisterRule::Undefined) => {}
+                _ => return None,
+            }
+        }
+        Some(Some(State {
+            rip,
+            rsp: frame,
+            kept,
+        }))
+    }
+
+    /// The table of the object that holds an address.
+    fn table(&self, address: u64) -> Option<Rc<Table>> {
+        let map = self.process.map_of(address)?;
+        let maps = &self.process.maps;
+        let same = maps
+            .iter()
+            .filter(|of| of.path == map.path && of.offset == 0);
+        // The last beginning of the file before the address.
+        let start = same
+            .map(|of| of.range.start)
+            .rfind(|&start| start <= address)?;
+        let mut known = self.known.borrow_mut();
+        let table = known
+            .entry(start)
+            .or_insert_with(|| self.read(start).map(Rc::new));
+        table.clone()
+    }
+
+    /// Reads the table of the object that begins at an address.
+    fn read(&self, start: u64) -> Option<Table> {
+        const PT_LOAD: u32 = 1;
+        const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
+        let memory = self.process.memory();
+        let [headers, _] = memory.fields(start, [32, 40])?;
+        let count = memory.u16(start + 56)?;
+        let (mut first, mut table, mut loaded) = (None, None, Vec::new());
+        for at in (0..u64::from(count)).map(|i| start + headers + 56 * i) {
+            let [address, size] = [memory.u64(at + 16)?, memory.u64(at + 40)?];
+            match memory.u32(at)? {
+                PT_LOAD => {
+                    first = first.or(Some(address & !4095));
+                    loaded.push(address..address.checked_add(size)?);
+                }
+                PT_GNU_EH_FRAME => table = Some(address..address.checked_add(size)?),
+                _ => {}
+            }
+        }
+        let table = table?;
+        let base = start.wrapping_sub(first?);
+        let read = |from: u64, end: u64| {
+            let len = end.checked_sub(from)?;
+            self.read.set(self.read.get().saturating_add(len));
+            if self.read.get() > MOST_BYTES {
+                return None;
+            }
+            let mut bytes = vec![0; len as usize];
+            memory
+                .read(base.wrapping_add(from), &mut bytes)
+                .then(|| Bytes::new(bytes.into(), NativeEndian))
+        };
+        let header_at = base.wrapping_add(table.start);
+        let bases = BaseAddresses::default().set_eh_frame_hdr(header_at);
+        let header = EhFrameHdr::from(read(table.start, table.end)?);
+        let header = header.parse(&bases, 8).ok()?;
+        let gimli::Pointer::Direct(frames_at) = header.eh_frame_ptr() else {
+            return None;
+        };
+        let from = frames_at.wrapping_sub(base);
+        let end = loaded.iter().find(|of| of.contains(&from))?.end;
+        Some(Table {
+            header,
+            frames: EhFrame::from(read(from, end)?),
+            bases: bases.set_eh_frame(frames_at),
+        })
+    }
+}
