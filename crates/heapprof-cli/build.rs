@@ -23,6 +23,7 @@ fn main() {
     for part in [
         "../heapprof-preload",
         "../heapprof-collect",
+        "../heapprof-books",
         "../heapprof-memory",
         "../heapprof-perl",
         "../heapprof-environment",

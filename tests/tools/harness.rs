@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 34] = [
+pub const COMMANDS: [&str; 36] = [
     "record",
     "preload-path",
     "perl-install",
@@ -27,6 +27,8 @@ pub const COMMANDS: [&str; 34] = [
     "tui",
     "live",
     "dump",
+    "attach",
+    "detach",
     "ps",
     "follow",
     "load",

@@ -1,5 +1,6 @@
 //! The command line: what can be typed, and what `--help`, man pages and completions say of it.
 
+mod attach;
 mod code;
 mod diff;
 mod drop_in;
@@ -28,6 +29,7 @@ use heapprof_report::Format;
 
 use crate::name;
 
+pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use code::CodeArgs;
 pub(crate) use diff::DiffArgs;
 pub(crate) use drop_in::{DropInArgs, help_of};
@@ -260,6 +262,18 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       1234 -o now.pb.gz"
     )]
     Dump(DumpArgs),
+    /// Record a program that runs already, from now on
+    #[command(
+        after_help = "The program goes on: one thread of it is held for some milliseconds, and \
+                      loads libheapprof.so. Blocks from before are not in the profile. While \
+                      heapprof attach runs, every command takes pid:PID as a PROFILE. The profile \
+                      is written at the end: after --for, at Ctrl-C, or when the program ends. \
+                      \n\nExample: heapprof attach 1234 --for 10s -o now.pb.gz"
+    )]
+    Attach(AttachArgs),
+    /// Leave a program that heapprof attach has not left by itself
+    #[command(after_help = "Example: heapprof detach 1234")]
+    Detach(DetachArgs),
     /// List the recorded processes of this machine
     #[command(after_help = "Example: heapprof ps")]
     Ps(PsArgs),

@@ -1,5 +1,6 @@
 //! What the commands share; each command has a file of its own.
 
+mod attach;
 mod completions;
 mod convert;
 mod diff;
@@ -70,6 +71,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Web(args) => web::run(context, &args)?,
         Command::Tui(args) => tui::run(&context, &args)?,
         Command::Dump(args) => dump::run(&args)?,
+        Command::Attach(args) => attach::run(&args)?,
+        Command::Detach(args) => attach::detach(&args)?,
         Command::Ps(args) => ps::run(&args)?,
         Command::Follow(args) => follow::run(&args)?,
         Command::Live(args) => live::run(&context, &args)?,

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -92,14 +93,27 @@ fn of_core(path: &str) -> Result<Profile> {
         false => Owner::us(),
     };
     let mut profile = Core::open(file)?.snapshot()?;
-    acting(owner, || drop(symbolizer().symbolize(&mut profile)))
-        .context("the files that it names cannot be read")?;
+    acting(owner, || {
+        drop(
+            Symbolizer::new(Options {
+                number_functions: true,
+                ..Options::default()
+            })
+            .symbolize(&mut profile),
+        );
+    })
+    .context("the files that it names cannot be read")?;
     Ok(profile)
 }
 
-fn symbolizer() -> Symbolizer {
+/// What names the code of a process. The files of one that sees other mounts are below its root.
+fn symbolizer(pid: u32) -> Symbolizer {
+    let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+    let (own, its) = (mounts("self"), mounts(&pid.to_string()));
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
     Symbolizer::new(Options {
         number_functions: true,
+        root: (its.is_some() && own != its).then_some(root),
         ..Options::default()
     })
 }
@@ -121,11 +135,21 @@ impl Watched {
             // Only our own `record` was asked.
             Books::Kept(..) => Owner::us(),
         };
+        let symbolizer = symbolizer(books.pid());
         Ok(Self {
             books,
             owner,
-            symbolizer: symbolizer(),
+            symbolizer,
         })
+    }
+
+    /// The books that a process of this user keeps in a file.
+    pub(crate) fn of_kept(kept: Kept, pid: u32, owner: Owner) -> Self {
+        Self {
+            books: Books::Kept(kept, pid),
+            owner,
+            symbolizer: symbolizer(pid),
+        }
     }
 
     /// The number of the process.

@@ -13,16 +13,24 @@ use crate::place::{Access, Opened, Owner, Place, Trust, make_folder, open_folder
 static LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libheapprof.so"));
 static HEADER: &[u8] = include_bytes!("../../../include/heapprof.h");
 
+const NOT_SUPPORTED: &str = "this heapprof was built for a machine that libheapprof.so does not \
+                             support (it supports x86-64 Linux with glibc)";
+
 /// The folder of this version's files.
 const CARRIED: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
+
+/// The library itself.
+pub(crate) fn bytes() -> Result<&'static [u8]> {
+    match LIBRARY {
+        [] => bail!(NOT_SUPPORTED),
+        library => Ok(library),
+    }
+}
 
 /// The library's path. The library is unpacked at the first call of this version.
 pub(crate) fn library() -> Result<PathBuf> {
     if LIBRARY.is_empty() {
-        bail!(
-            "this heapprof was built for a machine that libheapprof.so does not support (it \
-             supports x86-64 Linux with glibc)"
-        );
+        bail!(NOT_SUPPORTED);
     }
     unpack("libheapprof.so", LIBRARY)
 }

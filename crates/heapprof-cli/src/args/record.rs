@@ -106,6 +106,15 @@ pub(crate) enum Frames {
 }
 
 impl Frames {
+    /// Its number in the letter of whoever attaches.
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Script => 1,
+            Self::Native => 2,
+            Self::Both => 3,
+        }
+    }
+
     /// Its name in the environment.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -134,7 +143,7 @@ impl Evals {
     }
 }
 
-fn period(text: &str) -> Result<u64, String> {
+pub(super) fn period(text: &str) -> Result<u64, String> {
     let bytes = super::size::size(text)?;
     match bytes {
         0 | 1 => Err("every allocation is --exact".to_string()),
@@ -164,7 +173,7 @@ fn signal(text: &str) -> Result<i32, String> {
     }
 }
 
-fn time(text: &str) -> Result<Duration, String> {
+pub(super) fn time(text: &str) -> Result<Duration, String> {
     let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let (number, unit) = text.split_at(text.len() - digits.len());
     let seconds = match unit.trim() {

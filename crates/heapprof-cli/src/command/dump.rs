@@ -38,7 +38,7 @@ pub(super) fn run(args: &DumpArgs) -> Result<()> {
 }
 
 /// A name in this folder that no file has.
-fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
+pub(super) fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
     let comments = profile.comment.iter().map(|&text| profile.text(text));
     let mut programs = comments.filter_map(|comment| comment.strip_prefix("program: "));
     let program: String = programs

@@ -1,0 +1,255 @@
+//! `heapprof attach` and `heapprof detach`: a program is recorded that was not started for it.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use heapprof_attach::{Attached, Target, Wish};
+use heapprof_live::{Kept, Process, is_there, status};
+use heapprof_profile::{Profile, encode};
+use rustix::fs::stat;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::dump::free_name;
+use crate::args::{AttachArgs, DetachArgs};
+use crate::outside::Watched;
+use crate::place::Owner;
+use crate::{messages, name, output, preload};
+
+/// How often it is looked whether it is over.
+const TICK: Duration = Duration::from_millis(50);
+/// How often a program is read that keeps no books in a file, so that something of it is known when
+/// it ends.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often leaving is tried, if no thread of the program is at a safe place.
+const TRIES: u32 = 3;
+
+/// Why a recording is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    /// The time is up.
+    Time,
+    /// Somebody pressed Ctrl-C, or asked otherwise.
+    Asked,
+    /// The program has ended.
+    Ended,
+    /// It has become another program.
+    Replaced,
+    /// Somebody else has left the program.
+    Left,
+}
+
+pub(super) fn run(args: &AttachArgs) -> Result<()> {
+    let of_process = || format!("process {}", args.pid);
+    let library = preload::bytes()?;
+    // What can't be written is said before anything is done.
+    let mode = args.file_mode.mode()?;
+    if args.output.as_deref().is_some_and(|path| path == "-") && output::is_terminal(None) {
+        bail!("a profile is not text for a terminal; write it to a file with -o");
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
+    let target = Target::open(args.pid, library).with_context(of_process)?;
+    let owner = stat(format!("/proc/{}", args.pid).as_str())
+        .map_err(io::Error::from)
+        .with_context(of_process)?;
+    let owner = Owner::of(&owner);
+    let wish = Wish {
+        period: (!args.exact).then_some(args.period),
+        frames: args.frames.number(),
+        by_thread: args.threads,
+    };
+    let attached = target.attach(library, wish).with_context(of_process)?;
+    let mut recording = Recording::new(args.pid, owner, attached);
+    recording.greet(args);
+    let over = recording.wait(args.time, &mut signals);
+    let profile = recording.end(over)?;
+    let path = match &args.output {
+        Some(path) if path == "-" => None,
+        Some(path) => Some(path.clone()),
+        None => Some(free_name(&profile, args.pid)?),
+    };
+    output::profile(mode, path.as_deref(), |writer| {
+        Ok(encode(&profile, writer)?)
+    })?;
+    recording.say(over, path);
+    Ok(())
+}
+
+pub(super) fn detach(args: &DetachArgs) -> Result<()> {
+    let (slots, _) = leave(args.pid).with_context(|| format!("process {}", args.pid))?;
+    messages::note(&format!(
+        "process {} is not recorded any more; its {slots} calls of malloc and its family lead \
+         where they did",
+        args.pid
+    ));
+    Ok(())
+}
+
+/// Leaves a program.
+fn leave(pid: u32) -> Result<(u32, Duration), heapprof_attach::Error> {
+    let library = preload::bytes().unwrap_or_default();
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        match Target::open(pid, library)?.detach() {
+            Err(heapprof_attach::Error::NoSafeThread(_)) if tried < TRIES => {}
+            done => return done,
+        }
+    }
+}
+
+/// A program that is recorded.
+struct Recording {
+    pid: u32,
+    attached: Attached,
+    kept: Option<Watched>,
+    began: Instant,
+    /// What was read last, if the program keeps no books in a file.
+    last: Option<Profile>,
+}
+
+impl Recording {
+    fn new(pid: u32, owner: Owner, mut attached: Attached) -> Self {
+        let kept = attached.kept.take().and_then(|file| Kept::new(file).ok());
+        let kept = kept.filter(Kept::is_sealed);
+        Self {
+            pid,
+            attached,
+            kept: kept.map(|kept| Watched::of_kept(kept, pid, owner)),
+            began: Instant::now(),
+            last: None,
+        }
+    }
+
+    /// Says that it has begun.
+    fn greet(&self, args: &AttachArgs) {
+        let [name] = status(self.pid, ["Name:"]);
+        if let Some(owner) = self.attached.left_by {
+            messages::note(&format!(
+                "process {owner} had attached to it and has ended without leaving; what it recorded \
+                 is gone"
+            ));
+        }
+        let how = match args.exact {
+            true => "every allocation".to_string(),
+            false => format!("a sample every {} KiB", args.period.div_ceil(1024)),
+        };
+        let until = match args.time {
+            Some(time) => format!("for {} s", time.as_secs_f64()),
+            None => "until Ctrl-C".to_string(),
+        };
+        let held = self.attached.held.as_secs_f64() * 1e3;
+        messages::note(&format!(
+            "{} ({}): recording {how} {until}; one thread was held for {held:.1} ms; ask \
+             about pid:{}",
+            heapprof_text::printable(&name),
+            self.pid,
+            self.pid
+        ));
+    }
+
+    /// Waits until it is over.
+    fn wait(&mut self, time: Option<Duration>, signals: &mut Signals) -> Over {
+        let mut read = Instant::now();
+        let books = Process::open(self.pid);
+        loop {
+            if signals.pending().next().is_some() {
+                return Over::Asked;
+            }
+            if time.is_some_and(|time| self.began.elapsed() >= time) {
+                return Over::Time;
+            }
+            if !is_there(self.pid) {
+                return Over::Ended;
+            }
+            match books.as_ref().map(Process::summary) {
+                Ok(Ok(found)) if !found.is_running => return Over::Left,
+                // Its memory is another one.
+                Ok(Err(_)) | Err(heapprof_live::Error::NotRecorded) => {
+                    // One that ends has no executable any more.
+                    let executable = format!("/proc/{}/exe", self.pid);
+                    let is_there = std::fs::read_link(executable).is_ok();
+                    return if is_there {
+                        Over::Replaced
+                    } else {
+                        Over::Ended
+                    };
+                }
+                // It is not known, or all is well.
+                _ => {}
+            }
+            if self.kept.is_none() && (self.last.is_none() || read.elapsed() >= PAUSE) {
+                let found = self.read().ok();
+                self.last = found.or(self.last.take());
+                read = Instant::now();
+            }
+            std::thread::sleep(TICK);
+        }
+    }
+
+    /// A profile of this moment.
+    fn read(&self) -> Result<Profile> {
+        Watched::find(&self.pid.to_string())?.read()
+    }
+
+    /// The profile at the end. Leaves the program, if it goes on and nobody else has left it.
+    fn end(&mut self, over: Over) -> Result<Profile> {
+        let of_process = || format!("process {}", self.pid);
+        let read = match over {
+            Over::Time | Over::Asked | Over::Left => self.read(),
+            Over::Ended | Over::Replaced => Err(anyhow::anyhow!("it has ended")),
+        };
+        if matches!(over, Over::Time | Over::Asked)
+            && let Err(error) = leave(self.pid)
+            && is_there(self.pid)
+        {
+            messages::note(&format!(
+                "process {}: {error}; it is still recorded: heapprof detach {} tries again",
+                self.pid, self.pid
+            ));
+        }
+        let read = match (read, &mut self.kept) {
+            (Ok(profile), _) => Ok(profile),
+            (Err(_), Some(kept)) => kept.read(),
+            (Err(error), None) => self.last.take().ok_or(error),
+        };
+        let mut profile = read.with_context(of_process)?;
+        let since = format!("{:.1} s", self.began.elapsed().as_secs_f64());
+        for comment in [
+            format!("attached: {since} before the end, while the program ran"),
+            "attached: blocks from before are not in it, nor are their frees".to_string(),
+        ] {
+            let comment = profile.strings.intern(&comment);
+            profile.comment.push(comment);
+        }
+        Ok(profile)
+    }
+
+    /// Says what became of it.
+    fn say(&self, over: Over, path: Option<PathBuf>) {
+        let why = match over {
+            Over::Time | Over::Asked => "left",
+            Over::Ended => "it has ended",
+            Over::Replaced => "it has become another program",
+            Over::Left => "somebody else has left it",
+        };
+        let before = match (over, &self.kept) {
+            (Over::Ended | Over::Replaced, None) => {
+                "; the profile is of up to a second before that"
+            }
+            _ => "",
+        };
+        match path {
+            Some(path) => {
+                let (shown, typed) = (path.display(), name::quoted(path.as_os_str()));
+                messages::note(&format!(
+                    "process {}: {why}{before}; {shown}: written; next: heapprof top {typed}",
+                    self.pid
+                ));
+            }
+            None => messages::note(&format!("process {}: {why}{before}", self.pid)),
+        }
+    }
+}
