@@ -20,6 +20,8 @@ mod environment;
 mod preload_path;
 // The functions of include/heapprof.h, called by programs.
 mod c_api;
+// Programs that were not started for it.
+mod attach;
 // What libheapprof.so promises about its code: instructions, calls, exports, needs.
 mod forged;
 mod gates;

@@ -1,0 +1,510 @@
+//! `heapprof attach` and `heapprof detach`: programs that were not started for it, each hazard of
+//! docs/dev/attach.md, and in `attach/refused.rs` who is refused.
+
+mod refused;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+
+use heapprof_tests::built::{Built, build, have, library};
+use heapprof_tests::fixtures::json;
+use heapprof_tests::harness::{Run, command, is_root, root, run};
+
+/// A program that waits for lines.
+struct Waiting {
+    folder: tempfile::TempDir,
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Waiting {
+    fn of(mut command: Command) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let input = child.stdin.take();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut ready = String::new();
+        output.read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n");
+        Self {
+            folder,
+            child,
+            input,
+            output,
+        }
+    }
+
+    fn new(program: &Path, how: &str) -> Self {
+        let mut command = Command::new(program);
+        command.arg(how);
+        Self::of(command)
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn ask(&mut self) {
+        self.input.as_mut().unwrap().write_all(b"\n").unwrap();
+    }
+
+    fn answer(&mut self) -> String {
+        let mut said = String::new();
+        self.output.read_line(&mut said).unwrap();
+        said
+    }
+
+    /// Has it work, which must go well.
+    fn work(&mut self) {
+        self.ask();
+        assert_eq!(self.answer(), "done\n");
+    }
+
+    fn run(&self, words: &[&str]) -> Run {
+        run(self.folder.path(), words)
+    }
+
+    /// Attaches, has it work `times`, and leaves. Returns what attach said.
+    fn attached(&mut self, times: usize) -> Run {
+        let attach = Attach::begin(self.folder.path(), &self.pid(), &["--exact"]);
+        for _ in 0..times {
+            self.work();
+        }
+        attach.leave()
+    }
+
+    /// The total of a sample type in the profile.
+    fn total(&self, sample_type: &str) -> i64 {
+        total(self.folder.path(), "p.pb.gz", sample_type)
+    }
+
+    fn end(mut self) -> ExitStatus {
+        self.input = None;
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn total(folder: &Path, profile: &str, sample_type: &str) -> i64 {
+    let words = ["top", "-n", "1", "-t", sample_type, "-f", "json", profile];
+    json(folder, &words)["total"].as_i64().unwrap()
+}
+
+/// `heapprof attach` while it runs.
+struct Attach {
+    child: Child,
+    errors: BufReader<std::process::ChildStderr>,
+    said: String,
+}
+
+impl Attach {
+    /// Begins, and waits until it records.
+    fn begin(folder: &Path, pid: &str, options: &[&str]) -> Self {
+        let mut attach = command(folder);
+        attach
+            .arg("attach")
+            .args(options)
+            .args(["-o", "p.pb.gz", pid]);
+        let mut child = attach.stderr(Stdio::piped()).spawn().unwrap();
+        let mut errors = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("recording") {
+            let read = errors.read_line(&mut said).unwrap();
+            assert!(read > 0, "{said}");
+        }
+        Self {
+            child,
+            errors,
+            said,
+        }
+    }
+
+    /// Asks it to leave, as Ctrl-C does.
+    fn leave(self) -> Run {
+        let pid = self.child.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        self.finish()
+    }
+
+    /// Waits until it has left.
+    fn finish(mut self) -> Run {
+        use std::io::Read;
+        self.errors.read_to_string(&mut self.said).unwrap();
+        let status = self.child.wait().unwrap();
+        Run {
+            code: status.code().unwrap_or(-1),
+            out: String::new(),
+            err: self.said,
+        }
+    }
+}
+
+const HOSTILE: &str = include_str!("../attach/hostile.c");
+
+/// The hostile program, built with these options, and its libraries.
+fn hostile(options: &str) -> Built {
+    let line = format!("gcc -O1 -g -fno-builtin -pthread -Wl,-rpath,$ORIGIN {options}");
+    let built = build(HOSTILE, &line);
+    let shared = "gcc -O1 -g -shared -fPIC -fno-builtin";
+    let source = |name: &str| root().join("tests/attach").join(name);
+    built.run(&format!(
+        "{shared} {} -o libplugin.so",
+        source("plugin.c").display()
+    ));
+    built
+}
+
+#[test]
+fn what_happens_while_somebody_is_attached_is_counted_and_nothing_else() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    for options in ["-pie -fPIE", "-no-pie -fno-pie", "-fno-plt -Wl,-z,now"] {
+        let built = hostile(options);
+        let mut program = Waiting::new(&built.path("program"), "");
+        for _ in 0..3 {
+            let said = program.attached(5);
+            assert_eq!(said.code, 0, "{}", said.err);
+            // The blocks from before are freed unseen.
+            assert_eq!(
+                program.total("alloc_objects"),
+                50,
+                "{options}: {}",
+                said.err
+            );
+            assert_eq!(program.total("inuse_space"), 10_000, "{options}");
+            // Nobody counts now.
+            program.work();
+        }
+        let info = program.run(&["info", "p.pb.gz"]).out;
+        assert!(info.contains("blocks from before are not in it"), "{info}");
+        assert_eq!(program.end().code(), Some(7));
+    }
+}
+
+#[test]
+fn other_allocators_are_attached_to() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = hostile("-no-pie -fno-pie");
+    for name in [
+        "libjemalloc.so.2",
+        "libtcmalloc_minimal.so.4",
+        "libmimalloc.so.2",
+    ] {
+        let Some(path) = library(name) else {
+            eprintln!("skipped: there is no {name}");
+            continue;
+        };
+        let linked = hostile(&format!("-Wl,--no-as-needed {path}"));
+        let mut preloaded = Command::new(built.path("program"));
+        preloaded.arg("").env("LD_PRELOAD", &path);
+        for mut program in [
+            Waiting::of(preloaded),
+            Waiting::new(&linked.path("program"), ""),
+        ] {
+            let said = program.attached(5);
+            assert_eq!(program.total("alloc_objects"), 50, "{name}: {}", said.err);
+            assert_eq!(program.end().code(), Some(7), "{name}");
+        }
+    }
+}
+
+#[test]
+fn libraries_that_come_later_are_found_as_the_program_finds_them_and_counted() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = hostile("");
+    let mut program = Waiting::new(&built.path("program"), "plugin");
+    for _ in 0..3 {
+        let said = program.attached(3);
+        assert_eq!(said.code, 0, "{}", said.err);
+        // Each time ten blocks are kept, and the plugin's loading allocates, too.
+        let made = |name: &str| {
+            let words = ["peek", "-t", "alloc_objects", name, "p.pb.gz"];
+            program.run(&words).out
+        };
+        let top = program.run(&["top", "-t", "alloc_objects", "p.pb.gz"]).out;
+        assert!(
+            top.contains("plugin_make"),
+            "{top}\n{}",
+            made("plugin_make")
+        );
+        let of = |function: &str| {
+            let line = top.lines().find(|line| line.ends_with(function));
+            let first = line.and_then(|line| line.split_whitespace().next());
+            first.unwrap_or("0").parse::<i64>().unwrap()
+        };
+        assert_eq!((of("plugin_make"), of("work")), (600, 330), "{top}");
+        // All that the plugin made was freed, by it or by the program.
+        let inuse = program.run(&["top", "-t", "inuse_objects", "p.pb.gz"]).out;
+        assert!(!inuse.contains("plugin_make"), "{inuse}");
+    }
+    assert_eq!(program.end().code(), Some(7));
+}
+
+#[test]
+fn a_program_that_checks_itself_finds_nothing() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let source = include_str!("../attach/checks_itself.c");
+    let built = build(source, "gcc -O2 -g -pthread -Wl,--no-as-needed -lm");
+    let mut command = Command::new(built.path("program"));
+    command.arg("0");
+    let mut program = Waiting::of(command);
+    for round in 0..12 {
+        let mode: &[&str] = match round % 3 {
+            0 => &["--period", "4KiB"],
+            _ => &["--exact"],
+        };
+        let pid = program.pid();
+        let words = [&["attach"], mode, &["--for", "50ms", "-o", "p.pb.gz", &pid]].concat();
+        let said = program.run(&words);
+        assert_eq!(said.code, 0, "{}", said.err);
+    }
+    Command::new("kill").arg(program.pid()).status().unwrap();
+    let mut said = String::new();
+    while program.output.read_line(&mut said).unwrap() > 0 {}
+    assert_eq!(program.child.wait().unwrap().code(), Some(0), "{said}");
+    // No wait of any kind was interrupted.
+    let mut waits = said.lines().filter(|line| line.contains("interrupted"));
+    assert_eq!(waits.clone().count(), 10, "{said}");
+    assert!(waits.all(|line| line.ends_with(" 0")), "{said}");
+}
+
+#[test]
+fn small_stacks_are_enough() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = hostile("");
+    let mut program = Waiting::new(&built.path("program"), "small");
+    let said = program.attached(4);
+    assert_eq!(program.total("alloc_objects"), 40, "{}", said.err);
+    assert_eq!(program.end().code(), Some(7));
+}
+
+#[test]
+fn children_are_not_recorded_and_work_as_ever() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = hostile("");
+    let mut program = Waiting::new(&built.path("program"), "fork");
+    let said = program.attached(5);
+    assert_eq!(program.total("alloc_objects"), 50, "{}", said.err);
+    assert_eq!(program.end().code(), Some(7));
+}
+
+#[test]
+fn a_profile_is_written_when_the_program_ends_or_becomes_another() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = hostile("");
+    for (how, end) in [
+        ("kill", "has ended"),
+        ("exec", "another program"),
+        ("", "has ended"),
+    ] {
+        let mut program = Waiting::new(&built.path("program"), how);
+        let attach = Attach::begin(program.folder.path(), &program.pid(), &["--exact"]);
+        program.work();
+        program.input = None;
+        let said = attach.finish();
+        assert_eq!(said.code, 0, "{how}: {}", said.err);
+        assert!(said.err.contains(end), "{how}: {}", said.err);
+        assert_eq!(program.total("alloc_objects"), 10, "{how}: {}", said.err);
+        let top = program.run(&["top", "p.pb.gz"]).out;
+        assert!(top.contains("keep"), "{how}: {top}");
+    }
+}
+
+#[test]
+fn what_is_left_attached_is_seen_taken_over_and_left() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = hostile("");
+    let mut program = Waiting::new(&built.path("program"), "");
+    let pid = program.pid();
+    let said = program.run(&["detach", &pid]);
+    assert_eq!(said.code, 2);
+    assert!(said.err.contains("nobody is attached"), "{}", said.err);
+    let mut attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
+    let second = program.run(&["attach", &pid, "--for", "1s"]);
+    assert_eq!(second.code, 2);
+    assert!(second.err.contains("is attached to it"), "{}", second.err);
+    program.work();
+    assert_eq!(
+        total(
+            program.folder.path(),
+            &format!("pid:{pid}"),
+            "alloc_objects"
+        ),
+        10
+    );
+    attach.child.kill().unwrap();
+    attach.child.wait().unwrap();
+    program.work();
+    let taken = program.attached(2);
+    assert!(taken.err.contains("without leaving"), "{}", taken.err);
+    assert_eq!(program.total("alloc_objects"), 20);
+    let mut attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
+    attach.child.kill().unwrap();
+    attach.child.wait().unwrap();
+    let said = program.run(&["detach", &pid]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    // Somebody else leaves while attach waits.
+    let attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
+    program.work();
+    assert_eq!(program.run(&["detach", &pid]).code, 0);
+    let said = attach.finish();
+    assert!(
+        said.err.contains("somebody else has left it"),
+        "{}",
+        said.err
+    );
+    assert_eq!(program.total("alloc_objects"), 10);
+    assert_eq!(program.end().code(), Some(7));
+}
+
+#[test]
+fn filters_are_read_by_root_and_kept_to() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    if !is_root() {
+        eprintln!("skipped: only root reads filters of system calls");
+        return;
+    }
+    let built = hostile("");
+    let mut program = Waiting::new(&built.path("program"), "harmless-filter");
+    let said = program.attached(2);
+    assert_eq!(program.total("alloc_objects"), 20, "{}", said.err);
+    assert_eq!(program.end().code(), Some(7));
+    // A filter that comes later is seen before it is there.
+    let mut program = Waiting::new(&built.path("program"), "filter");
+    let said = program.attached(1);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(program.end().code(), Some(7), "{}", said.err);
+}
+
+#[test]
+fn a_container_is_attached_to_from_outside() {
+    if !have(&["gcc", "unshare"]) {
+        return;
+    }
+    if !is_root() {
+        eprintln!("skipped: only root makes containers here");
+        return;
+    }
+    let built = hostile("");
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]);
+    command.args([
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ]);
+    command.arg(built.path("program")).arg("");
+    // Others must be able to run it.
+    let folder = built.folder.path();
+    Command::new("chmod")
+        .args(["-R", "a+rX"])
+        .arg(folder)
+        .status()
+        .unwrap();
+    let mut program = Waiting::of(command);
+    let pid = child_of(program.child.id());
+    let attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
+    program.work();
+    program.work();
+    let said = attach.leave();
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(program.total("alloc_objects"), 20, "{}", said.err);
+    let top = program.run(&["top", "p.pb.gz"]).out;
+    assert!(top.contains("keep"), "{top}");
+    program.input = None;
+    assert!(program.child.wait().is_ok());
+}
+
+/// The process that `unshare` has made.
+fn child_of(parent: u32) -> String {
+    let path = PathBuf::from(format!("/proc/{parent}/task/{parent}/children"));
+    let children = std::fs::read_to_string(path).unwrap();
+    children.split_whitespace().next().unwrap().to_string()
+}
+
+#[test]
+fn perl_has_its_own_frames() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let mut command = Command::new("perl");
+    let script = "$| = 1; print \"ready\\n\"; \
+        sub hoard { push @all, 'x' x 10000 for 1 .. 10 } \
+        while (<STDIN>) { hoard(); print \"done\\n\" }";
+    command.args(["-e", script]);
+    let mut program = Waiting::of(command);
+    program.work();
+    let said = program.attached(5);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let top = program.run(&["top", "p.pb.gz"]).out;
+    assert!(top.contains("main::hoard"), "{top}");
+    assert_eq!(program.end().code(), Some(0));
+}
+
+#[test]
+fn the_pages_show_what_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    if !heapprof_tests::built::example(folder.path(), "sessions", "") {
+        return;
+    }
+    let mut sessions = Command::new(folder.path().join("sessions"));
+    let mut sessions = sessions.arg("60").spawn().unwrap();
+    let pid = sessions.id().to_string();
+    let words = ["attach", &pid, "--exact", "--for", "3s", "-o", "now.pb.gz"];
+    let said = run(folder.path(), &words);
+    sessions.kill().unwrap();
+    sessions.wait().unwrap();
+    let top = run(folder.path(), &["top", "now.pb.gz"]).out;
+    let words = ["traces", "-t", "alloc_objects", "--ascending", "now.pb.gz"];
+    let traces = run(folder.path(), &words)
+        .out
+        .replace("now.pb.gz", "x.pb.gz");
+    // Numbers differ from run to run, and so do the columns that they take.
+    let numbers = regex::Regex::new(r"[0-9.]+(KiB|MiB|B)?").unwrap();
+    let spaces = regex::Regex::new(r"[ ]+").unwrap();
+    let plain = |text: &str| {
+        let text = numbers.replace_all(text, "N").into_owned();
+        spaces.replace_all(&text, " ").into_owned()
+    };
+    let page = |name: &str| {
+        let text = std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+        plain(&text)
+    };
+    let guide = page("guide/running-programs.md");
+    let command = page("commands/attach.md");
+    for (shown, page) in [
+        (&said.err, &guide),
+        (&top, &guide),
+        (&said.err, &command),
+        (&traces, &command),
+    ] {
+        assert!(page.contains(&plain(shown)), "{}", plain(shown));
+    }
+}

@@ -1,0 +1,123 @@
+//! Who can't be attached to: one line says so, and nothing was done.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use heapprof_tests::built::{build, have, is_here};
+use heapprof_tests::harness::{command, program_of, root, run};
+
+use super::{HOSTILE, Waiting, hostile};
+
+#[test]
+fn those_that_can_not_be_attached_to_are_refused_untouched() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let refused = |mut program: Waiting, why: &str| {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap();
+        let said = program.run(&["attach", &program.pid(), "--for", "10ms"]);
+        assert_eq!(said.code, 2, "{why}: {}", said.err);
+        assert!(said.err.contains(why), "{why}: {}", said.err);
+        assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+        let after = std::fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap();
+        assert_eq!(maps, after, "{why}");
+        program.work();
+        assert_eq!(program.end().code(), Some(7), "{why}");
+    };
+    let built = hostile("");
+    let path = built.path("program");
+    let fixed = hostile("-static");
+    refused(Waiting::new(&fixed.path("program"), ""), "statically");
+    refused(
+        Waiting::new(&path, "killed-by-filter"),
+        "filter of system calls",
+    );
+    if is_here("musl-gcc") {
+        let musl = build(WAITS, "gcc -O1");
+        musl.run("musl-gcc -O1 source.c -o with_musl");
+        refused(Waiting::new(&musl.path("with_musl"), ""), "musl");
+    }
+    let mut small = Command::new("sh");
+    small
+        .args(["-c", "ulimit -f 100; exec \"$0\" x"])
+        .arg(&path);
+    refused(Waiting::of(small), "RLIMIT_FSIZE");
+    for i in 0..40 {
+        let tls = root().join("tests/attach/tls.c");
+        let line = format!("gcc -shared -fPIC {} -o tls{i}.so", tls.display());
+        if i == 0 {
+            built.run(&line);
+        } else {
+            std::fs::copy(built.path("tls0.so"), built.path(&format!("tls{i}.so"))).unwrap();
+        }
+    }
+    let mut full = Waiting::new(&path, "surplus");
+    let said = full.run(&["attach", &full.pid(), "--for", "10ms"]);
+    assert!(said.err.contains("static TLS"), "{}", said.err);
+    full.work();
+    assert_eq!(full.end().code(), Some(7));
+    // It is stopped, and goes on afterwards.
+    let stopped = Waiting::new(&path, "");
+    let signal = |name: &str| Command::new("kill").args([name, &stopped.pid()]).status();
+    signal("-STOP").unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    let said = loop {
+        let said = stopped.run(&["attach", &stopped.pid(), "--for", "10ms"]);
+        if said.code == 2 || Instant::now() > until {
+            break said;
+        }
+    };
+    assert!(said.err.contains("stopped"), "{}", said.err);
+    signal("-CONT").unwrap();
+    refused_by_number("4194304", "no such process");
+    refused_by_number("1x", "no number of a process");
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorded = command(folder.path());
+    recorded
+        .args(["record", "-o", "r.pb.gz", "--"])
+        .arg(&path)
+        .arg("");
+    let record = Waiting::of(recorded);
+    let program = program_of(record.child.id()).to_string();
+    let said = record.run(&["attach", &program]);
+    assert!(said.err.contains(&format!("pid:{program}")), "{}", said.err);
+}
+
+/// A program that needs nothing but C.
+const WAITS: &str = r#"
+    #include <stdio.h>
+    int main(void) {
+        puts("ready");
+        fflush(stdout);
+        for (int c; (c = getchar()) != EOF;)
+            if (c == '\n') { puts("done"); fflush(stdout); }
+        return 7;
+    }
+"#;
+
+fn refused_by_number(number: &str, why: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(folder.path(), &["attach", number, "--for", "10ms"]);
+    assert_eq!(said.code, 2, "{number}");
+    assert!(said.err.contains(why), "{}", said.err);
+}
+
+#[test]
+fn a_program_with_a_malloc_of_its_own_is_refused() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let own = r#"
+        #include <stddef.h>
+        extern void *__libc_malloc(size_t);
+        void *malloc(size_t size) { return __libc_malloc(size); }
+    "#;
+    let source = format!("{HOSTILE}\n{own}");
+    let built = build(&source, "gcc -O1 -g -fno-builtin -pthread -rdynamic");
+    let mut program = Waiting::new(&built.path("program"), "");
+    let said = program.run(&["attach", &program.pid(), "--for", "10ms"]);
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("malloc of its own"), "{}", said.err);
+    program.work();
+    assert_eq!(program.end().code(), Some(7));
+}
