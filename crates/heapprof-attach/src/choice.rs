@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const STALE: Duration = Duration::from_secs(1);
 /// So much of a stack is looked at: what a thread has just been called by.
 const DEPTH: u64 = 64 << 10;
-/// The same of the stacks of other threads, which must not wait inside the loader.
-const DEPTH_OF_OTHERS: u64 = 16 << 10;
+/// So long it is waited for a thread inside the loader, until all are looked at again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Calls that go on by themselves after a stop: read, poll, select, nanosleep, futex, wait4,
 /// clock_nanosleep, pselect6, ppoll, waitid, pause, rt_sigsuspend, restart_syscall, flock.
@@ -149,9 +149,8 @@ impl<'a> Choice<'a> {
             && !self.is_in(std::slice::from_ref(&code), pc, stack, DEPTH)
     }
 
-    /// The threads that may be safe, the best ones first. For a while there are none if one seems
-    /// to wait inside the loader: it has the loader's lock, and may wait for the thread that we
-    /// would take.
+    /// The threads that may be safe, the best ones first. There are none as long as one waits
+    /// inside the loader: it has the loader's lock, and may wait for the thread that we would take.
     fn candidates(&self, first: u32) -> Vec<((bool, Does, bool), u32)> {
         let mut all = Vec::new();
         for tid in self.process.threads() {
@@ -160,8 +159,9 @@ impl<'a> Choice<'a> {
             };
             let mut seems_held = false;
             if let Some((pc, stack)) = place {
-                let may_be_stale = does != Does::WaitsForThreads || self.since.elapsed() > STALE;
-                if !may_be_stale && self.is_in(&self.loader, pc, stack, DEPTH_OF_OTHERS) {
+                let may_be = self.is_in(&self.loader, pc, stack, DEPTH);
+                if may_be && self.is_in_loader(tid) {
+                    std::thread::sleep(PAUSE);
                     return Vec::new();
                 }
                 // What lies on its stack may have been left there by earlier calls.
@@ -171,6 +171,18 @@ impl<'a> Choice<'a> {
         }
         all.sort_unstable();
         all
+    }
+
+    /// Whether a thread that waits comes back into the loader: then it has the loader's lock. What
+    /// it waits for may be the thread that we would take.
+    fn is_in_loader(&self, tid: u32) -> bool {
+        let holds = |address: &u64| self.loader.iter().any(|place| place.contains(address));
+        let stopped = self.stop_one(tid).ok().flatten();
+        match stopped.and_then(|stopped| self.tables.calls(&stopped.registers())) {
+            Some(calls) => calls.iter().any(holds),
+            // It may have been there once.
+            None => self.since.elapsed() < STALE,
+        }
     }
 
     /// What a thread does, and where it is if it waits; `None` if it can't be told.

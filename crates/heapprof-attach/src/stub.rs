@@ -161,6 +161,8 @@ std::arch::global_asm!(
     "mov rdi, qword ptr [rbx + {library}]",
     "mov rsi, qword ptr [rbx + {library_len}]",
     "syscall",
+    // What comes to that place is the program's.
+    "mov qword ptr [rbx + {library}], 0",
     "ret",
     ".Lnot_written:",
     "mov r13d, eax",

@@ -206,7 +206,7 @@ impl Target {
                 // Somebody came no further than that.
                 let left = region.u64(memory, field!(library))?;
                 let map_of = self.process.map_of(left);
-                let is_there = map_of.is_some_and(|map| left + room <= map.range.end);
+                let is_there = map_of.is_some_and(|map| left + room <= map.range.end) && left != 0;
                 let behind = match is_there {
                     true => left,
                     false => map(&self.process, &stopped, room)?,

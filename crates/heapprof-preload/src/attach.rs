@@ -256,6 +256,7 @@ impl Attached {
         let own = (&raw const ATTACHED) as u64;
         let mut led = 0;
         let settled = Settled::now();
+        let has_others = self.has_others();
         for frees in [true, false] {
             each(|shown| {
                 if shown.holds(own) || !settled.has(shown) {
@@ -265,7 +266,7 @@ impl Attached {
                     if slot.hook.frees != frees {
                         return None;
                     }
-                    let ours = self.way_to_us(shown, slot)?;
+                    let ours = self.way_to_us(shown, slot, has_others)?;
                     led += 1;
                     (ours != slot.leads_to).then_some(ours)
                 });
@@ -275,8 +276,26 @@ impl Attached {
         led
     }
 
-    /// Where a slot of an object is to lead; `None` if it stays as it is.
-    fn way_to_us(&self, shown: Shown<'_>, slot: Slot) -> Option<u64> {
+    /// Whether somebody else defines malloc or free, whom the loader may find first for some object
+    /// (RTLD_DEEPBIND).
+    fn has_others(&self) -> bool {
+        let names = [c"malloc", c"free"];
+        let mut has_others = false;
+        each(|shown| {
+            let is_other = |name| {
+                let found = shown.function(name);
+                found.is_some_and(|found| found != self.behind(name) as u64)
+            };
+            let is_libc = shown.function(c"__libc_malloc").is_some();
+            let is_us = shown.holds((&raw const ATTACHED) as u64);
+            has_others |= !is_libc && !is_us && names.into_iter().any(is_other);
+        });
+        has_others
+    }
+
+    /// Where a slot of an object is to lead; `None` if it stays as it is. `has_others` says whether
+    /// the loader may find somebody else's function for a slot that was not used yet.
+    fn way_to_us(&self, shown: Shown<'_>, slot: Slot, has_others: bool) -> Option<u64> {
         let Slot { hook, leads_to, .. } = slot;
         let ours = hook.ours as *const c_void as u64;
         let behind = self.behind(hook.name) as u64;
@@ -284,8 +303,11 @@ impl Attached {
             return None;
         }
         // A slot that was not used yet leads into its own object, which then asks the loader.
-        let is_unused =
-            slot.is_called && shown.holds(leads_to) && shown.function(hook.name).is_none();
+        let is_known = shown.is_executable || !has_others;
+        let is_unused = is_known
+            && slot.is_called
+            && shown.holds(leads_to)
+            && shown.function(hook.name).is_none();
         (leads_to == behind || leads_to == ours || is_unused).then_some(ours)
     }
 

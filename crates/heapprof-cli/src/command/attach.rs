@@ -1,7 +1,7 @@
 //! `heapprof attach` and `heapprof detach`: a program is recorded that was not started for it.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -49,7 +49,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     if args.output.as_deref().is_some_and(|path| path == "-") && output::is_terminal(None) {
         bail!("a profile is not text for a terminal; write it to a file with -o");
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
+    check_place(args)?;
     let target = Target::open(args.pid, library).with_context(of_process)?;
     let owner = stat(format!("/proc/{}", args.pid).as_str())
         .map_err(io::Error::from)
@@ -61,6 +61,8 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         by_thread: args.threads,
     };
     let attached = target.attach(library, wish).with_context(of_process)?;
+    // Until here they end heapprof, which leaves the program whole.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let mut recording = Recording::new(args.pid, owner, attached);
     recording.greet(args);
     let over = recording.wait(args.time, &mut signals);
@@ -74,6 +76,31 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         Ok(encode(&profile, writer)?)
     })?;
     recording.say(over, path);
+    Ok(())
+}
+
+/// Looks whether the profile can be written where it is to be.
+fn check_place(args: &AttachArgs) -> Result<()> {
+    use rustix::fs::{Access, access};
+    let path = match &args.output {
+        Some(path) if path == "-" => return Ok(()),
+        Some(path) => path.as_path(),
+        None => Path::new("x"),
+    };
+    let shown = path.display();
+    if path.is_dir() {
+        bail!("{shown}: is a folder; name a file with -o");
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let may = access(folder, Access::WRITE_OK | Access::EXEC_OK);
+    // What is there is written to, and may be no file.
+    if !path.exists() {
+        may.map_err(io::Error::from)
+            .with_context(|| format!("{}: cannot be written to", folder.display()))?;
+    }
     Ok(())
 }
 
