@@ -135,7 +135,7 @@ fn run(filter: &[sock_filter], (number, third, fourth): (libc::c_long, u32, u32)
     let data = |at: u32| match at {
         0 => number as u32,
         4 => ARCH_X86_64,
-        // The number, the machine, the address, and six arguments of two words, the lower one first.
+        // The number, the machine, the address, and six arguments of two words, the lower first.
         32 => third,
         40 => fourth,
         _ => 0,

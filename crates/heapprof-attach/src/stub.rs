@@ -122,7 +122,7 @@ std::arch::global_asm!(
     "xrstor64 [rdi]",
     "push qword ptr [rbx + {registers} + 136]",
     "popfq",
-    // From here on the thread has its own stack, on which handlers run that waited. No flag changes.
+    // From here on the thread has its own stack, on which handlers run that waited. Flags stay.
     "mov rsp, qword ptr [rbx + {registers} + 56]",
     // rt_sigprocmask
     "mov eax, 14",

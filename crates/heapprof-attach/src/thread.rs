@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The number of a call that libc does not name.
 const IO_PGETEVENTS: i64 = 333;
 
-/// Signals that are blocked while a thread is away: all but SIGSETXID, whose handler libc waits for.
+/// Signals that are blocked while a thread is away: all but SIGSETXID, for whose handler libc
+/// waits.
 static BLOCKED: u64 = !(1 << 32);
 
 /// System calls that fail with EINTR when their thread was stopped. They are made again, because

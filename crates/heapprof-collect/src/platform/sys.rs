@@ -118,8 +118,8 @@ pub fn waiting_signals() -> u64 {
     set
 }
 
-/// Whether the program has a handler of its own for a signal, and whether that asks for system calls
-/// to go on (SA_RESTART).
+/// Whether the program has a handler of its own for a signal, and whether that asks for system
+/// calls to go on (SA_RESTART).
 pub fn handler(signal: u32) -> Option<bool> {
     // As the kernel has it: the handler, flags, what returns from it, and a mask.
     let mut action = [0usize; 4];
