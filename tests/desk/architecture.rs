@@ -18,7 +18,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "heapprof-collect",
         &["heapprof-books", "heapprof-environment", "heapprof-profile"],
     ),
-    ("heapprof-attach", &["heapprof-books", "heapprof-memory"]),
+    (
+        "heapprof-attach",
+        &["heapprof-books", "heapprof-live", "heapprof-memory"],
+    ),
     (
         "heapprof-live",
         &["heapprof-books", "heapprof-memory", "heapprof-profile"],

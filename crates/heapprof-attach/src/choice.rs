@@ -8,11 +8,12 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use heapprof_books::letter::CODE;
+use heapprof_live::maps::Map;
+use heapprof_live::{is_there, run_state, status};
 use heapprof_memory::Memory;
 
 use crate::error::Error;
-use crate::process::{Process, not_allowed, status};
+use crate::process::{Process, not_allowed};
 use crate::region::Region;
 use crate::thread::{Stopped, let_go};
 use crate::unwind::Tables;
@@ -26,14 +27,13 @@ const DEPTH: u64 = 64 << 10;
 /// So long it is waited for a thread inside the loader, until all are looked at again.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Calls that go on by themselves after a stop: read, poll, select, nanosleep, futex, wait4,
-/// clock_nanosleep, pselect6, ppoll, waitid, pause, rt_sigsuspend, restart_syscall, flock.
-const GO_ON: [i64; 14] = [
+/// Calls that go on by themselves after a stop, as futex does: read, poll, select, nanosleep,
+/// wait4, clock_nanosleep, pselect6, ppoll, waitid, pause, rt_sigsuspend, restart_syscall, flock.
+const GO_ON: [i64; 13] = [
     libc::SYS_read,
     libc::SYS_poll,
     libc::SYS_select,
     libc::SYS_nanosleep,
-    libc::SYS_futex,
     libc::SYS_wait4,
     libc::SYS_clock_nanosleep,
     libc::SYS_pselect6,
@@ -57,6 +57,11 @@ enum Does {
     Waits,
 }
 
+/// Whether an address lies in one of these places.
+fn has(places: &[Range<u64>], address: u64) -> bool {
+    places.iter().any(|place| place.contains(&address))
+}
+
 /// Where threads of a program must not be.
 pub(crate) struct Choice<'a> {
     process: &'a Process,
@@ -72,16 +77,16 @@ pub(crate) struct Choice<'a> {
 impl<'a> Choice<'a> {
     pub(crate) fn new(process: &'a Process, region: Option<Region>) -> Self {
         let loader = process.map_of(process.loader()).map(|map| map.path.clone());
-        let is_loader = |path: &str| loader.as_deref() == Some(path);
+        let is_loader = |path: &[u8]| loader.as_deref() == Some(path);
         let loader = process.maps.iter();
-        let loader = loader.filter(|map| map.is_code() && is_loader(&map.path));
+        let loader = loader.filter(|map| map.is_code && is_loader(&map.path));
         // Whoever was sent there before may not be back yet.
-        let of_region = region.map(|region| region.start()..region.start() + CODE as u64);
+        let of_region = region.map(Region::code);
         Self {
             process,
             held_code: process.held_code().into_iter().chain(of_region).collect(),
             ends: process.ends_of_threads(),
-            loader: loader.map(|map| map.range.clone()).collect(),
+            loader: loader.map(Map::range).collect(),
             tables: Tables::new(process),
             given_up: RefCell::new(Vec::new()),
             since: Instant::now(),
@@ -113,7 +118,7 @@ impl<'a> Choice<'a> {
             if let Some(refused) = refused {
                 return Err(refused);
             }
-            if crate::process::began(self.process.pid).is_none() {
+            if !is_there(self.process.pid) {
                 return Err(Error::NoProcess);
             }
             if self.since.elapsed() > PATIENCE {
@@ -130,23 +135,17 @@ impl<'a> Choice<'a> {
 
     /// Whether a thread goes on, and nobody traces it.
     fn is_free(&self, tid: u32) -> bool {
-        let folder = format!("{}/task/{tid}", self.process.pid);
-        let state = status(&folder, "State:");
-        let goes_on = state.is_some_and(|state| !state.starts_with(['Z', 'X']));
-        goes_on && status(&folder, "TracerPid:").as_deref() == Some("0")
+        is_there(tid) && status(tid, ["TracerPid:"]) == ["0"]
     }
 
     /// Whether a thread has nothing to do with the region any more, whose code is there.
     pub(crate) fn is_outside(&self, tid: u32, region: Region) -> bool {
-        let code = region.start()..region.start() + CODE as u64;
         let Some(stopped) = self.stop_one(tid).ok().flatten() else {
             return false;
         };
         let (pc, stack) = stopped.place();
         // A handler that it runs may come back there.
-        !region.holds(pc)
-            && !region.holds(stack)
-            && !self.is_in(std::slice::from_ref(&code), pc, stack, DEPTH)
+        !region.holds(pc) && !region.holds(stack) && !self.is_in(&[region.code()], pc, stack)
     }
 
     /// The threads that may be safe, the best ones first. There are none as long as one waits
@@ -159,13 +158,13 @@ impl<'a> Choice<'a> {
             };
             let mut seems_held = false;
             if let Some((pc, stack)) = place {
-                let may_be = self.is_in(&self.loader, pc, stack, DEPTH);
+                let may_be = self.is_in(&self.loader, pc, stack);
                 if may_be && self.is_in_loader(tid) {
                     std::thread::sleep(PAUSE);
                     return Vec::new();
                 }
                 // What lies on its stack may have been left there by earlier calls.
-                seems_held = self.is_in(&self.held_code, pc, stack, DEPTH);
+                seems_held = self.is_in(&self.held_code, pc, stack);
             }
             all.push(((seems_held, does, tid != first), tid));
         }
@@ -176,10 +175,9 @@ impl<'a> Choice<'a> {
     /// Whether a thread that waits comes back into the loader: then it has the loader's lock. What
     /// it waits for may be the thread that we would take.
     fn is_in_loader(&self, tid: u32) -> bool {
-        let holds = |address: &u64| self.loader.iter().any(|place| place.contains(address));
         let stopped = self.stop_one(tid).ok().flatten();
         match stopped.and_then(|stopped| self.tables.calls(&stopped.registers())) {
-            Some(calls) => calls.iter().any(holds),
+            Some(calls) => calls.into_iter().any(|call| has(&self.loader, call)),
             // It may have been there once.
             None => self.since.elapsed() < STALE,
         }
@@ -207,9 +205,8 @@ impl<'a> Choice<'a> {
     }
 
     /// Whether a thread is in any of these places, or comes back to one.
-    fn is_in(&self, places: &[Range<u64>], pc: u64, stack: u64, depth: u64) -> bool {
-        let holds = |address: u64| places.iter().any(|place| place.contains(&address));
-        if holds(pc) {
+    fn is_in(&self, places: &[Range<u64>], pc: u64, stack: u64) -> bool {
+        if has(places, pc) {
             return true;
         }
         let stack = stack & !7;
@@ -218,21 +215,22 @@ impl<'a> Choice<'a> {
         let end = self
             .process
             .map_of(stack)
-            .map_or(stack + 4096 - stack % 4096, |map| map.range.end);
-        let len = (end.saturating_sub(stack)).min(depth) as usize;
+            .map_or(stack + 4096 - stack % 4096, |map| map.end);
+        let len = (end.saturating_sub(stack)).min(DEPTH) as usize;
         let mut bytes = vec![0; len];
         // What can't be read is not known to be safe.
         if !self.process.memory().read(stack, &mut bytes) {
             return true;
         }
         let words = bytes.as_chunks::<8>().0.iter();
-        words.map(|word| u64::from_ne_bytes(*word)).any(holds)
+        words
+            .map(|word| u64::from_ne_bytes(*word))
+            .any(|word| has(places, word))
     }
 
     /// Stops a thread, wherever it is; `None` if it can't be stopped now.
     fn stop_one(&self, tid: u32) -> std::io::Result<Option<Stopped>> {
-        let folder = format!("{}/task/{tid}", self.process.pid);
-        let is_held = || status(&folder, "State:").is_some_and(|state| state.starts_with('D'));
+        let is_held = || run_state(tid) == Some('D');
         self.let_go();
         if self.given_up.borrow().contains(&tid) || is_held() {
             return Ok(None);
@@ -241,11 +239,11 @@ impl<'a> Choice<'a> {
             self.given_up.borrow_mut().push(tid);
             return Ok(None);
         };
-        let signals = |field| {
-            let value = status(&folder, field).unwrap_or_default();
-            u64::from_str_radix(&value, 16).unwrap_or(0)
+        let has_signals = || {
+            let sets = status(tid, ["SigPnd:", "ShdPnd:", "SigBlk:"]);
+            let [own, shared, blocked] = sets.map(|set| u64::from_str_radix(&set, 16).unwrap_or(0));
+            (own | shared) & !blocked != 0
         };
-        let has_signals = || (signals("SigPnd:") | signals("ShdPnd:")) & !signals("SigBlk:") != 0;
         stopped.make_again(|before| self.process.is_call(before), has_signals);
         Ok(Some(stopped))
     }
@@ -266,11 +264,10 @@ impl<'a> Choice<'a> {
         if self.ends.as_ref().is_some_and(|ends| ends.contains(&pc)) {
             return false;
         }
-        let holds = |address: &u64| self.held_code.iter().any(|place| place.contains(address));
         match self.tables.calls(&stopped.registers()) {
-            Some(calls) => !calls.iter().any(holds),
+            Some(calls) => !calls.into_iter().any(|call| has(&self.held_code, call)),
             // It runs code that nothing is known of.
-            None => !self.is_in(&self.held_code, pc, stack, DEPTH),
+            None => !self.is_in(&self.held_code, pc, stack),
         }
     }
 }

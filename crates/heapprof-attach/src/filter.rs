@@ -49,7 +49,7 @@ const NEEDED: [(libc::c_long, u32, u32); 36] = [
 ];
 
 /// Of these the library only needs an answer: it does without them where they fail.
-const MAY_FAIL: [libc::c_long; 12] = [
+const MAY_FAIL: [libc::c_long; 11] = [
     libc::SYS_memfd_create,
     libc::SYS_membarrier,
     libc::SYS_process_vm_readv,
@@ -58,7 +58,6 @@ const MAY_FAIL: [libc::c_long; 12] = [
     libc::SYS_mincore,
     libc::SYS_fcntl,
     libc::SYS_ftruncate,
-    libc::SYS_getcwd,
     libc::SYS_readlink,
     libc::SYS_madvise,
     libc::SYS_tgkill,

@@ -6,21 +6,13 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use heapprof_live::maps::{self, Map};
+use heapprof_live::{is_there, run_state, status};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{Object, Symbol, objects};
 
 use crate::error::Error;
 use crate::memory::{Its, Other};
-
-/// A mapping of a process.
-#[derive(Clone, Debug)]
-pub(crate) struct Map {
-    pub(crate) range: Range<u64>,
-    pub(crate) rights: [u8; 4],
-    /// Where it begins in its file.
-    pub(crate) offset: u64,
-    pub(crate) path: String,
-}
 
 /// More objects than that are not looked at.
 const MOST_OBJECTS: usize = 10_000;
@@ -29,7 +21,7 @@ const MOST_OBJECTS: usize = 10_000;
 const TRACED: Duration = Duration::from_millis(500);
 
 /// What the library is called in the maps of a program that it was loaded into by us.
-const OURS: &str = "/memfd:libheapprof.so";
+const OURS: &[u8] = b"/memfd:libheapprof.so";
 
 /// A process, and what is loaded into it.
 #[derive(Debug)]
@@ -41,7 +33,7 @@ pub(crate) struct Process {
     loader: u64,
 }
 
-pub(crate) fn path(pid: u32, file: &str) -> PathBuf {
+fn path(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
@@ -68,54 +60,21 @@ pub(crate) fn not_allowed() -> Error {
     })
 }
 
-/// What the kernel says of a process, or of a thread, under a field of its `status`.
-pub(crate) fn status(folder: &str, field: &str) -> Option<String> {
-    let status = std::fs::read(format!("/proc/{folder}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    let value = status.lines().find_map(|line| line.strip_prefix(field))?;
-    Some(value.trim().to_string())
+/// The process that traces another one; `None` if there is none.
+fn tracer(pid: u32) -> Option<u32> {
+    let [by] = status(pid, ["TracerPid:"]);
+    by.parse().ok().filter(|&by| by != 0)
 }
 
-/// Who traces a process; `None` if nobody does.
-fn tracer(folder: &str) -> Option<u32> {
-    let by = status(folder, "TracerPid:")?.parse().ok()?;
-    Some(by).filter(|&by| by != 0)
+/// Whether a mapping is of the library that we have loaded.
+pub(crate) fn is_ours(map: &Map) -> bool {
+    map.path.starts_with(OURS)
 }
 
-/// When a process began, in ticks since the machine did; `None` if there is none.
-pub(crate) fn began(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(path(pid, "stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The name, which may hold anything, ends at the last bracket; the state is the third field.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let is_there = !matches!(fields.next()?, "Z" | "X");
-    fields.nth(18)?.parse().ok().filter(|_| is_there)
-}
-
-fn parse(line: &str) -> Option<Map> {
-    let (range, rest) = line.split_once(' ')?;
-    let (from, end) = range.split_once('-')?;
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    let rights = rest.as_bytes().first_chunk::<4>()?;
-    // Rights, offset, device, inode, and the path, which may hold spaces.
-    let path = rest.splitn(5, ' ').nth(4).unwrap_or_default();
-    Some(Map {
-        range: number(from)?..number(end)?,
-        rights: *rights,
-        offset: number(rest.split(' ').nth(1)?)?,
-        path: path.trim_start().to_string(),
-    })
-}
-
-impl Map {
-    pub(crate) fn is_code(&self) -> bool {
-        self.rights[2] == b'x'
-    }
-
-    /// Whether it is of the library that we have loaded.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.path.starts_with(OURS)
-    }
+/// Whether system calls of a thread are filtered, or of a process's first thread.
+pub(crate) fn has_filter(tid: u32) -> bool {
+    let [mode] = status(tid, ["Seccomp:"]);
+    !matches!(&*mode, "" | "0")
 }
 
 impl Process {
@@ -124,32 +83,28 @@ impl Process {
         if pid == std::process::id() {
             return Err(Error::Own);
         }
-        began(pid).ok_or(Error::NoProcess)?;
-        let whole = pid.to_string();
+        if !is_there(pid) {
+            return Err(Error::NoProcess);
+        }
         let since = Instant::now();
         // Another heapprof may be at it, for some milliseconds.
-        while let Some(by) = tracer(&whole) {
+        while let Some(by) = tracer(pid) {
             if since.elapsed() > TRACED {
                 return Err(Error::Traced(by));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        let state = status(&whole, "State:").unwrap_or_default();
-        if state.starts_with(['T', 't']) {
+        if matches!(run_state(pid), Some('T' | 't')) {
             return Err(Error::Stopped);
         }
-        let features = status(&whole, "x86_Thread_features:").unwrap_or_default();
+        let [features] = status(pid, ["x86_Thread_features:"]);
         if features.split_whitespace().any(|word| word == "shstk") {
             return Err(Error::ShadowStack);
         }
         let mut options = File::options();
         let memory = options.read(true).write(true);
         let memory = memory.open(path(pid, "mem")).map_err(refused)?;
-        let maps = read(pid, "maps")?;
-        let maps: Vec<Map> = String::from_utf8_lossy(&maps)
-            .lines()
-            .filter_map(parse)
-            .collect();
+        let maps = maps::parse(&read(pid, "maps")?);
         if maps.is_empty() {
             // A thread of the kernel.
             return Err(Error::NoProcess);
@@ -258,7 +213,7 @@ impl Process {
 
     /// The mapping that holds an address.
     pub(crate) fn map_of(&self, address: u64) -> Option<&Map> {
-        self.maps.iter().find(|map| map.range.contains(&address))
+        self.maps.iter().find(|map| map.range().contains(&address))
     }
 
     /// The code of the file that is mapped at an address.
@@ -267,8 +222,8 @@ impl Process {
             return Vec::new();
         };
         let all = self.maps.iter();
-        let same = all.filter(|map| map.is_code() && map.path == *path && !path.is_empty());
-        same.map(|map| map.range.clone()).collect()
+        let same = all.filter(|map| map.is_code && map.path == *path && !path.is_empty());
+        same.map(Map::range).collect()
     }
 
     /// Where a thread must not be, and must not come back to: the loader, the allocator, what
@@ -288,9 +243,9 @@ impl Process {
             Some(from..end)
         };
         let mut all = self.code_of(self.loader);
-        let libc = self.symbol("__libc_malloc").map(|of| of.address);
+        let libc = glibc.and_then(|glibc| glibc.symbol(memory, "__libc_malloc"));
         if let Some(malloc) = self.symbol("malloc")
-            && libc != Some(malloc.address)
+            && libc.map(|of| of.address) != Some(malloc.address)
         {
             all.extend(self.code_of(malloc.address));
         }
@@ -320,11 +275,8 @@ impl Process {
             "__register_atfork",
         ];
         all.extend(apart.iter().filter_map(|name| names_of(&[name])));
-        let ours = self
-            .maps
-            .iter()
-            .filter(|map| map.is_ours() && map.is_code());
-        all.extend(ours.map(|map| map.range.clone()));
+        let ours = self.maps.iter().filter(|map| is_ours(map) && map.is_code);
+        all.extend(ours.map(Map::range));
         all
     }
 
@@ -353,18 +305,15 @@ impl Process {
 
     /// Whether any of its system calls are filtered.
     pub(crate) fn is_filtered(&self) -> bool {
-        status(&self.pid.to_string(), "Seccomp:").is_some_and(|mode| mode != "0")
+        has_filter(self.pid)
     }
 
     /// Whether all of its threads have as many filters of system calls.
     pub(crate) fn has_one_filter(&self) -> bool {
-        let filters = |tid: u32| {
-            let folder = format!("{}/task/{tid}", self.pid);
-            ["Seccomp:", "Seccomp_filters:"].map(|field| status(&folder, field))
-        };
+        let filters = |tid| status(tid, ["Seccomp:", "Seccomp_filters:"]);
         let all = self.threads().into_iter().map(filters);
         // A thread that has ended says nothing.
-        let mut all = all.filter(|[mode, _]| mode.is_some());
+        let mut all = all.filter(|[mode, _]| !mode.is_empty());
         let first = all.next();
         all.all(|other| Some(other) == first)
     }
@@ -392,15 +341,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mappings_are_read_with_spaces_in_their_paths() {
-        let line =
-            "7f0000001000-7f0000003000 r-xp 00000000 00:01 12   /memfd:libheapprof.so (deleted)";
-        let map = parse(line).unwrap();
-        assert_eq!(map.range, 0x7f00_0000_1000..0x7f00_0000_3000);
-        assert!(map.is_code() && map.is_ours());
-        assert_eq!(map.path, "/memfd:libheapprof.so (deleted)");
-        let bare = parse("1000-2000 rw-p 00000000 00:00 0 ").unwrap();
-        assert!(bare.path.is_empty() && !bare.is_code());
-        assert!(parse("nothing").is_none());
+    fn our_library_is_known_by_its_mapping() {
+        let text = b"7f0000001000-7f0000003000 r-xp 00000000 00:01 12   \
+            /memfd:libheapprof.so (deleted)\n1000-2000 rw-p 00000000 00:00 0 \nnothing";
+        let all = maps::parse(text);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0].range(), 0x7f00_0000_1000..0x7f00_0000_3000);
+        assert!(all[0].is_code && is_ours(&all[0]));
+        assert_eq!(all[0].path, b"/memfd:libheapprof.so (deleted)");
+        assert!(all[1].path.is_empty() && !all[1].is_code);
     }
 }

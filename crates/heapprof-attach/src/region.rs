@@ -1,5 +1,7 @@
 //! The region in a program that holds our code, the letter, and a stack.
 
+use std::ops::Range;
+
 use heapprof_books::letter::{CODE, LEN, Letter, MAGIC, STATE_AT, VERSION};
 use heapprof_memory::Memory;
 
@@ -33,10 +35,10 @@ impl Region {
         let mut mark = [0; MAGIC.len()];
         let mut all = process.maps.iter();
         let found = all.find(|map| {
-            let may_be = map.is_code() && map.path.is_empty();
-            may_be && process.memory().read(map.range.start, &mut mark) && mark == MAGIC
+            let may_be = map.is_code && map.path.is_empty();
+            may_be && process.memory().read(map.start, &mut mark) && mark == MAGIC
         });
-        found.map(|map| Self(map.range.start))
+        found.map(|map| Self(map.start))
     }
 
     /// Makes one, with room for so many bytes behind it, by a call of the thread.
@@ -96,6 +98,11 @@ impl Region {
     /// Whether an address lies in it.
     pub(crate) fn holds(self, address: u64) -> bool {
         address.wrapping_sub(self.0) < LEN as u64
+    }
+
+    /// Its code.
+    pub(crate) fn code(self) -> Range<u64> {
+        self.0..self.0 + CODE as u64
     }
 
     /// Where it begins.

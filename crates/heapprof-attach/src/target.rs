@@ -5,10 +5,11 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use heapprof_books::letter::{Letter, PATH, VERSION, failure, progress, wish};
+use heapprof_live::{began, is_there, status};
 
 use crate::choice::Choice;
 use crate::error::Error;
-use crate::process::{Process, began, status};
+use crate::process::{Process, has_filter, is_ours};
 use crate::region::{Region, field, map};
 use crate::{apart, filter, stub, taken};
 
@@ -33,6 +34,8 @@ pub struct Wish {
 #[derive(Debug)]
 pub struct Target {
     process: Process,
+    /// Its functions `dlopen`, `dlsym` and `dlerror`.
+    loader: [u64; 3],
     region: Option<Region>,
 }
 
@@ -70,21 +73,26 @@ impl Target {
             return Err(Error::NoXsave);
         }
         let process = Process::open(pid)?;
-        let is_library = |path: &str| {
-            let name = path.rsplit('/').next().unwrap_or_default();
-            name.starts_with("libheapprof")
+        let is_library = |path: &[u8]| {
+            let name = path.rsplit(|&byte| byte == b'/').next();
+            name.is_some_and(|name| name.starts_with(b"libheapprof"))
         };
         let mut maps = process.maps.iter();
-        if maps.any(|map| !map.is_ours() && is_library(&map.path)) {
+        if maps.any(|map| !is_ours(map) && is_library(&map.path)) {
             return Err(Error::Recorded(pid));
         }
-        for name in ["dlopen", "dlsym", "dlerror", "malloc"] {
-            if process.symbol(name).is_none() {
-                return Err(Error::Missing(
-                    "a loader that can be asked (dlopen of glibc)",
-                ));
-            }
-        }
+        let function = |name| {
+            let found = process.symbol(name).map(|found| found.address);
+            found.ok_or(Error::Missing(
+                "a loader that can be asked (dlopen of glibc)",
+            ))
+        };
+        let loader = [
+            function("dlopen")?,
+            function("dlsym")?,
+            function("dlerror")?,
+        ];
+        function("malloc")?;
         if process.has_malloc() {
             return Err(Error::OwnMalloc);
         }
@@ -95,15 +103,18 @@ impl Target {
         {
             return Err(Error::FileLimit(limit));
         }
-        let whole = status(&pid.to_string(), "Seccomp:");
-        if whole.as_deref() == Some("1") {
+        if status(pid, ["Seccomp:"]) == ["1"] {
             return Err(Error::Filtered("it allows next to nothing".into()));
         }
         if !process.has_one_filter() {
             return Err(Error::Filtered("its threads have different ones".into()));
         }
         let region = Region::find(&process);
-        Ok(Self { process, region })
+        Ok(Self {
+            process,
+            loader,
+            region,
+        })
     }
 
     /// Attaches: loads `library` into the program, unless it was there before, and records from now
@@ -122,13 +133,6 @@ impl Target {
     /// Nobody may be attached, or it can't be done now.
     pub fn detach(self) -> Result<(u32, Duration), Error> {
         in_thread_of_its_own(|| self.detach_here())
-    }
-
-    /// Whether somebody is attached.
-    #[must_use]
-    pub fn is_attached(&self) -> bool {
-        let before = self.region.and_then(|region| self.before(region).ok());
-        before.is_some_and(|before| before.is_attached)
     }
 
     fn attach_here(&self, library: &[u8], wished: Wish) -> Result<Attached, Error> {
@@ -152,7 +156,7 @@ impl Target {
         let (region, thread) = match self.region.filter(|_| is_loaded) {
             Some(region) => (region, before.map_or(0, |before| before.thread)),
             None => {
-                let [tid, at] = apart::run(|| self.prepare(room))?;
+                let [tid, at] = apart::run(|| self.prepare(&choice, room))?;
                 let region = Region::at(at);
                 let behind = region.u64(memory, field!(library))?;
                 region.write(memory, field!(library_len), &len.to_ne_bytes())?;
@@ -160,16 +164,9 @@ impl Target {
                 (region, tid as u32)
             }
         };
-        for (name, at) in [
-            ("dlopen", field!(dlopen)),
-            ("dlsym", field!(dlsym)),
-            ("dlerror", field!(dlerror)),
-        ] {
-            let found = self
-                .process
-                .symbol(name)
-                .ok_or(Error::Missing("its loader"))?;
-            region.write(memory, at, &found.address.to_ne_bytes())?;
+        let places = [field!(dlopen), field!(dlsym), field!(dlerror)];
+        for (at, function) in places.into_iter().zip(self.loader) {
+            region.write(memory, at, &function.to_ne_bytes())?;
         }
         let period = wished.period.unwrap_or(1);
         for (at, value) in [
@@ -196,8 +193,7 @@ impl Target {
 
     /// Maps the region, if there is none, or else room for the library, by a thread of the program.
     /// Returns the thread, and where the region is.
-    fn prepare(&self, room: u64) -> Result<[u64; 2], Error> {
-        let choice = Choice::new(&self.process, self.region);
+    fn prepare(&self, choice: &Choice<'_>, room: u64) -> Result<[u64; 2], Error> {
         let (tid, stopped) = choice.stop(0)?;
         self.check_filters(tid)?;
         let memory = self.process.memory();
@@ -206,7 +202,7 @@ impl Target {
                 // Somebody came no further than that.
                 let left = region.u64(memory, field!(library))?;
                 let map_of = self.process.map_of(left);
-                let is_there = map_of.is_some_and(|map| left + room <= map.range.end) && left != 0;
+                let is_there = map_of.is_some_and(|map| left + room <= map.end) && left != 0;
                 let behind = match is_there {
                     true => left,
                     false => map(&self.process, &stopped, room)?,
@@ -272,8 +268,7 @@ impl Target {
 
     /// Refuses a program whose filters forbid what is to be done. The thread is stopped.
     fn check_filters(&self, tid: u32) -> Result<(), Error> {
-        let folder = format!("{}/task/{tid}", self.process.pid);
-        if status(&folder, "Seccomp:").is_none_or(|mode| mode == "0") {
+        if !has_filter(tid) {
             return Ok(());
         }
         let filters = filter::of_thread(tid).map_err(|_| {
@@ -374,7 +369,7 @@ impl Target {
                 _ if since.elapsed() > PATIENCE => {
                     return Err(Error::NoAnswer(PATIENCE.as_secs()));
                 }
-                _ if began(self.process.pid).is_none() => return Err(Error::NoProcess),
+                _ if !is_there(self.process.pid) => return Err(Error::NoProcess),
                 _ => std::thread::sleep(PAUSE),
             }
         }

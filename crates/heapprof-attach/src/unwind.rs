@@ -151,9 +151,7 @@ impl<'a> Tables<'a> {
             .iter()
             .filter(|of| of.path == map.path && of.offset == 0);
         // The last beginning of the file before the address.
-        let start = same
-            .map(|of| of.range.start)
-            .rfind(|&start| start <= address)?;
+        let start = same.map(|of| of.start).rfind(|&start| start <= address)?;
         let mut known = self.known.borrow_mut();
         let table = known
             .entry(start)

@@ -16,10 +16,9 @@ pub const VERSION: u32 = 1;
 pub const CODE: usize = 4096;
 /// Where the processor's state is kept, counted from the letter: as many bytes as any needs.
 pub const STATE_AT: usize = 4096;
-/// Where the stack ends, counted from the region's beginning. It begins behind the state.
-pub const STACK_END: usize = 384 << 10;
-/// How long the region is that stays. What is loaded lies behind it until then.
-pub const LEN: usize = STACK_END;
+/// How long the region is that stays. The stack begins behind the state and ends here. The library
+/// lies behind it until it is loaded.
+pub const LEN: usize = 384 << 10;
 
 /// What is wished.
 pub mod wish {
@@ -137,7 +136,7 @@ pub struct Letter {
     pub slots: AtomicU32,
     /// Whether any do.
     pub is_attached: AtomicU32,
-    /// Who has attached: the number of the process; 0 if nobody has.
+    /// The number of the process that has attached; 0 if there is none.
     pub owner: u32,
     /// When that process began, in ticks since the machine did.
     pub owner_began: u64,

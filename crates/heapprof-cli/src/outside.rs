@@ -93,27 +93,24 @@ fn of_core(path: &str) -> Result<Profile> {
         false => Owner::us(),
     };
     let mut profile = Core::open(file)?.snapshot()?;
-    acting(owner, || {
-        drop(
-            Symbolizer::new(Options {
-                number_functions: true,
-                ..Options::default()
-            })
-            .symbolize(&mut profile),
-        );
-    })
-    .context("the files that it names cannot be read")?;
+    acting(owner, || drop(symbolizer(None).symbolize(&mut profile)))
+        .context("the files that it names cannot be read")?;
     Ok(profile)
 }
 
-/// What names the code of a process. The files of one that sees other mounts are below its root.
-fn symbolizer(pid: u32) -> Symbolizer {
+/// Where the files of a process are, if it sees other mounts than we do.
+fn root_of(pid: u32) -> Option<PathBuf> {
     let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     let (own, its) = (mounts("self"), mounts(&pid.to_string()));
-    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let is_other = its.is_some() && own != its;
+    is_other.then(|| PathBuf::from(format!("/proc/{pid}/root")))
+}
+
+/// What names code, with its files below `root`.
+fn symbolizer(root: Option<PathBuf>) -> Symbolizer {
     Symbolizer::new(Options {
         number_functions: true,
-        root: (its.is_some() && own != its).then_some(root),
+        root,
         ..Options::default()
     })
 }
@@ -135,7 +132,7 @@ impl Watched {
             // Only our own `record` was asked.
             Books::Kept(..) => Owner::us(),
         };
-        let symbolizer = symbolizer(books.pid());
+        let symbolizer = symbolizer(root_of(books.pid()));
         Ok(Self {
             books,
             owner,
@@ -143,12 +140,12 @@ impl Watched {
         })
     }
 
-    /// The books that a process of this user keeps in a file.
+    /// The books that a process of this owner keeps in a file.
     pub(crate) fn of_kept(kept: Kept, pid: u32, owner: Owner) -> Self {
         Self {
             books: Books::Kept(kept, pid),
             owner,
-            symbolizer: symbolizer(pid),
+            symbolizer: symbolizer(root_of(pid)),
         }
     }
 

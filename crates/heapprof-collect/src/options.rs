@@ -30,7 +30,8 @@ pub enum Frames {
 impl Frames {
     /// The one with this number.
     #[inline(always)]
-    pub(crate) fn of(number: u8) -> Self {
+    #[must_use]
+    pub fn of(number: u8) -> Self {
         match number {
             2 => Self::Native,
             3 => Self::Both,
@@ -63,7 +64,7 @@ pub struct Triggers {
     pub live: bool,
 }
 
-/// Who is handed the file that the books are kept in.
+/// A function that is given the number of the file in which the books are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker(pub fn(i32));
 
@@ -75,15 +76,15 @@ impl PartialEq for Taker {
 
 impl Eq for Taker {}
 
-/// Who keeps the books of a process besides itself.
+/// Which other process keeps the books of this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// Nobody. They are in private memory.
+    /// None. They are in private memory.
     #[default]
     Nobody,
-    /// Whoever listens at the socket with this path.
+    /// The one that listens at the socket with this path.
     Socket(Vec<u8>),
-    /// Whoever this function tells of the file's number. The file is closed when it returns.
+    /// The one that this function arranges to take the file, which is closed when it returns.
     Taker(Taker),
 }
 
@@ -113,8 +114,8 @@ pub struct Output {
     /// [`Triggers::live`] writes goes into one whose name ends in `.live`, in the same form, with a
     /// whole profile.
     pub list: Vec<u8>,
-    /// Who is handed a file in memory, in which the process keeps what a profile is made of, so
-    /// that it is there when the process was killed.
+    /// Which process is given a file in memory. In that file the recorded process keeps what a
+    /// profile is made of, so that it is there when the process was killed.
     pub keep: Keep,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,

@@ -1,21 +1,37 @@
 //! What is mapped where, as the kernel says it in `/proc/PID/maps`.
 
+use std::ops::Range;
+
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Map {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) offset: u64,
-    pub(crate) is_writable: bool,
-    pub(crate) is_code: bool,
+pub struct Map {
+    /// Where it begins.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// Where it begins in its file.
+    pub offset: u64,
+    /// Whether the process may write there.
+    pub is_writable: bool,
+    /// Whether the process may run what is there.
+    pub is_code: bool,
     /// Whether what is written there is this process's own.
-    pub(crate) is_private: bool,
+    pub is_private: bool,
     /// The file's name; empty for memory of no file.
-    pub(crate) path: Vec<u8>,
+    pub path: Vec<u8>,
+}
+
+impl Map {
+    /// Its addresses.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.end
+    }
 }
 
 /// Reads the text of the file. Lines that are none are left out.
-pub(crate) fn parse(text: &[u8]) -> Vec<Map> {
+#[must_use]
+pub fn parse(text: &[u8]) -> Vec<Map> {
     text.split(|&byte| byte == b'\n').filter_map(line).collect()
 }
 

@@ -353,10 +353,24 @@ pub fn status<const N: usize>(pid: u32, fields: [&str; N]) -> [String; N] {
 /// What a process does, as the kernel's letter for it; `None` if there is no such process.
 #[must_use]
 pub fn run_state(pid: u32) -> Option<char> {
+    stat(pid, 0)?.chars().next()
+}
+
+/// When a process began, in ticks since the machine did; `None` if there is none, or if it has
+/// ended.
+#[must_use]
+pub fn began(pid: u32) -> Option<u64> {
+    const START: usize = 19;
+    is_there(pid).then(|| stat(pid, START)?.parse().ok())?
+}
+
+/// A field of what the kernel says of a process, of those that follow its name.
+fn stat(pid: u32, number: usize) -> Option<String> {
     let stat = std::fs::read(path(pid, "stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     // Its name, which may hold anything, ends at the last bracket.
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    fields.nth(number).map(str::to_string)
 }
 
 /// Whether there is such a process, and it has not ended yet.

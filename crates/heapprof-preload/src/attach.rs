@@ -344,11 +344,7 @@ fn options(letter: &Letter) -> Options {
     Options {
         mode: if is_exact { Mode::Exact } else { Mode::Sampled },
         period: if is_exact { 1 } else { period },
-        frames: match letter.frames {
-            2 => Frames::Native,
-            3 => Frames::Both,
-            _ => Frames::Script,
-        },
+        frames: Frames::of(u8::try_from(letter.frames).unwrap_or_default()),
         by_thread: letter.by_thread != 0,
         follow_children: false,
         output: Output {

@@ -1,22 +1,23 @@
 //! `heapprof attach` and `heapprof detach`: a program is recorded that was not started for it.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use heapprof_attach::{Attached, Target, Wish};
 use heapprof_live::{Kept, Process, is_there, status};
-use heapprof_profile::{Profile, encode};
+use heapprof_profile::Profile;
 use rustix::fs::stat;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::dump::free_name;
+use super::dump::{refuse_terminal, write};
+use super::record::bytes;
 use crate::args::{AttachArgs, DetachArgs};
 use crate::outside::Watched;
 use crate::place::Owner;
-use crate::{messages, name, output, preload};
+use crate::{messages, preload};
 
 /// How often it is looked whether it is over.
 const TICK: Duration = Duration::from_millis(50);
@@ -46,10 +47,9 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     let library = preload::bytes()?;
     // What can't be written is said before anything is done.
     let mode = args.file_mode.mode()?;
-    if args.output.as_deref().is_some_and(|path| path == "-") && output::is_terminal(None) {
-        bail!("a profile is not text for a terminal; write it to a file with -o");
-    }
-    check_place(args)?;
+    let output = args.output.as_deref();
+    refuse_terminal(output)?;
+    check_place(output)?;
     let target = Target::open(args.pid, library).with_context(of_process)?;
     let owner = stat(format!("/proc/{}", args.pid).as_str())
         .map_err(io::Error::from)
@@ -67,24 +67,17 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     recording.greet(args);
     let over = recording.wait(args.time, &mut signals);
     let profile = recording.end(over)?;
-    let path = match &args.output {
-        Some(path) if path == "-" => None,
-        Some(path) => Some(path.clone()),
-        None => Some(free_name(&profile, args.pid)?),
-    };
-    output::profile(mode, path.as_deref(), |writer| {
-        Ok(encode(&profile, writer)?)
-    })?;
-    recording.say(over, path);
+    let written = write(&profile, args.pid, output, mode)?;
+    recording.say(over, written);
     Ok(())
 }
 
 /// Looks whether the profile can be written where it is to be.
-fn check_place(args: &AttachArgs) -> Result<()> {
+fn check_place(output: Option<&Path>) -> Result<()> {
     use rustix::fs::{Access, access};
-    let path = match &args.output {
+    let path = match output {
         Some(path) if path == "-" => return Ok(()),
-        Some(path) => path.as_path(),
+        Some(path) => path,
         None => Path::new("x"),
     };
     let shown = path.display();
@@ -155,13 +148,13 @@ impl Recording {
         let [name] = status(self.pid, ["Name:"]);
         if let Some(owner) = self.attached.left_by {
             messages::note(&format!(
-                "process {owner} had attached to it and has ended without leaving; what it recorded \
-                 is gone"
+                "process {owner} had attached to it and has ended without leaving; what it \
+                 recorded is gone"
             ));
         }
         let how = match args.exact {
             true => "every allocation".to_string(),
-            false => format!("a sample every {} KiB", args.period.div_ceil(1024)),
+            false => format!("a sample every {}", bytes(args.period as i64)),
         };
         let until = match args.time {
             Some(time) => format!("for {} s", time.as_secs_f64()),
@@ -255,7 +248,7 @@ impl Recording {
     }
 
     /// Says what became of it.
-    fn say(&self, over: Over, path: Option<PathBuf>) {
+    fn say(&self, over: Over, written: Option<String>) {
         let why = match over {
             Over::Time | Over::Asked => "left",
             Over::Ended => "it has ended",
@@ -268,15 +261,7 @@ impl Recording {
             }
             _ => "",
         };
-        match path {
-            Some(path) => {
-                let (shown, typed) = (path.display(), name::quoted(path.as_os_str()));
-                messages::note(&format!(
-                    "process {}: {why}{before}; {shown}: written; next: heapprof top {typed}",
-                    self.pid
-                ));
-            }
-            None => messages::note(&format!("process {}: {why}{before}", self.pid)),
-        }
+        let written = written.map_or_else(String::new, |written| format!("; {written}"));
+        messages::note(&format!("process {}: {why}{before}{written}", self.pid));
     }
 }

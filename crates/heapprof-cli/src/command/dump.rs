@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use heapprof_profile::{Profile, encode};
 
-use crate::args::DumpArgs;
+use crate::args::{DumpArgs, FileMode};
 use crate::outside::Watched;
 use crate::{messages, name, output};
 
@@ -19,26 +19,45 @@ pub(super) fn run(args: &DumpArgs) -> Result<()> {
     let profile = watched
         .read()
         .with_context(|| format!("process {}", name::shown(&args.process)))?;
-    let path = match &args.output {
-        Some(path) if path == "-" => None,
-        Some(path) => Some(path.clone()),
-        None => Some(free_name(&profile, watched.pid())?),
-    };
-    if output::is_terminal(path.as_deref()) {
-        bail!("a profile is not text for a terminal; write it to a file with -o");
-    }
-    output::profile(args.file_mode.mode()?, path.as_deref(), |writer| {
-        Ok(encode(&profile, writer)?)
-    })?;
-    if let Some(path) = path {
-        let (shown, typed) = (path.display(), name::quoted(path.as_os_str()));
-        messages::note(&format!("{shown}: written; next: heapprof top {typed}"));
+    let output = args.output.as_deref();
+    refuse_terminal(output)?;
+    let mode = args.file_mode.mode()?;
+    if let Some(written) = write(&profile, watched.pid(), output, mode)? {
+        messages::note(&written);
     }
     Ok(())
 }
 
+/// Refuses to write a profile to a terminal, which `-` may be.
+pub(super) fn refuse_terminal(output: Option<&Path>) -> Result<()> {
+    if output.is_some_and(|path| path == "-") && output::is_terminal(None) {
+        bail!("a profile is not text for a terminal; write it to a file with -o");
+    }
+    Ok(())
+}
+
+/// Writes the profile of a process to `output`, or under a free name if there is none. Returns what
+/// is to be said of it; nothing if it went to stdout.
+pub(super) fn write(
+    profile: &Profile,
+    pid: u32,
+    output: Option<&Path>,
+    mode: FileMode,
+) -> Result<Option<String>> {
+    let path = match output {
+        Some(path) if path == "-" => None,
+        Some(path) => Some(path.to_path_buf()),
+        None => Some(free_name(profile, pid)?),
+    };
+    output::profile(mode, path.as_deref(), |writer| Ok(encode(profile, writer)?))?;
+    Ok(path.map(|path| {
+        let (shown, typed) = (path.display(), name::quoted(path.as_os_str()));
+        format!("{shown}: written; next: heapprof top {typed}")
+    }))
+}
+
 /// A name in this folder that no file has.
-pub(super) fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
+fn free_name(profile: &Profile, pid: u32) -> Result<PathBuf> {
     let comments = profile.comment.iter().map(|&text| profile.text(text));
     let mut programs = comments.filter_map(|comment| comment.strip_prefix("program: "));
     let program: String = programs

@@ -38,6 +38,7 @@ use self::list::List;
 use self::live::Live;
 pub(super) use self::live::moments::Moments;
 pub(super) use self::residents::resident;
+pub(super) use self::words::bytes;
 use self::written::{Private, Written};
 use crate::args::record::{Answer, Frames};
 use crate::args::size::size;

@@ -139,8 +139,8 @@ pub fn have_come() -> bool {
     loaded() != LOADED.load(Ordering::Relaxed)
 }
 
-/// Who looks at objects: it is told of one and of how many were loaded so far, and says whether
-/// that was enough.
+/// A function that looks at objects. It gets one, and how many were loaded so far. It returns
+/// whether it needs no more.
 type Look<'a> = &'a mut dyn FnMut(&mut Shown<'_>, u64) -> bool;
 
 fn each_until(mut look: Look<'_>) {

@@ -12,7 +12,7 @@ pub(super) fn plural(n: usize) -> &'static str {
 }
 
 /// A number of bytes, with a unit.
-pub(super) fn bytes(n: i64) -> String {
+pub(in crate::command) fn bytes(n: i64) -> String {
     Measure::new("bytes", None).map_or_else(|_| n.to_string(), |m| m.show(i128::from(n)))
 }
 
