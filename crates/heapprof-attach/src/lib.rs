@@ -8,18 +8,32 @@
 //!
 //! What the program says is data. It must never know reports, SQLite or the command line.
 
-mod apart;
-mod choice;
 mod error;
+mod wish;
+
+#[cfg(target_arch = "x86_64")]
+mod apart;
+#[cfg(target_arch = "x86_64")]
+mod choice;
+#[cfg(target_arch = "x86_64")]
 mod filter;
+#[cfg(target_arch = "x86_64")]
 mod memory;
+#[cfg(target_arch = "x86_64")]
 mod process;
+#[cfg(target_arch = "x86_64")]
 mod region;
+#[cfg(target_arch = "x86_64")]
 mod stub;
+#[cfg(target_arch = "x86_64")]
 mod taken;
+#[cfg_attr(not(target_arch = "x86_64"), path = "elsewhere.rs")]
 mod target;
+#[cfg(target_arch = "x86_64")]
 mod thread;
+#[cfg(target_arch = "x86_64")]
 mod unwind;
 
 pub use error::Error;
-pub use target::{Attached, Target, Wish};
+pub use target::Target;
+pub use wish::{Attached, Wish};

@@ -11,6 +11,7 @@ use crate::choice::Choice;
 use crate::error::Error;
 use crate::process::{Process, has_filter, is_ours};
 use crate::region::{Region, field, map};
+use crate::wish::{Attached, Wish};
 use crate::{apart, filter, stub, taken};
 
 /// So long a thread that was sent away may take to come back.
@@ -19,17 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(50);
 const PAGE: u64 = 4096;
 
-/// What is to be recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
-    /// Mean bytes between samples; `None` if every allocation is recorded.
-    pub period: Option<u64>,
-    /// Which frames are kept of interpreters: 1 theirs, 2 the native ones, 3 both.
-    pub frames: u32,
-    /// Whether each thread's share is kept.
-    pub by_thread: bool,
-}
-
 /// A program that can be attached to.
 #[derive(Debug)]
 pub struct Target {
@@ -37,19 +27,6 @@ pub struct Target {
     /// Its functions `dlopen`, `dlsym` and `dlerror`.
     loader: [u64; 3],
     region: Option<Region>,
-}
-
-/// What became of an attachment.
-#[derive(Debug)]
-pub struct Attached {
-    /// The file in which the program keeps its books from now on; `None` if it could make none.
-    pub kept: Option<File>,
-    /// How many slots of the program lead to the library.
-    pub slots: u32,
-    /// How long the thread was held that did it.
-    pub held: Duration,
-    /// The process that had attached before, and has ended without leaving.
-    pub left_by: Option<u32>,
 }
 
 /// What somebody wrote into the letter before.

@@ -1,0 +1,28 @@
+//! What is asked of an attachment, and what became of it.
+
+use std::fs::File;
+use std::time::Duration;
+
+/// What is to be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Mean bytes between samples; `None` if every allocation is recorded.
+    pub period: Option<u64>,
+    /// Which frames are kept of interpreters: 1 theirs, 2 the native ones, 3 both.
+    pub frames: u32,
+    /// Whether each thread's share is kept.
+    pub by_thread: bool,
+}
+
+/// What became of an attachment.
+#[derive(Debug)]
+pub struct Attached {
+    /// The file in which the program keeps its books from now on; `None` if it could make none.
+    pub kept: Option<File>,
+    /// How many slots of the program lead to the library.
+    pub slots: u32,
+    /// How long the thread was held that did it.
+    pub held: Duration,
+    /// The process that had attached before, and has ended without leaving.
+    pub left_by: Option<u32>,
+}
