@@ -5,7 +5,9 @@
 
 use std::io;
 
-use libc::{c_void, pid_t, sock_filter};
+use libc::{pid_t, sock_filter};
+
+use crate::thread::{Request, ptrace};
 
 /// The calls that the code and the library make, and the rights and flags that some of them ask for
 /// as their third and fourth argument.
@@ -76,18 +78,16 @@ enum Verdict {
 /// # Errors
 /// Only whoever may administer the machine is told.
 pub(crate) fn of_thread(tid: u32) -> io::Result<Vec<Vec<sock_filter>>> {
-    const GET_FILTER: libc::c_uint = 0x420c;
+    const GET_FILTER: Request = 0x420c;
     const MOST: usize = 1000;
     let tid = pid_t::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
     let mut all = Vec::new();
     for number in 0..MOST {
         let get = |to: *mut sock_filter| {
-            // SAFETY: the kernel writes as many instructions as it said that there are, or only
-            // says how many there are.
-            let got = unsafe {
-                libc::ptrace(GET_FILTER, tid, number as *mut c_void, to.cast::<c_void>())
-            };
-            usize::try_from(got).map_err(|_| io::Error::last_os_error())
+            // The kernel writes as many instructions as it said that there are, or only says how
+            // many there are.
+            let got = ptrace(GET_FILTER, tid, number, to as usize)?;
+            usize::try_from(got).map_err(io::Error::other)
         };
         let len = match get(std::ptr::null_mut()) {
             Ok(len) => len,

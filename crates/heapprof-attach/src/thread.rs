@@ -74,7 +74,18 @@ pub(crate) struct Stopped {
     has_gone_on: bool,
 }
 
-fn ptrace(request: libc::c_uint, tid: pid_t, at: usize, data: usize) -> io::Result<c_long> {
+/// The type of a request to ptrace.
+#[cfg(target_env = "gnu")]
+pub(crate) type Request = libc::c_uint;
+#[cfg(not(target_env = "gnu"))]
+pub(crate) type Request = libc::c_int;
+
+// Requests whose type in libc is another one, or which it does not name.
+const GET_SIGNAL_MASK: Request = 0x420a;
+const SET_SIGNAL_MASK: Request = 0x420b;
+const GET_RSEQ_CONFIGURATION: Request = 0x420f;
+
+pub(crate) fn ptrace(request: Request, tid: pid_t, at: usize, data: usize) -> io::Result<c_long> {
     // SAFETY: the requests below read and write what `at` and `data` lead to, which their callers
     // give for it.
     let done = unsafe { libc::ptrace(request, tid, at as *mut c_void, data as *mut c_void) };
@@ -160,8 +171,7 @@ impl Stopped {
     /// Whether it is in the middle of a sequence that the kernel begins anew (rseq), whose
     /// structure `read` reads.
     pub(crate) fn is_in_sequence(&self, read: impl Fn(u64) -> Option<u64>) -> bool {
-        /// The kernel's request, and its answer.
-        const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+        /// The kernel's answer.
         #[repr(C)]
         #[derive(Default)]
         struct Configuration {
@@ -255,16 +265,11 @@ impl Stopped {
         let (mut mask, all) = (0u64, u64::MAX);
         let size = size_of::<u64>();
         let mask_at = &raw mut mask as usize;
-        ptrace(libc::PTRACE_GETSIGMASK, self.tid, size, mask_at)?;
-        ptrace(
-            libc::PTRACE_SETSIGMASK,
-            self.tid,
-            size,
-            &raw const all as usize,
-        )?;
+        ptrace(GET_SIGNAL_MASK, self.tid, size, mask_at)?;
+        ptrace(SET_SIGNAL_MASK, self.tid, size, &raw const all as usize)?;
         let called = self.step(&changed);
         let restored = self.write(&self.registers);
-        ptrace(libc::PTRACE_SETSIGMASK, self.tid, size, mask_at)?;
+        ptrace(SET_SIGNAL_MASK, self.tid, size, mask_at)?;
         restored?;
         called
     }
@@ -284,7 +289,7 @@ impl Stopped {
     pub(crate) fn mask(&self) -> io::Result<u64> {
         let mut mask = 0u64;
         let at = &raw mut mask as usize;
-        ptrace(libc::PTRACE_GETSIGMASK, self.tid, size_of::<u64>(), at)?;
+        ptrace(GET_SIGNAL_MASK, self.tid, size_of::<u64>(), at)?;
         Ok(mask)
     }
 
@@ -304,7 +309,7 @@ impl Stopped {
         self.has_gone_on = true;
         // Whoever it is sent to blocks them, too, and unblocks them at the end.
         let from = &raw const BLOCKED as usize;
-        ptrace(libc::PTRACE_SETSIGMASK, self.tid, size_of::<u64>(), from)?;
+        ptrace(SET_SIGNAL_MASK, self.tid, size_of::<u64>(), from)?;
         ptrace(libc::PTRACE_DETACH, self.tid, 0, 0).map(drop)
     }
 }
