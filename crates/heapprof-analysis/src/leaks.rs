@@ -51,6 +51,8 @@ pub struct Leak {
     pub estimates: [Option<Estimate>; 2],
     /// The frames, leaf first.
     pub stack: Vec<PlaceId>,
+    /// The ages of its oldest and its youngest block, in nanoseconds, if the profile has ages.
+    pub age: Option<[i64; 2]>,
 }
 
 /// The report. Rows, `other`, `suppressed` and `filtered_out` add up to `total`.
@@ -185,14 +187,17 @@ fn rows(
     }
     leaks.places = Places::new(session, query.granularity)?;
     let read = Stacks::new(session);
+    let ages = ages(session, objects)?;
     leaks.rows = stacks
         .into_iter()
         .map(|(stack, in_use, estimates)| {
+            let age = ages.get(&stack).copied();
             let stack = read.read(stack)?;
             Ok(Leak {
                 in_use,
                 estimates,
                 stack,
+                age,
             })
         })
         .collect::<Result<_, Error>>()?;
@@ -233,6 +238,18 @@ fn in_use_by_stack(
         }
     }
     Ok(held)
+}
+
+/// The ages of the oldest and the youngest block of each stack: what the label `age` says.
+fn ages(session: &Session, objects: i64) -> Result<HashMap<i64, [i64; 2]>, Error> {
+    let ages = session.rows(
+        "SELECT s.stack, max(l.num), min(l.num) FROM sample s JOIN label l USING (label_set) \
+         WHERE s.profile = 1 AND s.type = ?1 AND s.value <> 0 AND l.key = 'age' \
+         AND l.num_unit = 'nanoseconds' GROUP BY s.stack",
+        [objects],
+        |row| Ok((row.get(0)?, [row.get(1)?, row.get(2)?])),
+    )?;
+    Ok(ages.into_iter().collect())
 }
 
 /// The sums of a type by stack, in the order of the stacks' numbers.

@@ -150,6 +150,7 @@ impl Target {
             (field!(is_exact), u32::from(wished.period.is_none())),
             (field!(frames), wished.frames),
             (field!(by_thread), u32::from(wished.by_thread)),
+            (field!(log), u32::from(wished.logs)),
             (field!(wish), wish::ATTACH),
         ] {
             region.write(memory, at, &value.to_ne_bytes())?;

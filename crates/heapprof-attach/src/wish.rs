@@ -12,6 +12,8 @@ pub struct Wish {
     pub frames: u32,
     /// Whether each thread's share is kept.
     pub by_thread: bool,
+    /// Whether each event goes into a log.
+    pub logs: bool,
 }
 
 /// What became of an attachment.

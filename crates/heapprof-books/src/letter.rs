@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 /// What the region of an attachment begins with.
 pub const MAGIC: [u8; 16] = *b"heapprof region\n";
 /// The version of this layout. Another one can't be talked to.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// How many bytes of code the region begins with. The letter follows.
 pub const CODE: usize = 4096;
 /// Where the processor's state is kept, counted from the letter: as many bytes as any needs.
@@ -130,6 +130,10 @@ pub struct Letter {
     pub frames: u32,
     /// Whether each thread's share is kept.
     pub by_thread: u32,
+    /// Whether each event goes into a log.
+    pub log: u32,
+    /// Nothing yet.
+    pub unused: u32,
     /// Set by whoever has taken the file.
     pub taken: AtomicU32,
     /// How many slots lead to the library.

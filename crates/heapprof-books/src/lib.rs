@@ -11,12 +11,13 @@
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 pub mod letter;
+pub mod log;
 
 /// What a [`Books`] begins with.
 pub const MAGIC: [u8; 16] = *b"heapprof's books";
 
 /// The version of this layout. Another one means that a reader of this one understands nothing.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A [`Books`] lies at a multiple of this.
 pub const ALIGN: usize = 16;
@@ -80,6 +81,8 @@ pub struct Books {
     pub part: [u32; 2],
     /// Where in a [`thread`] these are, in bytes.
     pub thread: thread::Offsets,
+    /// [`log::Ring`]; null if no events are logged, or if this is not in a [`Kept`].
+    pub log: Place,
 }
 
 /// What a file that keeps the books beyond the end of their process begins with. The process has

@@ -10,6 +10,7 @@ mod default_profile;
 mod drop_in;
 mod fetch;
 mod inherited;
+mod log;
 mod messages;
 mod name;
 mod output;

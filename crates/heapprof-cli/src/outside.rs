@@ -115,6 +115,11 @@ fn symbolizer(root: Option<PathBuf>) -> Symbolizer {
     })
 }
 
+/// What names code of a process.
+pub(crate) fn symbolizer_of(pid: u32) -> Symbolizer {
+    symbolizer(root_of(pid))
+}
+
 impl Watched {
     /// The process that a number or a name means, with or without `pid:`.
     pub(crate) fn find(which: &str) -> Result<Self> {
@@ -132,7 +137,7 @@ impl Watched {
             // Only our own `record` was asked.
             Books::Kept(..) => Owner::us(),
         };
-        let symbolizer = symbolizer(root_of(books.pid()));
+        let symbolizer = symbolizer_of(books.pid());
         Ok(Self {
             books,
             owner,
@@ -145,7 +150,15 @@ impl Watched {
         Self {
             books: Books::Kept(kept, pid),
             owner,
-            symbolizer: symbolizer(root_of(pid)),
+            symbolizer: symbolizer_of(pid),
+        }
+    }
+
+    /// The file that its books are read in, if they are.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
+        match &self.books {
+            Books::Process(_) => None,
+            Books::Kept(kept, _) => Some(kept),
         }
     }
 
@@ -171,16 +184,24 @@ impl Watched {
             },
             Books::Kept(kept, pid) => kept.read("read from record's file", *pid, "")?.profile,
         };
-        let symbolizer = &mut self.symbolizer;
-        // The files that are named are read with the rights of whoever names them.
-        let is_us = self.owner.is_us();
-        acting(self.owner, || match is_us {
-            true => drop(symbolizer.symbolize(&mut profile)),
-            false => drop(symbolizer.symbolize_until(&mut profile, Instant::now() + FILES)),
-        })
-        .context("its files cannot be read")?;
+        give_names(&mut profile, &mut self.symbolizer, self.owner)?;
         Ok(profile)
     }
+}
+
+/// Gives the code of a process its names. The files that the profile names are read with the rights
+/// of the process's owner, who names them.
+pub(crate) fn give_names(
+    profile: &mut Profile,
+    symbolizer: &mut Symbolizer,
+    owner: Owner,
+) -> Result<()> {
+    let is_us = owner.is_us();
+    acting(owner, || match is_us {
+        true => drop(symbolizer.symbolize(profile)),
+        false => drop(symbolizer.symbolize_until(profile, Instant::now() + FILES)),
+    })
+    .context("its files cannot be read")
 }
 
 impl Books {

@@ -11,6 +11,7 @@ use crate::platform::process::Process;
 use crate::stack::script::Scripts;
 use crate::stack::walk::Unwinder;
 use crate::tables::filter::{self, Filter};
+use crate::tables::log::Log;
 use crate::thread::state::Threads;
 
 /// All that is known of a recording, and all that it takes to make one.
@@ -26,6 +27,7 @@ pub struct Engine {
     pub(crate) threads: Threads,
     pub(crate) books: Books,
     pub(crate) dumping: Dumping,
+    pub(crate) log: Log,
 }
 
 /// The engine of this process.
@@ -46,6 +48,7 @@ impl Engine {
             threads: Threads::new(),
             books: Books::new(filter),
             dumping: Dumping::new(),
+            log: Log::new(),
         }
     }
 
@@ -74,7 +77,7 @@ impl Engine {
     /// be, because a thread is held up in the middle of an event.
     pub(crate) fn restart(&self, mode: Mode, period: u64) -> bool {
         // What is known of code and scripts holds for every recording, as does the engine's own
-        // memory. Dumps are told of a recording by whoever starts it.
+        // memory. Dumps and the log are told of a recording by whoever starts it.
         let Self {
             process,
             memory: _,
@@ -83,6 +86,7 @@ impl Engine {
             threads,
             books,
             dumping: _,
+            log: _,
         } = self;
         // A period of one byte means every allocation.
         let (mode, period) = match mode == Mode::Exact || period <= 1 {
@@ -118,6 +122,7 @@ impl Engine {
             threads,
             books,
             dumping,
+            log: _,
         } = self;
         if !whole {
             threads.forget_others();
@@ -144,6 +149,7 @@ impl Engine {
             threads,
             books,
             dumping,
+            log: _,
         } = self;
         let [a, b, c, d, e, s, t] = dumping.locks();
         let [f, g, h, i, j] = books.locks();
@@ -168,6 +174,7 @@ impl Engine {
             threads,
             books,
             dumping: _,
+            log: _,
         } = self;
         let states = threads.all().map(|state| state.resident());
         states.sum::<usize>()

@@ -151,6 +151,9 @@ pub struct Options {
     /// Whether each thread's share is kept, as labels of what it allocates: `thread`, its name, and
     /// `tid`. The text form has no place for them.
     pub by_thread: bool,
+    /// Whether each allocation and each free goes into a log, which whoever keeps the books reads
+    /// ([`Output::keep`]). It is for exact recordings. Forked children have no log.
+    pub logs: bool,
 }
 
 /// The period unless another is set: 512 KiB, as in Go and jemalloc.
@@ -173,6 +176,7 @@ impl Default for Options {
             follow_children: true,
             frames: Frames::default(),
             by_thread: false,
+            logs: false,
         }
     }
 }

@@ -95,6 +95,7 @@ pub(crate) fn copied(engine: &'static Engine, file: &Kept) -> Books {
     // Nobody is to take them for those of the process itself.
     books.magic = [0; 16];
     books.parts = Place::new(std::ptr::null_mut());
+    books.log = Place::new(engine.log.place().cast());
     books
 }
 
@@ -145,6 +146,7 @@ impl Engine {
                 sizes: offset_of!(ThreadState, sizes) as u32,
                 unused: 0,
             },
+            log: Place::new(std::ptr::null_mut()),
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Tables without owners: growing arrays, hash tables, the numbers of stacks, counters, samples.
+//! Tables without owners: growing arrays, hash tables, the numbers of stacks, counters, samples,
+//! the log of events.
 
 pub(crate) mod chunks;
 pub(crate) mod counters;
 pub(crate) mod filter;
+pub(crate) mod log;
 pub(crate) mod moments;
 pub(crate) mod probe_table;
 pub(crate) mod sampler;

@@ -123,6 +123,9 @@ variables! {
     LIVE "HEAPPROF_LIVE", Record, "`yes` or `no`", "`no`",
         "Each time `record` writes the file `asked` in HEAPPROF_LIST, the process writes its \
          profile of that moment into a file there.";
+    LOG "HEAPPROF_LOG", Record, "`yes` or `no`", "`no`",
+        "The program that `record` started puts each allocation and each free into a log in the file \
+         that `record` takes, if every allocation is recorded.";
     KEEP "HEAPPROF_KEEP", Record, "path", "none",
         "A socket at which `record` takes files in memory. Each process hands one over and keeps \
          its books in it, so that there is a profile of it when it was killed.";

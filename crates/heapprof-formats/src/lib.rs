@@ -20,6 +20,7 @@
 mod address_map;
 mod cut_frames;
 mod error;
+mod event_log;
 mod figures;
 mod format;
 mod heap_line;
@@ -46,6 +47,7 @@ mod writers;
 
 pub use crate::{
     error::Error,
+    event_log::{EventLog, read_log},
     format::Format,
     open::read,
     others::{DATABASE, DATABASE_HEAD},

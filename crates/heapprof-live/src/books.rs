@@ -39,6 +39,7 @@ pub(crate) struct Books {
     pub(crate) parts: u64,
     pub(crate) part: [u32; 2],
     pub(crate) thread: thread::Offsets,
+    pub(crate) log: u64,
     /// Whether this is of a file of kept books. There, the sums of the process are those of some
     /// earlier moment, and the table of blocks is not to be had.
     pub(crate) is_copy: bool,
@@ -147,6 +148,7 @@ impl Books {
                 sizes: of_thread(offset_of!(thread::Offsets, sizes)),
                 unused: 0,
             },
+            log: place(offset_of!(Layout, log)),
             is_copy: false,
         }
     }

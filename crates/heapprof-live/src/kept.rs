@@ -5,14 +5,16 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU32;
 
+use heapprof_books::log::Ring;
 use heapprof_books::{DROPPED, EXTENTS, Extent, KEPT_MAGIC, Kept as Header, VERSION, state};
 use heapprof_memory::Memory;
 use heapprof_profile::Profile;
 
 use crate::books::Books;
 use crate::error::Error;
+use crate::log::Log;
 use crate::process::{Found, is_there, monotonic, summary};
-use crate::profile::{Around, profile};
+use crate::profile::{Around, profile, stacks, threads};
 use crate::read::{Reader, u32_at, u64_at};
 
 const HEAD: usize = size_of::<Header>();
@@ -208,6 +210,54 @@ impl Kept {
     /// Those of [`read`](Self::read).
     pub fn summary(&self, pid: u32) -> Result<Found, Error> {
         self.with_books(|head, reader, books| summary(reader, books, pid, program(head)))
+    }
+
+    /// The log of the recording, from its first event on; `None` if there is none.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn log(&self) -> Result<Option<Log>, Error> {
+        let len = size_of::<Ring>() as u64;
+        let at = self.with_books(|head, _, books| {
+            let all = extents(head);
+            let place = all.iter().find_map(|extent| {
+                let from = books.log.checked_sub(extent.address)?;
+                let fits = extent.len.checked_sub(len).is_some_and(|last| from <= last);
+                extent.offset.checked_add(from).filter(|_| fits)
+            });
+            match (books.log, place) {
+                (0, _) => Ok(None),
+                (_, Some(at)) => Ok(Some(at)),
+                (_, None) => Err(Error::Damaged("its log is not in its file")),
+            }
+        })?;
+        let log = at.map(|at| Log::new(self.0.try_clone()?, at));
+        log.transpose()
+    }
+
+    /// The stacks from this number on, as samples of a profile: the second value of each is the
+    /// stack's number. Also returns which number comes next.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn stacks(&self, first: u32) -> Result<(Profile, u32), Error> {
+        self.with_books(|_, reader, books| stacks(reader, books, first))
+    }
+
+    /// The kernel's number of each thread that has one here. Number 1 is the first.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn threads(&self) -> Result<Vec<Option<u32>>, Error> {
+        self.with_books(|_, reader, books| threads(reader, books))
+    }
+
+    /// What the process is called.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read).
+    pub fn program(&self) -> Result<String, Error> {
+        self.with_books(|head, _, _| Ok(program(head)))
     }
 
     /// Runs `work` with the header, and with the books that it leads to.

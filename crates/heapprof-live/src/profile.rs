@@ -14,7 +14,7 @@ use crate::books::Books;
 use crate::error::Error;
 use crate::read::{Reader, u32_at, u64_at};
 use crate::stacks::{Frames, Stacks};
-use crate::sums::{All, Sums, sums};
+use crate::sums::{All, MOST_STACKS, Sums, sums};
 
 /// More mappings are no program's.
 const MOST_MAPPINGS: u32 = 1 << 16;
@@ -70,19 +70,16 @@ pub(crate) fn profile<M: Memory>(
         is_at_peak,
     } = sums(reader, books, is_exact)?;
     let width = if is_exact { 8 } else { 6 };
-    let mut writer = Writer {
+    let code = known_code(reader, books, &around.code)?;
+    let names = Names::read(reader, books, around.thread_name)?;
+    let mut writer = Writer::new(
         reader,
-        builder: ProfileBuilder::new(&recorded::TYPES[..width]),
-        stacks: Stacks::new(reader, books, sums.len())?,
-        frames: Frames::new(reader, books)?,
-        code: known_code(reader, books, &around.code)?,
-        mappings: Vec::new(),
-        locations: HashMap::default(),
-        labels: HashMap::new(),
-        names: Names::read(reader, books, around.thread_name)?,
-        lacks_labels: false,
-    };
-    writer.add_mappings();
+        books,
+        &recorded::TYPES[..width],
+        sums.len(),
+        code,
+        names,
+    )?;
     writer.add_samples(&sums, width)?;
     let lacks_labels = writer.lacks_labels;
     let mut builder = writer.builder;
@@ -123,6 +120,40 @@ pub(crate) fn profile<M: Memory>(
     profile.duration_nanos = duration;
     profile.time_nanos = started.saturating_add(duration);
     Ok(builder.finish())
+}
+
+/// The stacks from the number `first` on, as samples of a profile whose second value is that
+/// number. Returns also which number comes next.
+pub(crate) fn stacks<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    first: u32,
+) -> Result<(Profile, u32), Error> {
+    const WIDTH: usize = 2;
+    let next = reader.u32(books.stacks)?;
+    if next > MOST_STACKS {
+        return Err(Error::TooLarge);
+    }
+    let mut sums = vec![Sums::default(); next as usize];
+    for (number, sum) in sums.iter_mut().enumerate().skip(first as usize) {
+        sum.allocated = [1, number as i64];
+    }
+    let code = known_code(reader, books, &[])?;
+    let names = Names::read(reader, books, &|_| None)?;
+    let types = &recorded::TYPES[..WIDTH];
+    let mut writer = Writer::new(reader, books, types, sums.len(), code, names)?;
+    writer.add_samples(&sums, WIDTH)?;
+    Ok((writer.builder.finish(), next))
+}
+
+/// The kernel's number of each thread that has one in the books.
+pub(crate) fn threads<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+) -> Result<Vec<Option<u32>>, Error> {
+    let names = Names::read(reader, books, &|_| None)?;
+    let all = names.kept.iter().map(|bytes| u32_at(bytes, name::ID));
+    Ok(all.map(|id| Some(id).filter(|&id| id != 0)).collect())
 }
 
 struct Writer<'r, M> {
@@ -167,7 +198,32 @@ struct Names<'r> {
     now: &'r dyn Fn(u32) -> Option<String>,
 }
 
-impl<M: Memory> Writer<'_, M> {
+impl<'r, M: Memory> Writer<'r, M> {
+    /// A writer of a profile with these types, of so many stacks.
+    fn new(
+        reader: &'r Reader<M>,
+        books: &Books,
+        types: &[(&str, &str)],
+        stacks: usize,
+        code: Vec<Code>,
+        names: Names<'r>,
+    ) -> Result<Self, Error> {
+        let mut writer = Self {
+            reader,
+            builder: ProfileBuilder::new(types),
+            stacks: Stacks::new(reader, books, stacks)?,
+            frames: Frames::new(reader, books)?,
+            code,
+            mappings: Vec::new(),
+            locations: HashMap::default(),
+            labels: HashMap::new(),
+            names,
+            lacks_labels: false,
+        };
+        writer.add_mappings();
+        Ok(writer)
+    }
+
     fn add_mappings(&mut self) {
         for code in &self.code {
             let filename = recorded::mapped_file(&code.path, code.is_deleted, &code.build_id);

@@ -17,7 +17,7 @@ use crate::read::{Reader, u64_at};
 /// takes it over.
 const MOST_THREADS: usize = 1 << 17;
 /// More stacks are no program's.
-const MOST_STACKS: u32 = 1 << 22;
+pub(crate) const MOST_STACKS: u32 = 1 << 22;
 
 /// What is known of one sum: the samples, and the variances of objects and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -346,6 +346,7 @@ fn options(letter: &Letter) -> Options {
         period: if is_exact { 1 } else { period },
         frames: Frames::of(u8::try_from(letter.frames).unwrap_or_default()),
         by_thread: letter.by_thread != 0,
+        logs: letter.log != 0,
         follow_children: false,
         output: Output {
             keep: match letter.may_keep {

@@ -200,6 +200,8 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.triggers.line_growth = lines.filter(is_told);
         let live = yes(variable::LIVE.name, false)?;
         options.triggers.live = live && !options.output.list.is_empty();
+        let is_program = options.output.parent.is_some_and(|parent| parent > 0);
+        options.logs = yes(variable::LOG.name, false)? && is_program;
     } else if get(variable::PREFIX.name).is_some() {
         let setup = gperftools()?;
         options = from_prefix(setup.triggers)?;

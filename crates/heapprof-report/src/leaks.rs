@@ -239,6 +239,9 @@ impl<'a> Shown<'a> {
         if self.style.format != Format::Csv {
             table.column("share", Align::Right);
         }
+        if self.has_ages() && self.style.format != Format::Csv {
+            table.column("age", Align::Right);
+        }
         table.column("stack", Align::Left);
         if self.style.format == Format::Csv {
             for value in ["", "objects_"] {
@@ -247,8 +250,18 @@ impl<'a> Shown<'a> {
                     .into_iter()
                     .for_each(|name| table.column(name, Align::Right));
             }
+            if self.has_ages() {
+                for name in ["oldest_nanoseconds", "youngest_nanoseconds"] {
+                    table.column(name, Align::Right);
+                }
+            }
         }
         table
+    }
+
+    /// Whether a column says how old blocks are.
+    fn has_ages(&self) -> bool {
+        self.leaks.rows.iter().any(|leak| leak.age.is_some())
     }
 
     /// Whether a column says how sure space is.
@@ -273,14 +286,15 @@ impl<'a> Shown<'a> {
                 // Each stack has one line.
                 Some(_) => root_first(&leaks.places, &leak.stack, &mut names),
             };
-            self.cells(leak.in_use, mean(leak.in_use), stack, &leak.estimates)
+            let mean = mean(leak.in_use);
+            self.cells(leak.in_use, mean, leak.age, stack, &leak.estimates)
         });
         // Rows that stand for many stacks.
         let (other, rest) = leaks.other;
         let other = (rest > 0).then(|| {
             let stacks = plural(&rest.to_string(), "more stack");
             let name = format!("{}: {stacks}", heapprof_analysis::OTHER);
-            self.cells(other, None, name, &[None; 2])
+            self.cells(other, None, None, name, &[None; 2])
         });
         let left_out = [
             (leaks.suppressed, "(suppressed)"),
@@ -288,7 +302,7 @@ impl<'a> Shown<'a> {
         ]
         .into_iter()
         .filter(|(in_use, _)| !in_use.is_none())
-        .map(|(in_use, name)| self.cells(in_use, None, name.to_string(), &[None; 2]));
+        .map(|(in_use, name)| self.cells(in_use, None, None, name.to_string(), &[None; 2]));
         stacks.chain(other).chain(left_out)
     }
 
@@ -317,6 +331,7 @@ impl<'a> Shown<'a> {
         &self,
         in_use: InUse,
         mean: Option<i64>,
+        age: Option<[i64; 2]>,
         stack: String,
         [objects, space]: &[Option<Estimate>; 2],
     ) -> Vec<String> {
@@ -331,10 +346,18 @@ impl<'a> Shown<'a> {
         if self.style.format != Format::Csv {
             cells.push(self.share(in_use));
         }
+        let has_ages = self.has_ages();
+        if has_ages && self.style.format != Format::Csv {
+            cells.push(age.map(span).unwrap_or_default());
+        }
         cells.push(stack);
         if self.style.format == Format::Csv {
             cells.extend(range::cells(space.as_ref()));
             cells.extend(range::cells(objects.as_ref()));
+            if has_ages {
+                let age = age.map(|age| age.map(|age| age.to_string()));
+                cells.extend(age.unwrap_or_default());
+            }
         }
         cells
     }
@@ -366,6 +389,16 @@ impl<'a> Shown<'a> {
             ]);
         }
         table
+    }
+}
+
+/// How old a stack's blocks are: `2s` or `2s to 1m`.
+fn span([oldest, youngest]: [i64; 2]) -> String {
+    let measure = Measure::new("nanoseconds", None).unwrap_or_else(|_| Measure::raw());
+    let (oldest, youngest) = (measure.show(oldest), measure.show(youngest));
+    match oldest == youngest {
+        true => oldest,
+        false => format!("{youngest} to {oldest}"),
     }
 }
 
@@ -434,6 +467,8 @@ fn document(leaks: &Leaks, broken: &[Broken], out: &mut dyn Write) -> Result<(),
                 objects: leak.in_use.objects,
                 space: leak.in_use.space,
                 mean_size: mean(leak.in_use),
+                oldest_nanoseconds: leak.age.map(|[oldest, _]| oldest),
+                youngest_nanoseconds: leak.age.map(|[_, youngest]| youngest),
                 estimate: leak.estimates[1].as_ref().map(range::document),
                 objects_estimate: leak.estimates[0].as_ref().map(range::document),
             };
@@ -447,6 +482,10 @@ struct Row {
     objects: i64,
     space: i64,
     mean_size: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oldest_nanoseconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    youngest_nanoseconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     estimate: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]

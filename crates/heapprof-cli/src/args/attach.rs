@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::FileModeArgs;
 use super::record::{Frames, period, time};
+use super::{FileModeArgs, LogArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
@@ -29,10 +29,19 @@ pub(crate) struct AttachArgs {
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
     #[command(flatten)]
+    pub(crate) log: LogArgs,
+    #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
     /// The process, by its number
     #[arg(value_name = "PID", value_parser = pid)]
     pub(crate) pid: u32,
+}
+
+impl AttachArgs {
+    /// Whether every allocation is recorded.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.exact || self.log.log.is_some()
+    }
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,9 @@ use super::{GateArgs, LimitArg, Profiles, QuestionArgs, ReportArgs};
 pub(crate) struct LeaksArgs {
     #[command(flatten)]
     pub(crate) profiles: Profiles,
+    /// Match the allocations and frees of this log, which attach --log or record --log wrote
+    #[arg(long, value_name = "FILE", conflicts_with = "profiles")]
+    pub(crate) log: Option<PathBuf>,
     /// Count but do not list what a rule of this LeakSanitizer suppression file matches; may be
     /// repeated
     #[arg(long, value_name = "FILE")]

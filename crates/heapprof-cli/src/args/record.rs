@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::FileModeArgs;
+use super::{FileModeArgs, LogArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
@@ -72,6 +72,8 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "REGEX", value_parser = super::code::regex)]
     pub(crate) wrappers: Option<String>,
     #[command(flatten)]
+    pub(crate) log: LogArgs,
+    #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
     /// Leave addresses unnamed, for heapprof symbolize later
     #[arg(long)]
@@ -79,6 +81,13 @@ pub(crate) struct RecordArgs {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl RecordArgs {
+    /// Whether every allocation is recorded.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.exact || self.log.log.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

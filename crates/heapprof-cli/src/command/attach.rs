@@ -15,6 +15,7 @@ use signal_hook::iterator::Signals;
 use super::dump::{refuse_terminal, write};
 use super::record::bytes;
 use crate::args::{AttachArgs, DetachArgs};
+use crate::log::Log;
 use crate::outside::Watched;
 use crate::place::Owner;
 use crate::{messages, preload};
@@ -56,14 +57,17 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         .with_context(of_process)?;
     let owner = Owner::of(&owner);
     let wish = Wish {
-        period: (!args.exact).then_some(args.period),
+        period: (!args.is_exact()).then_some(args.period),
         frames: args.frames.number(),
         by_thread: args.threads,
+        logs: args.log.log.is_some(),
     };
+    let log = Log::open(&args.log, mode)?;
     let attached = target.attach(library, wish).with_context(of_process)?;
     // Until here they end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let mut recording = Recording::new(args.pid, owner, attached);
+    recording.begin(log, owner)?;
     recording.greet(args);
     let over = recording.wait(args.time, &mut signals);
     let profile = recording.end(over)?;
@@ -128,6 +132,7 @@ struct Recording {
     began: Instant,
     /// What was read last, if the program keeps no books in a file.
     last: Option<Profile>,
+    log: Option<Log>,
 }
 
 impl Recording {
@@ -140,7 +145,26 @@ impl Recording {
             kept: kept.map(|kept| Watched::of_kept(kept, pid, owner)),
             began: Instant::now(),
             last: None,
+            log: None,
         }
+    }
+
+    /// Begins to write the log, if there is to be one. Leaves the program if that can't be.
+    fn begin(&mut self, log: Option<Log>, owner: Owner) -> Result<()> {
+        let Some(mut log) = log else {
+            return Ok(());
+        };
+        let begun = match self.kept.as_ref().and_then(Watched::kept) {
+            Some(kept) => log.begin(kept, self.pid, owner),
+            None => Err(anyhow::anyhow!("its books can't be kept in a file")),
+        };
+        if begun.is_err() {
+            let _ = leave(self.pid);
+        }
+        let of_process = || format!("process {}: --log", self.pid);
+        begun.with_context(of_process)?;
+        self.log = Some(log);
+        Ok(())
     }
 
     /// Says that it has begun.
@@ -152,7 +176,7 @@ impl Recording {
                  recorded is gone"
             ));
         }
-        let how = match args.exact {
+        let how = match args.is_exact() {
             true => "every allocation".to_string(),
             false => format!("a sample every {}", bytes(args.period as i64)),
         };
@@ -229,6 +253,9 @@ impl Recording {
                 "process {}: {error}; it is still recorded: heapprof detach {} tries again",
                 self.pid, self.pid
             ));
+        }
+        if let Some(log) = self.log.take() {
+            log.end(matches!(over, Over::Ended | Over::Replaced));
         }
         let read = match (read, &mut self.kept) {
             (Ok(profile), _) => Ok(profile),

@@ -1,13 +1,18 @@
 //! `heapprof leaks`: what is in use at exit; with `--fail-if` also whether that is too much.
 
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Question, Session, Suppressions, Types, leaks};
+use heapprof_analysis::{Question, Session, Source, Suppressions, Types, leaks};
+use heapprof_formats as formats;
 
 use super::Shared;
 use super::gate::Gate;
 use crate::args::LeaksArgs;
+use crate::messages;
 
 pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
     // The rules come first, so that one that can't be read does not cost the reading of a profile.
@@ -27,8 +32,13 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
     query.sample_type = Some(sample_type.to_string());
     query.limit = shared.limit(&args.limit, &args.report);
 
-    let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let source = shared.sources.read(&names)?;
+    let source = match &args.log {
+        Some(path) => read_log(path)?,
+        None => {
+            let names = shared.sources.or_newest(&args.profiles.profiles)?;
+            shared.sources.read(&names)?
+        }
+    };
     let session = shared.session(vec![source.clone()], &query, Types::InUse, |question| {
         question.with_suppressions(&suppressions)
     })?;
@@ -48,6 +58,29 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
         Ok(heapprof_report::leaks(&report, broken, style, out)?)
     });
     gate.end(written, heapprof_report::value_line)
+}
+
+/// What a log says: what came and never went.
+fn read_log(path: &Path) -> Result<Source> {
+    let name = path.display().to_string();
+    let named = || format!("{name}: cannot be read");
+    // A pipe is read as it is written.
+    let file = File::open(path).with_context(named)?;
+    if file.metadata().with_context(named)?.is_dir() {
+        bail!("{name}: is a folder; --log names a file");
+    }
+    let log = formats::read_log(&mut BufReader::new(file)).with_context(|| name.clone())?;
+    let uncertain = match log.dropped {
+        Some(0) => None,
+        Some(dropped) => Some(format!("{dropped} events are missing in it")),
+        None => Some("it has no end: it is still written, or heapprof was killed".to_string()),
+    };
+    if let Some(why) = uncertain {
+        messages::note(&format!(
+            "{name}: {why}; blocks may be listed that were freed, and others be missing"
+        ));
+    }
+    Ok(Source::new(name, log.profile))
 }
 
 /// The rules of all files, in the order of the command line.

@@ -43,6 +43,7 @@ use self::written::{Private, Written};
 use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};
+use crate::log::Log;
 use crate::place::Owner;
 use crate::{messages, perl_module, preload};
 
@@ -69,7 +70,8 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         mode,
         wrappers: args.wrappers.clone().unwrap_or_default(),
     };
-    let mut keeper = Keeper::new(list.path(), wanted);
+    let log = Log::open(&args.log, mode)?;
+    let mut keeper = Keeper::new(list.path(), wanted, log);
     let live = args.live.then(|| Live::new(args, &list, color));
     let mut live = live.transpose()?;
     let mut start = |words: &[&OsStr], preloaded| {
@@ -375,7 +377,7 @@ fn environment(
         )
         .env(
             variable::MODE.name,
-            if args.exact { "exact" } else { "sampled" },
+            if args.is_exact() { "exact" } else { "sampled" },
         )
         .env(variable::PERIOD.name, args.period.to_string())
         .env(variable::PEAK.name, answer(args.on_peak))
@@ -409,6 +411,7 @@ fn environment(
         command.env(variable::WRAPPERS.name, wrappers);
     }
     command.env(variable::LIVE.name, answer(args.live));
+    command.env(variable::LOG.name, answer(args.log.log.is_some()));
     if let Some(growth) = args.on_growth {
         command.env(variable::GROWTH.name, growth.to_string());
     }

@@ -13,6 +13,7 @@ use crate::platform::sys::hint;
 use crate::platform::tls::{self, ThreadSlot};
 use crate::stack::call_site::CallSite;
 use crate::tables::counters::{Counted, Weight};
+use crate::tables::log::{Logged, What};
 use crate::tables::sampler;
 use crate::tables::spread::Spread;
 use crate::thread::state::{Own, ThreadState};
@@ -152,8 +153,31 @@ fn record<const EXACT: bool>(
     }
     if EXACT && inserted.is_ok() {
         own.recent.note(address as usize);
+        log(engine, What::Allocated, address as usize, block);
     }
     report::<EXACT>(engine, own, ALLOCATED, weight);
+}
+
+/// Adds an event to the log, if there is one. It is called before a free and after an allocation,
+/// while nobody else can get the address.
+#[inline(always)]
+fn log(engine: &'static Engine, what: What, address: usize, block: Block) {
+    if !engine.log.place().is_null() {
+        add_to_log(engine, what, address, block);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn add_to_log(engine: &'static Engine, what: What, address: usize, block: Block) {
+    let Block { stack, size } = block;
+    let block = Logged {
+        address,
+        size,
+        stack,
+    };
+    let thread = engine.threads.names.current(&engine.process);
+    engine.log.add(what, block, thread);
 }
 
 const ALLOCATED: usize = 0;
@@ -347,6 +371,9 @@ fn forget<const EXACT: bool>(
         count_end_open::<EXACT>(engine, state, freed, weight, &open);
         note_end::<EXACT>(engine, state, own, address as usize, freed);
         drop(open);
+        if EXACT {
+            log(engine, What::Freed, address as usize, freed);
+        }
         report::<EXACT>(engine, own, FREED, weight);
     } else {
         let is_overtaken = open.is_overtaken();
@@ -423,6 +450,9 @@ fn reallocate_chosen<const EXACT: bool>(
             }
         }
         let freed = take(engine, state, old);
+        if EXACT && let Some(freed) = freed {
+            log(engine, What::Freed, old as usize, freed);
+        }
         let stack = if chosen {
             stack(engine, own, frame, size)
         } else {
@@ -440,6 +470,9 @@ fn reallocate_chosen<const EXACT: bool>(
                 if let Some(mut open) = engine.books.shared.open(process, state) {
                     let inserted = engine.books.live.insert(old as usize, freed, &mut open);
                     drop(open);
+                    if EXACT && inserted.is_ok() {
+                        log(engine, What::Allocated, old as usize, freed);
+                    }
                     if inserted.is_err() {
                         not_as_expected::<EXACT>(engine, state, own, inserted, freed);
                     }

@@ -127,6 +127,7 @@ pub(crate) fn part_late(engine: &Engine) -> bool {
 /// This is a copy of the process, and has one thread, which is in no event.
 pub(crate) unsafe fn part(engine: &Engine, file: Option<&File>) -> bool {
     let process = &engine.process;
+    engine.log.forget();
     if !process.pages.kept.is_shared() {
         process.mark();
         return true;
@@ -154,6 +155,7 @@ pub(crate) unsafe fn part(engine: &Engine, file: Option<&File>) -> bool {
 /// This is a copy of the process, and has one thread.
 pub(crate) unsafe fn part_inside(engine: &Engine) -> bool {
     let process = &engine.process;
+    engine.log.forget();
     if process.is_shut_in() {
         return false;
     }

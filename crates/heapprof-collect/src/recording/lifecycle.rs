@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use crate::engine::Engine;
 use crate::event::{entry, moment};
+use crate::mode::Mode;
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
@@ -66,11 +67,15 @@ impl Lifecycle {
             #[cfg(not(shuttle))]
             let handed = kept::begin(engine, &options).map(|file| (file, options.clone()));
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);
+            let logs = options.logs && mode == Mode::Exact;
             if triggers.live {
                 dumping.due.live.begin(&options.output.list);
             }
             dumping.options.with(process, |o| *o = Some(options));
             dumping.begin_time();
+            if !logs || !engine.log.begin(&process.pages.kept) {
+                engine.log.end();
+            }
             if !engine.restart(mode, period) {
                 return false;
             }
@@ -97,6 +102,7 @@ impl Lifecycle {
             entry::part_late(self.0);
         }
         self.0.process.recorded.stop();
+        self.0.log.end();
         self.0.process.pages.copy(&self.0.process.recorded.mode);
         self.0.dumping.clock.stop();
     }

@@ -23,6 +23,7 @@ use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimi
 use super::kept::{Died, End, Wanted, Who, write};
 use super::oom::{self, Counts, Group};
 use super::written::Written;
+use crate::log::Log;
 use crate::peer::Peer;
 use crate::place::Owner;
 use crate::records::{self, Listening, Question};
@@ -82,7 +83,7 @@ impl Keeper {
     ///
     /// # Errors
     /// The kernel may refuse a socket, and a path may be too long.
-    pub(super) fn new(list: &Path, wanted: Wanted) -> io::Result<Self> {
+    pub(super) fn new(list: &Path, wanted: Wanted, log: Option<Log>) -> io::Result<Self> {
         let path = list.with_file_name("kept");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -101,6 +102,7 @@ impl Keeper {
             ends,
             wanted,
             main: 0,
+            log,
             counts: Counts::new(),
             spent: Duration::ZERO,
             replaced: 0,
@@ -180,6 +182,8 @@ struct Keeping {
     wanted: Wanted,
     /// The program's process.
     main: u32,
+    /// Where its events are written.
+    log: Option<Log>,
     counts: Counts,
     /// How long reading took beyond what is usual.
     spent: Duration,
@@ -195,6 +199,14 @@ struct Keeping {
 impl Keeping {
     /// Works until somebody ends it. Returns what was written.
     fn run(mut self) -> Saved {
+        self.keep();
+        if let Some(log) = self.log.take() {
+            log.end(true);
+        }
+        self.saved
+    }
+
+    fn keep(&mut self) {
         let mut until: Option<Instant> = None;
         loop {
             if self.counts.look() {
@@ -206,14 +218,14 @@ impl Keeping {
                 self.processes.is_empty() && self.callers.is_empty() || until <= Instant::now()
             });
             if is_done {
-                return self.saved;
+                return;
             }
             match self.ends.try_recv() {
                 Ok(was_killed) if was_killed => until = Some(Instant::now() + AFTER_KILL),
                 // Whoever has called by now is still heard.
                 Ok(_) => until = Some(Instant::now()),
                 Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) if until.is_none() => return self.saved,
+                Err(TryRecvError::Disconnected) if until.is_none() => return,
                 Err(TryRecvError::Disconnected) => {}
             }
             if until.is_none_or(|until| until > Instant::now()) {
@@ -320,6 +332,12 @@ impl Keeping {
         if self.processes.len() >= MOST {
             let note = "there were too many processes to keep the books of all of them";
             return self.note(note.to_string());
+        }
+        if caller.pid.as_raw_nonzero().get().unsigned_abs() == self.main
+            && let Some(log) = &mut self.log
+            && let Err(error) = log.begin(&kept, self.main, caller.owner)
+        {
+            self.note(format!("--log: there are no events: {error:#}"));
         }
         self.processes.push(Process {
             kept,

@@ -1,0 +1,19 @@
+//! The options of a log of events, of `attach` and `record`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::record::growth;
+
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// Write each allocation and each free into this file as text, for `heapprof leaks --log`;
+    /// every allocation is recorded
+    #[arg(long, value_name = "FILE", conflicts_with = "period")]
+    pub(crate) log: Option<PathBuf>,
+    /// The log is not longer than this; what comes after is counted
+    #[arg(long, value_name = "SIZE", requires = "log", default_value = "1GiB")]
+    #[arg(value_parser = growth)]
+    pub(crate) log_limit: u64,
+}

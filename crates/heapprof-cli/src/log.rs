@@ -1,0 +1,488 @@
+//! The log of a recording as text: each allocation and each free, as `attach --log` and `record
+//! --log` write it. docs/event-log.md describes the form.
+//!
+//! One thread reads the program's ring, and another one writes the text. The program waits for
+//! neither of them: what they are too slow for is counted.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use heapprof_live::{Event, Kept, Log as Ring};
+use heapprof_profile::{Location, Profile};
+use heapprof_symbolize::Symbolizer;
+
+use crate::args::{FileMode, LogArgs};
+use crate::outside;
+use crate::place::Owner;
+use crate::{messages, output};
+
+/// So many events are handed over at once, and so many times they may wait.
+const AT_ONCE: usize = 32_768;
+const WAITING: usize = 48;
+/// How often it is looked whether there are new ones.
+const PAUSE: Duration = Duration::from_millis(2);
+/// So long the last of the text may take to be written. Somebody may not read a pipe.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How much text is written at once.
+const PIECE: usize = 256 << 10;
+
+/// The first line.
+const HEAD: &str = "heapprof log 1\n";
+
+/// A log that is written.
+pub(crate) struct Log {
+    path: PathBuf,
+    to: SyncSender<Message>,
+    end: Receiver<Summary>,
+    reading: Option<Reading>,
+}
+
+/// A thread that reads a program's ring.
+struct Reading {
+    has_ended: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+enum Message {
+    /// Another program's events follow.
+    Program(Box<Program>),
+    Events(Vec<Event>, u64),
+    /// There are no more. Says whether the program has ended.
+    End(bool),
+}
+
+/// Whose events are written.
+struct Program {
+    pid: u32,
+    kept: Kept,
+    owner: Owner,
+    symbolizer: Symbolizer,
+}
+
+/// What became of a log.
+#[derive(Clone, Debug, Default)]
+struct Summary {
+    written: u64,
+    /// Events that were not read in time.
+    missed: u64,
+    /// Events that there was no room for.
+    beyond: u64,
+    failed: Option<String>,
+}
+
+impl Log {
+    /// Makes the file that the options name, if they name one.
+    pub(crate) fn open(args: &LogArgs, mode: FileMode) -> Result<Option<Self>> {
+        let Some(path) = &args.log else {
+            return Ok(None);
+        };
+        if path == Path::new("-") {
+            bail!("--log -: name a file; /dev/stdout is standard output");
+        }
+        let file = output::open(mode, path)?;
+        let (to, messages) = sync_channel(WAITING);
+        let (done, end) = channel();
+        let limit = args.log_limit;
+        std::thread::Builder::new()
+            .spawn(move || Text::new(file, limit).run(&messages, &done))
+            .context("no thread can be made")?;
+        Ok(Some(Self {
+            path: path.clone(),
+            to,
+            end,
+            reading: None,
+        }))
+    }
+
+    /// Begins with the events of a program, or of what it has become.
+    pub(crate) fn begin(&mut self, kept: &Kept, pid: u32, owner: Owner) -> Result<()> {
+        let ring = kept.log()?;
+        let ring = ring.context("there is no memory for a log in it")?;
+        self.end_reading();
+        let program = Program {
+            pid,
+            kept: Kept::new(kept.file().try_clone()?)?,
+            owner,
+            symbolizer: outside::symbolizer_of(pid),
+        };
+        // Whoever writes has ended only if writing failed, which is said at the end.
+        let _ = self.to.send(Message::Program(Box::new(program)));
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let (to, is_over) = (self.to.clone(), has_ended.clone());
+        let thread = std::thread::Builder::new()
+            .spawn(move || read(ring, &is_over, &to))
+            .context("no thread can be made")?;
+        self.reading = Some(Reading { has_ended, thread });
+        Ok(())
+    }
+
+    /// Reads the rest of a program's events, after which there are no more.
+    fn end_reading(&mut self) {
+        if let Some(Reading { has_ended, thread }) = self.reading.take() {
+            has_ended.store(true, Ordering::Relaxed);
+            let _ = thread.join();
+        }
+    }
+
+    /// Writes what is left, and says what became of the log. The last line says whether the program
+    /// `has_exited`.
+    pub(crate) fn end(mut self, has_exited: bool) {
+        let path = self.path.display().to_string();
+        let ending = std::thread::Builder::new().spawn(move || {
+            self.end_reading();
+            let _ = self.to.send(Message::End(has_exited));
+            self.end
+        });
+        let (done, summary) = channel();
+        if let Ok(ending) = ending {
+            let wait = move || {
+                let summary = ending.join().ok().and_then(|end| end.recv().ok());
+                let _ = done.send(summary);
+            };
+            let _ = std::thread::Builder::new().spawn(wait);
+        }
+        match summary.recv_timeout(PATIENCE) {
+            Ok(Some(summary)) => summary.say(&path),
+            _ => messages::note(&format!(
+                "{path}: the log could not be written to its end: nobody takes what is written"
+            )),
+        }
+    }
+}
+
+impl Summary {
+    fn dropped(&self) -> u64 {
+        self.missed.saturating_add(self.beyond)
+    }
+
+    fn say(&self, path: &str) {
+        let mut text = format!("{path}: {} events", self.written);
+        if let Some(failed) = &self.failed {
+            text += &format!("; it could not be written further: {failed}");
+        }
+        if self.missed > 0 {
+            text += &format!(
+                "; {} are missing, because they came faster than they could be read",
+                self.missed
+            );
+        }
+        if self.beyond > 0 && self.failed.is_none() {
+            text += &format!("; {} are missing beyond --log-limit", self.beyond);
+        }
+        if self.written > 0 {
+            text += &format!("; next: heapprof leaks --log {path}");
+        }
+        messages::note(&text);
+    }
+}
+
+/// Reads a ring until its program has ended, or until nobody takes the events.
+fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
+    let mut told = 0;
+    loop {
+        // What is looked at first is over before the last events are read.
+        let is_over = has_ended.load(Ordering::Relaxed);
+        let mut events = Vec::new();
+        let mut may_be_more = true;
+        while may_be_more && events.len() < AT_ONCE {
+            may_be_more = ring.read(is_over, &mut events).unwrap_or(false);
+        }
+        let missed = ring.missed() - told;
+        told = ring.missed();
+        if (!events.is_empty() || missed > 0) && to.send(Message::Events(events, missed)).is_err() {
+            return;
+        }
+        if !may_be_more {
+            if is_over {
+                return;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The text, as far as it is written.
+struct Text {
+    file: File,
+    limit: u64,
+    len: u64,
+    line: Vec<u8>,
+    program: Option<Program>,
+    /// The frames of each stack of the program, and whether they were written.
+    stacks: Vec<(String, bool)>,
+    /// What is added to the number of a stack, because another program had numbers before.
+    base: usize,
+    /// The kernel's number of each thread.
+    threads: Vec<Option<u32>>,
+    /// Whether stacks and threads may be read. It is done once for a piece of the events: whatever
+    /// they name was there before them.
+    may_learn: [bool; 2],
+    last: u64,
+    summary: Summary,
+}
+
+impl Text {
+    fn new(file: File, limit: u64) -> Self {
+        Self {
+            file,
+            limit,
+            len: 0,
+            line: HEAD.as_bytes().to_vec(),
+            program: None,
+            stacks: Vec::new(),
+            base: 0,
+            threads: Vec::new(),
+            may_learn: [false; 2],
+            last: 0,
+            summary: Summary::default(),
+        }
+    }
+
+    fn run(mut self, messages: &Receiver<Message>, done: &Sender<Summary>) {
+        let mut has_exited = false;
+        for message in messages {
+            match message {
+                Message::Program(program) => self.begin(*program),
+                Message::Events(events, missed) => {
+                    self.summary.missed += missed;
+                    self.may_learn = [true; 2];
+                    for event in events {
+                        self.event(event);
+                    }
+                    self.flush();
+                }
+                Message::End(exited) => {
+                    has_exited = exited;
+                    break;
+                }
+            }
+        }
+        self.end(has_exited);
+        let _ = done.send(self.summary);
+    }
+
+    fn begin(&mut self, program: Program) {
+        let name = program.kept.program().unwrap_or_default();
+        let line = format!("program {} {}\n", program.pid, clean(&name));
+        self.line.extend_from_slice(line.as_bytes());
+        self.base += self.stacks.len();
+        self.stacks.clear();
+        self.threads.clear();
+        self.program = Some(program);
+        self.flush();
+    }
+
+    /// Writes a line for an event, and one for its stack before if that is new.
+    fn event(&mut self, event: Event) {
+        self.last = event.time;
+        let room = self.limit.saturating_sub(self.len) > self.line.len() as u64;
+        if !room || self.summary.failed.is_some() {
+            self.summary.beyond += 1;
+            return;
+        }
+        let stack = event.stack as usize;
+        if stack >= self.stacks.len() && std::mem::take(&mut self.may_learn[0]) {
+            self.learn_stacks();
+        }
+        let number = (self.base + stack) as u64;
+        if let Some((frames, is_written @ false)) = self.stacks.get_mut(stack) {
+            self.line.extend_from_slice(b"stack ");
+            push_number(&mut self.line, number);
+            self.line.extend_from_slice(frames.as_bytes());
+            self.line.push(b'\n');
+            *is_written = true;
+        }
+        let thread = self.thread(event.thread);
+        let line = &mut self.line;
+        line.extend_from_slice(if event.is_free { b"- " } else { b"+ " });
+        push_time(line, event.time);
+        line.push(b' ');
+        push_number(line, thread.into());
+        line.extend_from_slice(b" 0x");
+        push_hex(line, event.address);
+        line.push(b' ');
+        push_number(line, event.size);
+        line.push(b' ');
+        push_number(line, number);
+        line.push(b'\n');
+        self.summary.written += 1;
+        if self.line.len() >= PIECE {
+            self.flush();
+        }
+    }
+
+    /// The kernel's number of a thread; 0 if it is not known.
+    fn thread(&mut self, number: u32) -> u32 {
+        let Some(index) = (number as usize).checked_sub(1) else {
+            return 0;
+        };
+        let known = |threads: &[Option<u32>]| threads.get(index).copied().flatten();
+        if known(&self.threads).is_none()
+            && std::mem::take(&mut self.may_learn[1])
+            && let Some(Ok(threads)) = self.program.as_ref().map(|of| of.kept.threads())
+        {
+            self.threads = threads;
+        }
+        known(&self.threads).unwrap_or(0)
+    }
+
+    /// Reads all stacks that are new.
+    fn learn_stacks(&mut self) {
+        const UNKNOWN: &str = "\t[unknown]";
+        let first = self.stacks.len();
+        let Some(program) = &mut self.program else {
+            return;
+        };
+        let Ok((mut profile, next)) = program.kept.stacks(first as u32) else {
+            return;
+        };
+        // Files that cannot be read give no names.
+        let _ = outside::give_names(&mut profile, &mut program.symbolizer, program.owner);
+        self.stacks
+            .resize((next as usize).max(first), (UNKNOWN.to_string(), false));
+        for sample in 0..profile.samples.len() {
+            let number = profile.samples.values(sample)[1] as usize;
+            if let Some((frames, _)) = self.stacks.get_mut(number) {
+                *frames = frames_of(&profile, sample);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.summary.failed.is_none()
+            && let Err(error) = self.file.write_all(&self.line)
+        {
+            self.summary.failed = Some(error_text(&error));
+        }
+        self.len += self.line.len() as u64;
+        self.line.clear();
+    }
+
+    fn end(&mut self, has_exited: bool) {
+        let mut line = b"end ".to_vec();
+        push_time(&mut line, self.last);
+        let Summary {
+            written,
+            missed,
+            beyond,
+            ..
+        } = &self.summary;
+        let how = if has_exited { "exited" } else { "left" };
+        let counts = format!(
+            " {how} written {written} dropped {}",
+            self.summary.dropped()
+        );
+        line.extend_from_slice(counts.as_bytes());
+        if self.summary.dropped() > 0 {
+            let why = format!(" ({missed} not read in time, {beyond} beyond the limit)");
+            line.extend_from_slice(why.as_bytes());
+        }
+        line.push(b'\n');
+        self.line.extend_from_slice(&line);
+        self.flush();
+    }
+}
+
+fn error_text(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => "whoever read it has gone".to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// A stack's frames, newest first, with a tab before each.
+fn frames_of(profile: &Profile, sample: usize) -> String {
+    let mut text = String::new();
+    for index in profile.samples.stack(sample) {
+        let location = &profile.location[index.index()];
+        let lines = profile.lines(location);
+        if lines.is_empty() {
+            text.push('\t');
+            text += &nameless(profile, location);
+        }
+        for line in lines {
+            let function = &profile.function[line.function.index()];
+            text.push('\t');
+            text += &clean(profile.text(function.name));
+            let file = profile.text(function.filename);
+            if !file.is_empty() {
+                text += &format!(" ({}:{})", clean(file), line.line);
+            }
+        }
+    }
+    text
+}
+
+/// A place without a name: its file and where it is in there, or its address.
+fn nameless(profile: &Profile, location: &Location) -> String {
+    let mapping = location
+        .mapping
+        .map(|index| &profile.mapping[index.index()]);
+    let of_file = mapping.and_then(|mapping| {
+        let name = Path::new(profile.text(mapping.filename)).file_name()?;
+        let from = location.address.checked_sub(mapping.memory_start)?;
+        let offset = from.checked_add(mapping.file_offset)?;
+        Some(format!("{}+{offset:#x}", clean(&name.to_string_lossy())))
+    });
+    of_file.unwrap_or_else(|| format!("{:#x}", location.address))
+}
+
+/// A name that takes no more than its place in a line.
+fn clean(name: &str) -> String {
+    let printable = heapprof_text::printable(name);
+    printable.replace(['\t', '\n'], " ")
+}
+
+fn push_number(line: &mut Vec<u8>, number: u64) {
+    push_digits(line, number, 10, 1);
+}
+
+fn push_hex(line: &mut Vec<u8>, number: u64) {
+    push_digits(line, number, 16, 1);
+}
+
+/// Seconds, with six digits behind the point.
+fn push_time(line: &mut Vec<u8>, nanoseconds: u64) {
+    let micros = nanoseconds / 1000;
+    push_number(line, micros / 1_000_000);
+    line.push(b'.');
+    push_digits(line, micros % 1_000_000, 10, 6);
+}
+
+fn push_digits(line: &mut Vec<u8>, mut number: u64, base: u64, least: usize) {
+    const MOST: usize = 20;
+    let (mut digits, mut from) = ([b'0'; MOST], MOST);
+    while number > 0 || MOST - from < least {
+        from -= 1;
+        digits[from] = b"0123456789abcdef"[(number % base) as usize];
+        number /= base;
+    }
+    line.extend_from_slice(&digits[from..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_people_read_them() {
+        let text = |push: fn(&mut Vec<u8>, u64), number| {
+            let mut line = Vec::new();
+            push(&mut line, number);
+            String::from_utf8(line).unwrap()
+        };
+        assert_eq!(text(push_number, 0), "0");
+        assert_eq!(text(push_number, u64::MAX), u64::MAX.to_string());
+        assert_eq!(text(push_hex, 0x5500_00ab), "550000ab");
+        assert_eq!(text(push_hex, u64::MAX), "ffffffffffffffff");
+        assert_eq!(text(push_time, 0), "0.000000");
+        assert_eq!(text(push_time, 12_034_056_999), "12.034056");
+    }
+}
