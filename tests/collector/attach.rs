@@ -12,8 +12,8 @@ use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, command, is_root, root, run};
 
 /// A program that waits for lines.
-struct Waiting {
-    folder: tempfile::TempDir,
+pub(crate) struct Waiting {
+    pub(crate) folder: tempfile::TempDir,
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
@@ -37,13 +37,13 @@ impl Waiting {
         }
     }
 
-    fn new(program: &Path, how: &str) -> Self {
+    pub(crate) fn new(program: &Path, how: &str) -> Self {
         let mut command = Command::new(program);
         command.arg(how);
         Self::of(command)
     }
 
-    fn pid(&self) -> String {
+    pub(crate) fn pid(&self) -> String {
         self.child.id().to_string()
     }
 
@@ -58,7 +58,7 @@ impl Waiting {
     }
 
     /// Has it work, which must go well.
-    fn work(&mut self) {
+    pub(crate) fn work(&mut self) {
         self.ask();
         assert_eq!(self.answer(), "done\n");
     }
@@ -77,11 +77,11 @@ impl Waiting {
     }
 
     /// The total of a sample type in the profile.
-    fn total(&self, sample_type: &str) -> i64 {
+    pub(crate) fn total(&self, sample_type: &str) -> i64 {
         total(self.folder.path(), "p.pb.gz", sample_type)
     }
 
-    fn end(mut self) -> ExitStatus {
+    pub(crate) fn end(mut self) -> ExitStatus {
         self.input = None;
         self.child.wait().unwrap()
     }
@@ -100,7 +100,7 @@ fn total(folder: &Path, profile: &str, sample_type: &str) -> i64 {
 }
 
 /// `heapprof attach` while it runs.
-struct Attach {
+pub(crate) struct Attach {
     child: Child,
     errors: BufReader<std::process::ChildStderr>,
     said: String,
@@ -108,7 +108,7 @@ struct Attach {
 
 impl Attach {
     /// Begins, and waits until it records.
-    fn begin(folder: &Path, pid: &str, options: &[&str]) -> Self {
+    pub(crate) fn begin(folder: &Path, pid: &str, options: &[&str]) -> Self {
         let mut attach = command(folder);
         attach
             .arg("attach")
@@ -129,7 +129,7 @@ impl Attach {
     }
 
     /// Asks it to leave, as Ctrl-C does.
-    fn leave(self) -> Run {
+    pub(crate) fn leave(self) -> Run {
         let pid = self.child.id().to_string();
         Command::new("kill").args(["-INT", &pid]).status().unwrap();
         self.finish()
@@ -151,7 +151,7 @@ impl Attach {
 const HOSTILE: &str = include_str!("../attach/hostile.c");
 
 /// The hostile program, built with these options, and its libraries.
-fn hostile(options: &str) -> Built {
+pub(crate) fn hostile(options: &str) -> Built {
     let line = format!("gcc -O1 -g -fno-builtin -pthread -Wl,-rpath,$ORIGIN {options}");
     let built = build(HOSTILE, &line);
     let shared = "gcc -O1 -g -shared -fPIC -fno-builtin";

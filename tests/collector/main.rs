@@ -22,6 +22,8 @@ mod preload_path;
 mod c_api;
 // Programs that were not started for it.
 mod attach;
+// The log of events.
+mod log;
 // What libheapprof.so promises about its code: instructions, calls, exports, needs.
 mod forged;
 mod gates;

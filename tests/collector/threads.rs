@@ -93,8 +93,14 @@ fn each_thread_has_what_it_allocated() {
         if options[0] == "--exact" {
             assert_eq!(found, own);
         } else {
-            let who = |shares: &BTreeMap<Who, Share>| shares.keys().cloned().collect::<Vec<_>>();
-            assert_eq!(who(&found), who(&own));
+            // A thread with a few bytes may have no sample.
+            let has_samples = |share: &Share| share[1] >= 50;
+            let sure = own.iter().filter(|(_, share)| has_samples(share));
+            assert!(sure.count() >= 5);
+            for (who, share) in &own {
+                assert!(!has_samples(share) || found.contains_key(who), "{who:?}");
+            }
+            assert!(found.keys().all(|who| own.contains_key(who)));
         }
         // Every sample has a thread.
         let nobody = (String::new(), None);

@@ -81,7 +81,7 @@ pub struct Books {
     pub part: [u32; 2],
     /// Where in a [`thread`] these are, in bytes.
     pub thread: thread::Offsets,
-    /// [`log::Ring`]; null if no events are logged, or if this is not in a [`Kept`].
+    /// [`log::Ring`]; null if no events are logged.
     pub log: Place,
 }
 

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use heapprof_live::{Event, Kept, Log as Ring};
+use heapprof_live::{Event, Log as Ring, Logged};
 use heapprof_profile::{Location, Profile};
 use heapprof_symbolize::Symbolizer;
 
@@ -54,6 +54,8 @@ enum Message {
     /// Another program's events follow.
     Program(Box<Program>),
     Events(Vec<Event>, u64),
+    /// The program has ended before its last events could be read.
+    Cut,
     /// There are no more. Says whether the program has ended.
     End(bool),
 }
@@ -61,7 +63,7 @@ enum Message {
 /// Whose events are written.
 struct Program {
     pid: u32,
-    kept: Kept,
+    logged: Logged,
     owner: Owner,
     symbolizer: Symbolizer,
 }
@@ -74,6 +76,8 @@ struct Summary {
     missed: u64,
     /// Events that there was no room for.
     beyond: u64,
+    /// Whether the last events could not be read.
+    is_cut: bool,
     failed: Option<String>,
 }
 
@@ -102,13 +106,13 @@ impl Log {
     }
 
     /// Begins with the events of a program, or of what it has become.
-    pub(crate) fn begin(&mut self, kept: &Kept, pid: u32, owner: Owner) -> Result<()> {
-        let ring = kept.log()?;
+    pub(crate) fn begin(&mut self, logged: Logged, pid: u32, owner: Owner) -> Result<()> {
+        let ring = logged.log()?;
         let ring = ring.context("there is no memory for a log in it")?;
         self.end_reading();
         let program = Program {
             pid,
-            kept: Kept::new(kept.file().try_clone()?)?,
+            logged,
             owner,
             symbolizer: outside::symbolizer_of(pid),
         };
@@ -176,6 +180,9 @@ impl Summary {
         if self.beyond > 0 && self.failed.is_none() {
             text += &format!("; {} are missing beyond --log-limit", self.beyond);
         }
+        if self.is_cut {
+            text += "; the program ended before its last ones could be read";
+        }
         if self.written > 0 {
             text += &format!("; next: heapprof leaks --log {path}");
         }
@@ -185,18 +192,24 @@ impl Summary {
 
 /// Reads a ring until its program has ended, or until nobody takes the events.
 fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
-    let mut told = 0;
+    let (mut told, mut is_cut) = (0, false);
     loop {
         // What is looked at first is over before the last events are read.
         let is_over = has_ended.load(Ordering::Relaxed);
         let mut events = Vec::new();
         let mut may_be_more = true;
-        while may_be_more && events.len() < AT_ONCE {
-            may_be_more = ring.read(is_over, &mut events).unwrap_or(false);
+        while may_be_more && !is_cut && events.len() < AT_ONCE {
+            let read = ring.read(is_over, &mut events);
+            is_cut = read.is_err();
+            may_be_more = read.unwrap_or(false);
         }
         let missed = ring.missed() - told;
         told = ring.missed();
         if (!events.is_empty() || missed > 0) && to.send(Message::Events(events, missed)).is_err() {
+            return;
+        }
+        if is_cut {
+            let _ = to.send(Message::Cut);
             return;
         }
         if !may_be_more {
@@ -258,6 +271,7 @@ impl Text {
                     }
                     self.flush();
                 }
+                Message::Cut => self.summary.is_cut = true,
                 Message::End(exited) => {
                     has_exited = exited;
                     break;
@@ -269,7 +283,7 @@ impl Text {
     }
 
     fn begin(&mut self, program: Program) {
-        let name = program.kept.program().unwrap_or_default();
+        let name = program.logged.program().unwrap_or_default();
         let line = format!("program {} {}\n", program.pid, clean(&name));
         self.line.extend_from_slice(line.as_bytes());
         self.base += self.stacks.len();
@@ -326,7 +340,7 @@ impl Text {
         let known = |threads: &[Option<u32>]| threads.get(index).copied().flatten();
         if known(&self.threads).is_none()
             && std::mem::take(&mut self.may_learn[1])
-            && let Some(Ok(threads)) = self.program.as_ref().map(|of| of.kept.threads())
+            && let Some(Ok(threads)) = self.program.as_ref().map(|of| of.logged.threads())
         {
             self.threads = threads;
         }
@@ -340,7 +354,7 @@ impl Text {
         let Some(program) = &mut self.program else {
             return;
         };
-        let Ok((mut profile, next)) = program.kept.stacks(first as u32) else {
+        let Ok((mut profile, next)) = program.logged.stacks(first as u32) else {
             return;
         };
         // Files that cannot be read give no names.
@@ -374,7 +388,11 @@ impl Text {
             beyond,
             ..
         } = &self.summary;
-        let how = if has_exited { "exited" } else { "left" };
+        let how = match has_exited {
+            _ if self.summary.is_cut => "cut",
+            true => "exited",
+            false => "left",
+        };
         let counts = format!(
             " {how} written {written} dropped {}",
             self.summary.dropped()

@@ -33,6 +33,9 @@ static BOOKS: Books = ENGINE.outside();
 pub(crate) fn show(engine: &Engine) {
     if std::ptr::eq(engine, &raw const ENGINE) {
         let own = from_ref(&BOOKS).cast_mut().cast();
+        BOOKS
+            .log
+            .store(engine.log.place().cast(), Ordering::Relaxed);
         BOOKS.own.store(own, Ordering::Release);
     }
 }

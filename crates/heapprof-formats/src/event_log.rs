@@ -25,7 +25,7 @@ const WIDTH: usize = 4;
 pub struct EventLog {
     /// What was allocated, and what of that was not freed, with the age as a label.
     pub profile: Profile,
-    /// How many events are missing; `None` if the log has no end.
+    /// How many events are missing; `None` if that is not known, because the log has no end.
     pub dropped: Option<u64>,
 }
 
@@ -159,7 +159,7 @@ impl Reader {
         self.now = self.now.max(microseconds(fields.next()?)?);
         self.has_exited = match fields.next()? {
             "exited" => true,
-            "left" => false,
+            "left" | "cut" => false,
             _ => return None,
         };
         let mut counted = |name| {
@@ -168,7 +168,8 @@ impl Reader {
             count.filter(|_| is_it)
         };
         counted("written")?;
-        self.dropped = Some(counted("dropped")?);
+        let dropped = counted("dropped")?;
+        self.dropped = Some(dropped).filter(|_| !text.contains(" cut "));
         Some(())
     }
 
@@ -202,6 +203,8 @@ impl Reader {
         };
         let reason = self.builder.text(reason);
         self.builder.profile.comment.push(reason);
+        let functions = self.builder.text(&recorded::drop_frames(""));
+        self.builder.profile.drop_frames = functions;
         let default = self.builder.text("inuse_space");
         self.builder.profile.default_sample_type = default;
         Ok(EventLog {

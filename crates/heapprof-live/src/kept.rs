@@ -14,7 +14,7 @@ use crate::books::Books;
 use crate::error::Error;
 use crate::log::Log;
 use crate::process::{Found, is_there, monotonic, summary};
-use crate::profile::{Around, profile, stacks, threads};
+use crate::profile::{Around, profile};
 use crate::read::{Reader, u32_at, u64_at};
 
 const HEAD: usize = size_of::<Header>();
@@ -53,7 +53,7 @@ pub struct Left {
 
 /// The memory that a file has at the places where the process mapped its pieces.
 #[derive(Clone, Copy)]
-struct Mapped<'a> {
+pub(crate) struct Mapped<'a> {
     file: &'a File,
     /// In order of their addresses.
     extents: &'a [Extent],
@@ -126,6 +126,14 @@ impl Kept {
     #[must_use]
     pub fn file(&self) -> &File {
         &self.0
+    }
+
+    /// The same file once more.
+    ///
+    /// # Errors
+    /// There may be no number for it.
+    pub fn again(&self) -> Result<Self, Error> {
+        Ok(Self(self.0.try_clone()?))
     }
 
     /// What the process says of itself.
@@ -213,10 +221,7 @@ impl Kept {
     }
 
     /// The log of the recording, from its first event on; `None` if there is none.
-    ///
-    /// # Errors
-    /// Those of [`read`](Self::read).
-    pub fn log(&self) -> Result<Option<Log>, Error> {
+    pub(crate) fn log(&self) -> Result<Option<Log>, Error> {
         let len = size_of::<Ring>() as u64;
         let at = self.with_books(|head, _, books| {
             let all = extents(head);
@@ -235,33 +240,8 @@ impl Kept {
         log.transpose()
     }
 
-    /// The stacks from this number on, as samples of a profile: the second value of each is the
-    /// stack's number. Also returns which number comes next.
-    ///
-    /// # Errors
-    /// Those of [`read`](Self::read).
-    pub fn stacks(&self, first: u32) -> Result<(Profile, u32), Error> {
-        self.with_books(|_, reader, books| stacks(reader, books, first))
-    }
-
-    /// The kernel's number of each thread that has one here. Number 1 is the first.
-    ///
-    /// # Errors
-    /// Those of [`read`](Self::read).
-    pub fn threads(&self) -> Result<Vec<Option<u32>>, Error> {
-        self.with_books(|_, reader, books| threads(reader, books))
-    }
-
-    /// What the process is called.
-    ///
-    /// # Errors
-    /// Those of [`read`](Self::read).
-    pub fn program(&self) -> Result<String, Error> {
-        self.with_books(|head, _, _| Ok(program(head)))
-    }
-
     /// Runs `work` with the header, and with the books that it leads to.
-    fn with_books<R>(
+    pub(crate) fn with_books<R>(
         &self,
         work: impl for<'a> FnOnce(&[u8], &Reader<Mapped<'a>>, &Books) -> Result<R, Error>,
     ) -> Result<R, Error> {
@@ -284,7 +264,7 @@ impl Kept {
 }
 
 /// What the process is called.
-fn program(head: &[u8]) -> String {
+pub(crate) fn program(head: &[u8]) -> String {
     let name = &head[offset_of!(Header, program)..][..256];
     match name.split(|&byte| byte == 0).next().unwrap_or_default() {
         [] => "unknown".to_string(),

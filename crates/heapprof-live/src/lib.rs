@@ -29,6 +29,6 @@ mod sums;
 pub use self::core::Core;
 pub use self::error::Error;
 pub use self::kept::{Kept, Left, State};
-pub use self::log::{Event, Log};
+pub use self::log::{Event, Log, Logged};
 pub use self::process::{Found, Process, began, is_there, recorded, run_state, status};
 pub use self::smaps::own_memory;

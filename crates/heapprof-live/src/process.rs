@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::books::{self, Books};
 use crate::error::Error;
+use crate::log::Log;
 use crate::maps::{self, Map};
 use crate::profile::{Around, Code, profile};
 use crate::read::{Reader, u64_at};
@@ -40,7 +41,7 @@ struct Pages {
 }
 
 #[derive(Clone, Copy)]
-struct Outside<'a>(&'a Pages);
+pub(crate) struct Outside<'a>(&'a Pages);
 
 /// A page is in memory, or swapped out.
 const IS_THERE: u64 = 0b11 << 62;
@@ -219,16 +220,29 @@ impl Process {
     /// # Errors
     /// Those of [`snapshot`](Self::snapshot).
     pub fn summary(&self) -> Result<Found, Error> {
+        self.with_books(|reader, books| summary(reader, books, self.pid, self.program()))
+    }
+
+    /// Runs `work` with the books.
+    pub(crate) fn with_books<'s, R>(
+        &'s self,
+        work: impl FnOnce(&Reader<Outside<'s>>, &Books) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         let reader = Reader::new(Outside(&self.memory));
         let books = Books::read(&reader, self.books)?;
-        summary(&reader, &books, self.pid, self.program())
+        work(&reader, &books)
+    }
+
+    /// The log of the recording, from its first event on; `None` if there is none.
+    pub(crate) fn log(&self) -> Result<Option<Log>, Error> {
+        let at = self.with_books(|_, books| Ok(books.log))?;
+        let log = (at != 0).then(|| Log::new(self.memory.memory.try_clone()?, at));
+        log.transpose()
     }
 
     /// Refuses the books of another process, of which this one is a copy.
     fn check_owner(&self) -> Result<(), Error> {
-        let reader = Reader::new(Outside(&self.memory));
-        let books = Books::read(&reader, self.books)?;
-        let owner = reader.u32(books.process)? as i32;
+        let owner = self.with_books(|reader, books| reader.u32(books.process))? as i32;
         let [ids] = status(self.pid, ["NSpid:"]);
         let own = ids.split_whitespace().next_back();
         let own = own.and_then(|innermost| innermost.parse::<i32>().ok());
@@ -240,7 +254,7 @@ impl Process {
 
     /// What the process is called, as the collector calls it: by the path that was executed, if
     /// that leads to the file that runs (a script's does not), otherwise by that file.
-    fn program(&self) -> String {
+    pub(crate) fn program(&self) -> String {
         let exe = path(self.pid, "exe");
         let running = std::fs::read_link(&exe).unwrap_or_default();
         let last = |path: &Path| {
@@ -307,7 +321,7 @@ impl Process {
     }
 
     /// The code that is mapped now.
-    fn code(&self) -> Vec<Code> {
+    pub(crate) fn code(&self) -> Vec<Code> {
         let maps = std::fs::read(path(self.pid, "maps")).unwrap_or_default();
         code(&maps::parse(&maps), Outside(&self.memory))
     }

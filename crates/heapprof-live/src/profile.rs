@@ -123,10 +123,11 @@ pub(crate) fn profile<M: Memory>(
 }
 
 /// The stacks from the number `first` on, as samples of a profile whose second value is that
-/// number. Returns also which number comes next.
+/// number. Besides what the books say, this `code` is mapped. Returns also which number comes next.
 pub(crate) fn stacks<M: Memory>(
     reader: &Reader<M>,
     books: &Books,
+    code: &[Code],
     first: u32,
 ) -> Result<(Profile, u32), Error> {
     const WIDTH: usize = 2;
@@ -138,7 +139,7 @@ pub(crate) fn stacks<M: Memory>(
     for (number, sum) in sums.iter_mut().enumerate().skip(first as usize) {
         sum.allocated = [1, number as i64];
     }
-    let code = known_code(reader, books, &[])?;
+    let code = known_code(reader, books, code)?;
     let names = Names::read(reader, books, &|_| None)?;
     let types = &recorded::TYPES[..WIDTH];
     let mut writer = Writer::new(reader, books, types, sums.len(), code, names)?;

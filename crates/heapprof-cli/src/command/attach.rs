@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use heapprof_attach::{Attached, Target, Wish};
-use heapprof_live::{Kept, Process, is_there, status};
+use heapprof_live::{Kept, Logged, Process, is_there, status};
 use heapprof_profile::Profile;
 use rustix::fs::stat;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -154,10 +154,13 @@ impl Recording {
         let Some(mut log) = log else {
             return Ok(());
         };
-        let begun = match self.kept.as_ref().and_then(Watched::kept) {
-            Some(kept) => log.begin(kept, self.pid, owner),
-            None => Err(anyhow::anyhow!("its books can't be kept in a file")),
+        let logged = match self.kept.as_ref().and_then(Watched::kept) {
+            Some(kept) => kept.again().map(Logged::Kept),
+            // It was attached to before, or can have no file.
+            None => Process::open(self.pid).map(|process| Logged::Process(Box::new(process))),
         };
+        let logged = logged.map_err(anyhow::Error::from);
+        let begun = logged.and_then(|logged| log.begin(logged, self.pid, owner));
         if begun.is_err() {
             let _ = leave(self.pid);
         }

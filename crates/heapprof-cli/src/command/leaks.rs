@@ -73,7 +73,10 @@ fn read_log(path: &Path) -> Result<Source> {
     let uncertain = match log.dropped {
         Some(0) => None,
         Some(dropped) => Some(format!("{dropped} events are missing in it")),
-        None => Some("it has no end: it is still written, or heapprof was killed".to_string()),
+        None => Some(
+            "its end is missing: it is still written, or heapprof or the program was killed"
+                .to_string(),
+        ),
     };
     if let Some(why) = uncertain {
         messages::note(&format!(

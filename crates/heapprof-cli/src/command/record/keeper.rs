@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heapprof_live::{Kept, State, is_there, status};
+use heapprof_live::{Kept, Logged, State, is_there, status};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fcntl_setfl;
 use rustix::io::Errno;
@@ -150,6 +150,11 @@ impl Keeper {
             Work::Nobody => Saved::default(),
         }
     }
+}
+
+/// Begins to write the events of a process.
+fn begin(log: &mut Log, kept: &Kept, main: u32, owner: Owner) -> anyhow::Result<()> {
+    log.begin(Logged::Kept(kept.again()?), main, owner)
 }
 
 /// Somebody who has called, and has not said anything yet.
@@ -335,7 +340,7 @@ impl Keeping {
         }
         if caller.pid.as_raw_nonzero().get().unsigned_abs() == self.main
             && let Some(log) = &mut self.log
-            && let Err(error) = log.begin(&kept, self.main, caller.owner)
+            && let Err(error) = begin(log, &kept, self.main, caller.owner)
         {
             self.note(format!("--log: there are no events: {error:#}"));
         }
