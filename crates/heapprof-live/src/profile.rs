@@ -80,7 +80,7 @@ pub(crate) fn profile<M: Memory>(
         code,
         names,
     )?;
-    writer.add_samples(&sums, width)?;
+    writer.add_samples(sums.iter().copied().enumerate(), width)?;
     let lacks_labels = writer.lacks_labels;
     let mut builder = writer.builder;
 
@@ -135,15 +135,15 @@ pub(crate) fn stacks<M: Memory>(
     if next > MOST_STACKS {
         return Err(Error::TooLarge);
     }
-    let mut sums = vec![Sums::default(); next as usize];
-    for (number, sum) in sums.iter_mut().enumerate().skip(first as usize) {
-        sum.allocated = [1, number as i64];
-    }
+    let sums = (first as usize..next as usize).map(|number| Sums {
+        allocated: [1, number as i64],
+        ..Sums::default()
+    });
     let code = known_code(reader, books, code)?;
     let names = Names::read(reader, books, &|_| None)?;
     let types = &recorded::TYPES[..WIDTH];
-    let mut writer = Writer::new(reader, books, types, sums.len(), code, names)?;
-    writer.add_samples(&sums, WIDTH)?;
+    let mut writer = Writer::new(reader, books, types, next as usize, code, names)?;
+    writer.add_samples((first as usize..).zip(sums), WIDTH)?;
     Ok((writer.builder.finish(), next))
 }
 
@@ -241,10 +241,15 @@ impl<'r, M: Memory> Writer<'r, M> {
         }
     }
 
-    fn add_samples(&mut self, sums: &[Sums], width: usize) -> Result<(), Error> {
+    /// Adds stacks by their numbers, with their sums.
+    fn add_samples(
+        &mut self,
+        sums: impl Iterator<Item = (usize, Sums)>,
+        width: usize,
+    ) -> Result<(), Error> {
         let (mut words, mut frames) = (Vec::new(), 0);
         let mut last = Last::default();
-        for (number, sum) in sums.iter().enumerate() {
+        for (number, sum) in sums {
             let types = [sum.allocated, sum.in_use, sum.peak, sum.temporary];
             let values = &types.as_flattened()[..width];
             if values.iter().all(|&value| value == 0) {
