@@ -133,7 +133,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-memory/src/", &["own"]),
     (
         "crates/heapprof-attach/src/",
-        &["apart", "filter", "stub", "taken", "thread"],
+        &["apart", "stub", "taken", "thread"],
     ),
     ("crates/heapprof-cli/src/", &["inherited", "peer"]),
     (
@@ -190,6 +190,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "stack/watched",
             "tables/chunks",
             "tables/filter",
+            "tables/log",
             "tables/probe_table",
             "tables/script_frames",
             "tables/stacks",

@@ -12,10 +12,10 @@ use heapprof_profile::Profile;
 
 use crate::books::Books;
 use crate::error::Error;
-use crate::log::Log;
 use crate::process::{Found, is_there, monotonic, summary};
 use crate::profile::{Around, profile};
 use crate::read::{Reader, u32_at, u64_at};
+use crate::ring::Log;
 
 const HEAD: usize = size_of::<Header>();
 

@@ -17,10 +17,10 @@ use rustix::io::Errno;
 
 use crate::books::{self, Books};
 use crate::error::Error;
-use crate::log::Log;
 use crate::maps::{self, Map};
 use crate::profile::{Around, Code, profile};
 use crate::read::{Reader, u64_at};
+use crate::ring::Log;
 use crate::smaps;
 
 /// How often a process is read whose recording begins anew meanwhile.

@@ -8,12 +8,11 @@ use super::record::growth;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
-    /// Write each allocation and each free into this file as text, for `heapprof leaks --log`;
-    /// every allocation is recorded
+    /// Write each allocation and each free as text, for `leaks --log`; implies --exact
     #[arg(long, value_name = "FILE", conflicts_with = "period")]
     pub(crate) log: Option<PathBuf>,
     /// The log is not longer than this; what comes after is counted
     #[arg(long, value_name = "SIZE", requires = "log", default_value = "1GiB")]
-    #[arg(value_parser = growth)]
+    #[arg(value_parser = growth, hide_short_help = true)]
     pub(crate) log_limit: u64,
 }

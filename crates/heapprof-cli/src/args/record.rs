@@ -65,7 +65,7 @@ pub(crate) struct RecordArgs {
     pub(crate) follow_output: Option<PathBuf>,
     /// How it is said: PID, FILE:LINE, +BYTES, FUNCTION, or one JSON object a line
     #[arg(long, value_enum, default_value_t = LineFormat::Text, value_name = "FORM")]
-    #[arg(requires = "follow_lines")]
+    #[arg(requires = "follow_lines", hide_short_help = true)]
     pub(crate) follow_format: LineFormat,
     /// Have reports leave out, like malloc, the functions whose name without parameters matches:
     /// wrappers of your own

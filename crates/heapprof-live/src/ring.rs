@@ -1,0 +1,223 @@
+//! Reads the log of a recording while the program writes it: from the file in which the program
+//! keeps its books, or from its memory.
+//!
+//! The program waits for nobody, so what is not read in time is gone. It is counted.
+
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use heapprof_books::log::{EVENTS, Event as Layout, IS_FREE, Ring};
+
+use crate::error::Error;
+use crate::read::u64_at;
+
+/// How many bytes an event has.
+const LEN: usize = size_of::<Layout>();
+/// So many events are read at once.
+const AT_ONCE: u64 = 8192;
+/// So long a thread may take to write an event whose number it has taken.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// A reader that is too slow goes on this far before the oldest event that is there.
+const MARGIN: u64 = EVENTS as u64 / 16;
+
+/// What happened to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds since the recording began.
+    pub time: u64,
+    /// Whether it was freed.
+    pub is_free: bool,
+    /// Where it is.
+    pub address: u64,
+    /// How many bytes it has.
+    pub size: u64,
+    /// The number of the stack that allocated it.
+    pub stack: u32,
+    /// The number of the thread: see [`Logged::threads`](crate::Logged::threads).
+    pub thread: u32,
+}
+
+/// A log, and how far it was read.
+#[derive(Debug)]
+pub struct Log {
+    file: File,
+    /// Where the ring begins in the file.
+    at: u64,
+    since: u64,
+    /// The number of the next event.
+    next: u64,
+    missed: u64,
+    /// Since when that event has a number and is not there.
+    awaited: Option<Instant>,
+}
+
+impl Log {
+    /// The log at this place of a file.
+    pub(crate) fn new(file: File, at: u64) -> Result<Self, Error> {
+        let mut log = Self {
+            file,
+            at,
+            since: 0,
+            next: 0,
+            missed: 0,
+            awaited: None,
+        };
+        log.since = log.field(offset_of!(Ring, since))?;
+        log.next = log.field(offset_of!(Ring, first))?;
+        Ok(log)
+    }
+
+    fn field(&self, offset: usize) -> Result<u64, Error> {
+        let mut bytes = [0; 8];
+        self.file
+            .read_exact_at(&mut bytes, self.at + offset as u64)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    /// How many events were missed so far.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    fn miss(&mut self, count: u64) {
+        self.missed = self.missed.saturating_add(count);
+        self.next = self.next.saturating_add(count);
+        self.awaited = None;
+    }
+
+    /// Adds the next events to a list. Returns whether there may be more now. If the program
+    /// `has_ended`, nobody waits for what a thread has not finished.
+    ///
+    /// # Errors
+    /// The file may be too short.
+    pub fn read(&mut self, has_ended: bool, to: &mut Vec<Event>) -> Result<bool, Error> {
+        let next = self.field(offset_of!(Ring, next))?;
+        // It never falls, except if somebody forges it.
+        let mut waiting = next.saturating_sub(self.next);
+        if waiting > EVENTS as u64 {
+            self.miss(waiting - EVENTS as u64 + MARGIN);
+            waiting = EVENTS as u64 - MARGIN;
+        }
+        let place = self.next % EVENTS as u64;
+        let count = waiting.min(AT_ONCE).min(EVENTS as u64 - place) as usize;
+        if count == 0 {
+            return Ok(false);
+        }
+        let first = self.at + offset_of!(Ring, events) as u64 + place * LEN as u64;
+        let mut bytes = vec![0; count * LEN];
+        self.file.read_exact_at(&mut bytes, first)?;
+        let number = |bytes: &[u8], i: usize| u64_at(bytes, i * LEN);
+        let wanted = |i: usize| self.next + i as u64 + 1;
+        let is_there = |i: &usize| number(&bytes, *i) == wanted(*i);
+        let ready = (0..count).take_while(is_there).count();
+        if ready == 0 {
+            let seen = *self.awaited.get_or_insert_with(Instant::now);
+            let is_over = has_ended || seen.elapsed() > PATIENCE;
+            if is_over {
+                let gone = (0..count).take_while(|i| !is_there(i)).count();
+                self.miss(if has_ended { gone as u64 } else { 1 });
+            }
+            return Ok(is_over);
+        }
+        // Whatever was finished when it was read first is whole when it is read again, unless it
+        // has been replaced since.
+        bytes.truncate(ready * LEN);
+        self.file.read_exact_at(&mut bytes, first)?;
+        let after = self.field(offset_of!(Ring, next))?;
+        let oldest = after.saturating_sub(EVENTS as u64);
+        let mut missed = 0;
+        for i in 0..ready {
+            if self.next + (i as u64) < oldest || number(&bytes, i) != wanted(i) {
+                missed += 1;
+                continue;
+            }
+            let field = |offset: usize| u64_at(&bytes, i * LEN + offset);
+            let (time, who) = (
+                field(offset_of!(Layout, time)),
+                field(offset_of!(Layout, who)),
+            );
+            to.push(Event {
+                time: (time & !IS_FREE).saturating_sub(self.since),
+                is_free: time & IS_FREE != 0,
+                address: field(offset_of!(Layout, address)),
+                size: field(offset_of!(Layout, size)),
+                stack: who as u32,
+                thread: (who >> 32) as u32,
+            });
+        }
+        self.missed = self.missed.saturating_add(missed);
+        self.next += ready as u64;
+        self.awaited = None;
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// A ring in a file, with so many events that ended, as a program would have written them.
+    fn ring(next: u64, events: &[(u64, u64)]) -> Log {
+        let mut bytes = vec![0; size_of::<Ring>()];
+        let mut put = |at: usize, value: u64| {
+            bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+        };
+        put(offset_of!(Ring, next), next);
+        put(offset_of!(Ring, since), 100);
+        for &(number, time) in events {
+            let place = (number as usize % EVENTS) * LEN;
+            let at = offset_of!(Ring, events) + place;
+            put(at, number + 1);
+            put(at + offset_of!(Layout, time), time);
+            put(at + offset_of!(Layout, who), 7 << 32 | 3);
+        }
+        let file = rustix::fs::memfd_create("ring", rustix::fs::MemfdFlags::CLOEXEC);
+        let mut file = File::from(file.unwrap());
+        file.write_all(&bytes).unwrap();
+        Log::new(file, 0).unwrap()
+    }
+
+    /// The times of all events, and how many were missed.
+    fn all(mut log: Log) -> (Vec<u64>, u64) {
+        let mut events = Vec::new();
+        while log.read(true, &mut events).unwrap() {}
+        assert!(
+            events
+                .iter()
+                .all(|event| event.thread == 7 && event.stack == 3)
+        );
+        (
+            events.iter().map(|event| event.time).collect(),
+            log.missed(),
+        )
+    }
+
+    #[test]
+    fn what_is_there_is_read_and_the_rest_is_counted() {
+        assert_eq!(all(ring(0, &[])), (vec![], 0));
+        let three = [(0, 101), (1, 102), (2, 103 | IS_FREE)];
+        assert_eq!(all(ring(3, &three)), (vec![1, 2, 3], 0));
+        // A thread was killed before it wrote the event in the middle.
+        assert_eq!(all(ring(3, &[(0, 101), (2, 103)])), (vec![1, 3], 1));
+    }
+
+    #[test]
+    fn a_reader_that_is_too_slow_knows_what_it_missed() {
+        let last = EVENTS as u64 + 1000;
+        let (times, missed) = all(ring(last + 1, &[(last, 105)]));
+        assert_eq!((times, missed), (vec![5], last));
+    }
+
+    #[test]
+    fn forged_numbers_do_no_harm() {
+        assert_eq!(all(ring(u64::MAX, &[])).0, Vec::<u64>::new());
+        let mut log = ring(1, &[(0, 1)]);
+        log.next = 5;
+        assert!(!log.read(true, &mut Vec::new()).unwrap());
+    }
+}
