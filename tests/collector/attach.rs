@@ -508,3 +508,33 @@ fn the_pages_show_what_is_said() {
         assert!(page.contains(&plain(shown)), "{}", plain(shown));
     }
 }
+
+/// Two at once on a program that nobody has attached to before.
+#[test]
+fn of_two_who_attach_at_once_one_is_told_of_the_other() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = hostile("-pie -fPIE");
+    for _ in 0..5 {
+        let mut program = Waiting::new(&built.path("program"), "");
+        let begin = |name: &str| {
+            let mut attach = command(program.folder.path());
+            attach.args(["attach", "--for", "1s", "-o", name, &program.pid()]);
+            attach.stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let both = [begin("a.pb.gz"), begin("b.pb.gz")];
+        program.work();
+        let both = both.map(|one| one.wait_with_output().unwrap());
+        let codes = both.each_ref().map(|one| one.status.code());
+        assert!(
+            codes == [Some(0), Some(2)] || codes == [Some(2), Some(0)],
+            "{both:?}"
+        );
+        let refused = both.iter().find(|one| one.status.code() == Some(2));
+        let said = String::from_utf8_lossy(&refused.unwrap().stderr).into_owned();
+        assert!(said.contains("is attached to it"), "{said}");
+        program.work();
+        assert_eq!(program.end().code(), Some(7));
+    }
+}

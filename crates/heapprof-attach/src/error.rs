@@ -52,6 +52,9 @@ pub enum Error {
     /// Somebody has attached to it.
     #[error("process {0} is attached to it")]
     AttachedBy(u32),
+    /// Another heapprof attaches to it, or leaves it, just now.
+    #[error("another heapprof attaches to it or leaves it, and is still at it after {0} seconds")]
+    Busy(u64),
     /// Nobody has attached to it.
     #[error("nobody is attached to it")]
     NotAttached,

@@ -10,6 +10,8 @@ use heapprof_live::maps::{self, Map};
 use heapprof_live::{is_there, run_state, status};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{Object, Symbol, objects};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::memory::{Its, Other};
@@ -19,6 +21,9 @@ const MOST_OBJECTS: usize = 10_000;
 
 /// So long somebody else may trace a process before it is refused.
 const TRACED: Duration = Duration::from_millis(500);
+
+/// So long another heapprof may take to attach to it, or to leave it.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the library is called in the maps of a program that it was loaded into by us.
 const OURS: &[u8] = b"/memfd:libheapprof.so";
@@ -77,6 +82,22 @@ pub(crate) fn has_filter(tid: u32) -> bool {
     !matches!(&*mode, "" | "0")
 }
 
+/// Keeps every other heapprof from the process for as long as its memory is open here. Only whoever
+/// may write to the memory can hold that lock.
+fn lock(memory: &File) -> Result<(), Error> {
+    let since = Instant::now();
+    loop {
+        match flock(memory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::AGAIN) if since.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(Errno::AGAIN) => return Err(Error::Busy(PATIENCE.as_secs())),
+            Err(error) => return Err(Error::Kernel("flock", error.into())),
+        }
+    }
+}
+
 impl Process {
     /// Looks at a process, and refuses those that nothing can be done in. Nothing is touched.
     pub(crate) fn open(pid: u32) -> Result<Self, Error> {
@@ -104,6 +125,7 @@ impl Process {
         let mut options = File::options();
         let memory = options.read(true).write(true);
         let memory = memory.open(path(pid, "mem")).map_err(refused)?;
+        lock(&memory)?;
         let maps = maps::parse(&read(pid, "maps")?);
         if maps.is_empty() {
             // A thread of the kernel.
