@@ -95,8 +95,11 @@ const OWNED: &[(&str, &str)] = &[
     ("anyhow", "heapprof-cli heapprof-dropin"),
     ("ureq", "heapprof-cli"),
     // The first one uses it for children and for files of others, the second one for files of
-    // others, the third one for the clock of a recording.
-    ("rustix", "heapprof-cli heapprof-symbolize heapprof-live"),
+    // others, the third one for the clock of a recording, the last one for a lock.
+    (
+        "rustix",
+        "heapprof-cli heapprof-symbolize heapprof-live heapprof-attach",
+    ),
     ("signal-hook", "heapprof-cli"),
     // These crates live in the profiled program, or start it.
     (
