@@ -50,6 +50,14 @@ struct Reading {
     thread: JoinHandle<()>,
 }
 
+impl Reading {
+    /// Reads the rest of a program's events, after which there are no more.
+    fn end(self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+        let _ = self.thread.join();
+    }
+}
+
 enum Message {
     /// Another program's events follow.
     Program(Box<Program>),
@@ -109,30 +117,28 @@ impl Log {
     pub(crate) fn begin(&mut self, logged: Logged, pid: u32, owner: Owner) -> Result<()> {
         let ring = logged.log()?;
         let ring = ring.context("there is no memory for a log in it")?;
-        self.end_reading();
         let program = Program {
             pid,
             logged,
             owner,
             symbolizer: outside::symbolizer_of(pid),
         };
-        // Whoever writes has ended only if writing failed, which is said at the end.
-        let _ = self.to.send(Message::Program(Box::new(program)));
+        let before = self.reading.take();
         let has_ended = Arc::new(AtomicBool::new(false));
         let (to, is_over) = (self.to.clone(), has_ended.clone());
-        let thread = std::thread::Builder::new()
-            .spawn(move || read(ring, &is_over, &to))
-            .context("no thread can be made")?;
+        let work = move || {
+            // What the program was before comes first. Whoever calls does not wait for that.
+            if let Some(before) = before {
+                before.end();
+            }
+            if to.send(Message::Program(Box::new(program))).is_ok() {
+                read(ring, &is_over, &to);
+            }
+        };
+        let thread = std::thread::Builder::new().spawn(work);
+        let thread = thread.context("no thread can be made")?;
         self.reading = Some(Reading { has_ended, thread });
         Ok(())
-    }
-
-    /// Reads the rest of a program's events, after which there are no more.
-    fn end_reading(&mut self) {
-        if let Some(Reading { has_ended, thread }) = self.reading.take() {
-            has_ended.store(true, Ordering::Relaxed);
-            let _ = thread.join();
-        }
     }
 
     /// Writes what is left, and says what became of the log. The last line says whether the program
@@ -140,7 +146,9 @@ impl Log {
     pub(crate) fn end(mut self, has_exited: bool) {
         let path = self.path.display().to_string();
         let ending = std::thread::Builder::new().spawn(move || {
-            self.end_reading();
+            if let Some(reading) = self.reading.take() {
+                reading.end();
+            }
             let _ = self.to.send(Message::End(has_exited));
             self.end
         });
