@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use heapprof_live::{Event, Log as Ring, Logged};
@@ -32,6 +32,14 @@ const PAUSE: Duration = Duration::from_millis(2);
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How much text is written at once.
 const PIECE: usize = 256 << 10;
+
+/// The frames of a stack that cannot be read.
+const UNKNOWN: &str = "\t[unknown]";
+/// The longest text of a stack, and of all stacks that wait to be written.
+const LONGEST: usize = 64 << 10;
+const MOST: usize = 256 << 20;
+/// Room for an event's line with its longest numbers, and for the last line.
+const EVENT_ROOM: usize = 384;
 
 /// The first line.
 const HEAD: &str = "heapprof log 1\n";
@@ -65,7 +73,7 @@ enum Message {
     /// The program has ended before its last events could be read.
     Cut,
     /// There are no more. Says whether the program has ended.
-    End(bool),
+    End(bool, Instant),
 }
 
 /// Whose events are written.
@@ -74,6 +82,7 @@ struct Program {
     logged: Logged,
     owner: Owner,
     symbolizer: Symbolizer,
+    began: Instant,
 }
 
 /// What became of a log.
@@ -86,17 +95,26 @@ struct Summary {
     beyond: u64,
     /// Whether the last events could not be read.
     is_cut: bool,
+    /// Whether there was no program.
+    is_empty: bool,
     failed: Option<String>,
 }
 
 impl Log {
-    /// Makes the file that the options name, if they name one.
-    pub(crate) fn open(args: &LogArgs, mode: FileMode) -> Result<Option<Self>> {
+    /// Makes the file that the options name, if they name one. The profile goes to `output`.
+    pub(crate) fn open(
+        args: &LogArgs,
+        mode: FileMode,
+        output: Option<&Path>,
+    ) -> Result<Option<Self>> {
         let Some(path) = &args.log else {
             return Ok(None);
         };
         if path == Path::new("-") {
             bail!("--log -: name a file; /dev/stdout is standard output");
+        }
+        if output == Some(path) {
+            bail!("--log and -o both name {}", path.display());
         }
         let file = output::open(mode, path)?;
         let (to, messages) = sync_channel(WAITING);
@@ -122,6 +140,7 @@ impl Log {
             logged,
             owner,
             symbolizer: outside::symbolizer_of(pid),
+            began: Instant::now(),
         };
         let before = self.reading.take();
         let has_ended = Arc::new(AtomicBool::new(false));
@@ -145,11 +164,12 @@ impl Log {
     /// `has_exited`.
     pub(crate) fn end(mut self, has_exited: bool) {
         let path = self.path.display().to_string();
+        let now = Instant::now();
         let ending = std::thread::Builder::new().spawn(move || {
             if let Some(reading) = self.reading.take() {
                 reading.end();
             }
-            let _ = self.to.send(Message::End(has_exited));
+            let _ = self.to.send(Message::End(has_exited, now));
             self.end
         });
         let (done, summary) = channel();
@@ -176,6 +196,9 @@ impl Summary {
 
     fn say(&self, path: &str) {
         let mut text = format!("{path}: {} events", self.written);
+        if self.is_empty {
+            text += ": the program was not recorded, or could keep no file that they are read from";
+        }
         if let Some(failed) = &self.failed {
             text += &format!("; it could not be written further: {failed}");
         }
@@ -201,10 +224,10 @@ impl Summary {
 /// Reads a ring until its program has ended, or until nobody takes the events.
 fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
     let (mut told, mut is_cut) = (0, false);
+    let mut events = Vec::new();
     loop {
         // What is looked at first is over before the last events are read.
         let is_over = has_ended.load(Ordering::Relaxed);
-        let mut events = Vec::new();
         let mut may_be_more = true;
         while may_be_more && !is_cut && events.len() < AT_ONCE {
             let read = ring.read(is_over, &mut events);
@@ -212,9 +235,21 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
             may_be_more = read.unwrap_or(false);
         }
         let missed = ring.missed() - told;
-        told = ring.missed();
-        if (!events.is_empty() || missed > 0) && to.send(Message::Events(events, missed)).is_err() {
-            return;
+        if !events.is_empty() || missed > 0 {
+            // Those who write may be behind. Then events wait here, as long as there are few.
+            let must_go = is_over || is_cut || events.len() >= AT_ONCE;
+            let message = Message::Events(std::mem::take(&mut events), missed);
+            let sent = match must_go {
+                true => to
+                    .send(message)
+                    .map_err(|error| TrySendError::Disconnected(error.0)),
+                false => to.try_send(message),
+            };
+            match sent {
+                Ok(()) => told = ring.missed(),
+                Err(TrySendError::Full(Message::Events(back, _))) => events = back,
+                Err(_) => return,
+            }
         }
         if is_cut {
             let _ = to.send(Message::Cut);
@@ -238,6 +273,8 @@ struct Text {
     program: Option<Program>,
     /// The frames of each stack of the program, and whether they were written.
     stacks: Vec<(String, bool)>,
+    /// The same for what is no stack of the program. Its number is 0.
+    unknown: (String, bool),
     /// What is added to the number of a stack, because another program had numbers before.
     base: usize,
     /// The kernel's number of each thread.
@@ -245,6 +282,8 @@ struct Text {
     /// Whether stacks and threads may be read. It is done once for a piece of the events: whatever
     /// they name was there before them.
     may_learn: [bool; 2],
+    /// When the program's recording began, and the time of its last event.
+    began: Instant,
     last: u64,
     summary: Summary,
 }
@@ -258,9 +297,11 @@ impl Text {
             line: HEAD.as_bytes().to_vec(),
             program: None,
             stacks: Vec::new(),
+            unknown: (UNKNOWN.to_string(), false),
             base: 0,
             threads: Vec::new(),
             may_learn: [false; 2],
+            began: Instant::now(),
             last: 0,
             summary: Summary::default(),
         }
@@ -272,7 +313,7 @@ impl Text {
             match message {
                 Message::Program(program) => self.begin(*program),
                 Message::Events(events, missed) => {
-                    self.summary.missed += missed;
+                    self.summary.missed = self.summary.missed.saturating_add(missed);
                     self.may_learn = [true; 2];
                     for event in events {
                         self.event(event);
@@ -280,8 +321,10 @@ impl Text {
                     self.flush();
                 }
                 Message::Cut => self.summary.is_cut = true,
-                Message::End(exited) => {
+                Message::End(exited, now) => {
                     has_exited = exited;
+                    let since = now.saturating_duration_since(self.began).as_nanos();
+                    self.last = self.last.max(u64::try_from(since).unwrap_or_default());
                     break;
                 }
             }
@@ -297,29 +340,36 @@ impl Text {
         self.base += self.stacks.len();
         self.stacks.clear();
         self.threads.clear();
+        (self.began, self.last) = (program.began, 0);
         self.program = Some(program);
         self.flush();
     }
 
     /// Writes a line for an event, and one for its stack before if that is new.
     fn event(&mut self, event: Event) {
-        self.last = event.time;
-        let room = self.limit.saturating_sub(self.len) > self.line.len() as u64;
-        if !room || self.summary.failed.is_some() {
-            self.summary.beyond += 1;
-            return;
-        }
+        self.last = self.last.max(event.time);
         let stack = event.stack as usize;
         if stack >= self.stacks.len() && std::mem::take(&mut self.may_learn[0]) {
             self.learn_stacks();
         }
-        let number = (self.base + stack) as u64;
-        if let Some((frames, is_written @ false)) = self.stacks.get_mut(stack) {
+        // Nothing is known of a stack that a damaged ring names, or that cannot be read any more.
+        let (number, frames, is_written) = match self.stacks.get_mut(stack) {
+            Some((frames, is_written)) => ((self.base + stack + 1) as u64, frames, is_written),
+            None => (0, &mut self.unknown.0, &mut self.unknown.1),
+        };
+        let len = EVENT_ROOM + if *is_written { 0 } else { frames.len() };
+        let room = self.limit.saturating_sub(self.len);
+        if room < (self.line.len() + len) as u64 || self.summary.failed.is_some() {
+            self.summary.beyond += 1;
+            return;
+        }
+        if !std::mem::replace(is_written, true) {
             self.line.extend_from_slice(b"stack ");
             push_number(&mut self.line, number);
+            // It is written once.
+            let frames = std::mem::take(frames);
             self.line.extend_from_slice(frames.as_bytes());
             self.line.push(b'\n');
-            *is_written = true;
         }
         let thread = self.thread(event.thread);
         let line = &mut self.line;
@@ -357,7 +407,6 @@ impl Text {
 
     /// Reads all stacks that are new.
     fn learn_stacks(&mut self) {
-        const UNKNOWN: &str = "\t[unknown]";
         let first = self.stacks.len();
         let Some(program) = &mut self.program else {
             return;
@@ -369,10 +418,14 @@ impl Text {
         let _ = outside::give_names(&mut profile, &mut program.symbolizer, program.owner);
         self.stacks
             .resize((next as usize).max(first), (UNKNOWN.to_string(), false));
+        let mut len = 0;
         for sample in 0..profile.samples.len() {
             let number = profile.samples.values(sample)[1] as usize;
-            if let Some((frames, _)) = self.stacks.get_mut(number) {
+            if let Some((frames, _)) = self.stacks.get_mut(number)
+                && len < MOST
+            {
                 *frames = frames_of(&profile, sample);
+                len += frames.len();
             }
         }
     }
@@ -397,7 +450,8 @@ impl Text {
             ..
         } = &self.summary;
         let how = match has_exited {
-            _ if self.summary.is_cut => "cut",
+            // Nothing is known of a program that never handed its events over.
+            _ if self.summary.is_cut || self.program.is_none() => "cut",
             true => "exited",
             false => "left",
         };
@@ -413,6 +467,7 @@ impl Text {
         line.push(b'\n');
         self.line.extend_from_slice(&line);
         self.flush();
+        self.summary.is_empty = self.program.is_none();
     }
 }
 
@@ -427,6 +482,10 @@ fn error_text(error: &io::Error) -> String {
 fn frames_of(profile: &Profile, sample: usize) -> String {
     let mut text = String::new();
     for index in profile.samples.stack(sample) {
+        if text.len() > LONGEST {
+            text.push_str("\t[truncated]");
+            break;
+        }
         let location = &profile.location[index.index()];
         let lines = profile.lines(location);
         if lines.is_empty() {

@@ -78,6 +78,11 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, Error> {
         dropped: None,
     };
     while lines.advance()? {
+        // Whoever wrote it was killed, or still writes.
+        if !lines.is_ended() {
+            reader.dropped = None;
+            break;
+        }
         let Some(()) = reader.line(lines.line()) else {
             let expected = "program, stack, +, - or end, with what belongs to it";
             return Err(wrong(&lines, expected));

@@ -17,6 +17,8 @@ pub(crate) struct Lines<'a> {
     number: u64,
     bytes: u64,
     again: bool,
+    /// Whether the line has an end, and is not a part of one.
+    is_ended: bool,
     at_end: bool,
 }
 
@@ -28,6 +30,7 @@ impl<'a> Lines<'a> {
             number: 0,
             bytes: 0,
             again: false,
+            is_ended: false,
             at_end: false,
         }
     }
@@ -42,6 +45,7 @@ impl<'a> Lines<'a> {
         }
         self.line.clear();
         self.number += 1;
+        self.is_ended = false;
         loop {
             let buffer = match self.inner.fill_buf() {
                 Ok(buffer) => buffer,
@@ -65,6 +69,7 @@ impl<'a> Lines<'a> {
             self.inner.consume(consumed);
             self.bytes += consumed as u64;
             if end.is_some() {
+                self.is_ended = true;
                 break;
             }
         }
@@ -83,6 +88,11 @@ impl<'a> Lines<'a> {
     /// The line, without its end. It is empty past the last line.
     pub(crate) fn line(&self) -> &[u8] {
         &self.line
+    }
+
+    /// Whether the line has an end. Only the last one of a file may have none.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// The line without white space around it.

@@ -51,6 +51,8 @@ pub struct Log {
     missed: u64,
     /// Since when that event has a number and is not there.
     awaited: Option<Instant>,
+    /// Where the events end, once their program has.
+    end: Option<u64>,
 }
 
 impl Log {
@@ -63,6 +65,7 @@ impl Log {
             next: 0,
             missed: 0,
             awaited: None,
+            end: None,
         };
         log.since = log.field(offset_of!(Ring, since))?;
         log.next = log.field(offset_of!(Ring, first))?;
@@ -71,8 +74,8 @@ impl Log {
 
     fn field(&self, offset: usize) -> Result<u64, Error> {
         let mut bytes = [0; 8];
-        self.file
-            .read_exact_at(&mut bytes, self.at + offset as u64)?;
+        let at = self.at.saturating_add(offset as u64);
+        self.file.read_exact_at(&mut bytes, at)?;
         Ok(u64::from_ne_bytes(bytes))
     }
 
@@ -89,24 +92,31 @@ impl Log {
     }
 
     /// Adds the next events to a list. Returns whether there may be more now. If the program
-    /// `has_ended`, nobody waits for what a thread has not finished.
+    /// `has_ended`, nobody waits for what a thread has not finished, and what is added from then on
+    /// is nobody's.
     ///
     /// # Errors
     /// The file may be too short.
     pub fn read(&mut self, has_ended: bool, to: &mut Vec<Event>) -> Result<bool, Error> {
-        let next = self.field(offset_of!(Ring, next))?;
+        let mut next = self.field(offset_of!(Ring, next))?;
+        let mut margin = MARGIN;
+        if has_ended {
+            margin = 0;
+            next = *self.end.get_or_insert(next);
+        }
         // It never falls, except if somebody forges it.
         let mut waiting = next.saturating_sub(self.next);
         if waiting > EVENTS as u64 {
-            self.miss(waiting - EVENTS as u64 + MARGIN);
-            waiting = EVENTS as u64 - MARGIN;
+            self.miss(waiting - EVENTS as u64 + margin);
+            waiting = EVENTS as u64 - margin;
         }
         let place = self.next % EVENTS as u64;
         let count = waiting.min(AT_ONCE).min(EVENTS as u64 - place) as usize;
         if count == 0 {
             return Ok(false);
         }
-        let first = self.at + offset_of!(Ring, events) as u64 + place * LEN as u64;
+        let first = offset_of!(Ring, events) as u64 + place * LEN as u64;
+        let first = self.at.saturating_add(first);
         let mut bytes = vec![0; count * LEN];
         self.file.read_exact_at(&mut bytes, first)?;
         let number = |bytes: &[u8], i: usize| u64_at(bytes, i * LEN);

@@ -80,6 +80,7 @@ struct Shown<'a> {
     space: Measure,
     /// The names of the frames.
     label: Rc<Label>,
+    has_ages: bool,
 }
 
 impl<'a> Shown<'a> {
@@ -113,6 +114,7 @@ impl<'a> Shown<'a> {
             leaks,
             style,
             label: Rc::new(label),
+            has_ages: leaks.rows.iter().any(|leak| leak.age.is_some()),
             objects: if raw { Measure::raw() } else { objects },
             space: if raw { Measure::raw() } else { space },
         })
@@ -261,7 +263,7 @@ impl<'a> Shown<'a> {
 
     /// Whether a column says how old blocks are.
     fn has_ages(&self) -> bool {
-        self.leaks.rows.iter().any(|leak| leak.age.is_some())
+        self.has_ages
     }
 
     /// Whether a column says how sure space is.

@@ -62,7 +62,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         by_thread: args.threads,
         logs: args.log.log.is_some(),
     };
-    let log = Log::open(&args.log, mode)?;
+    let log = Log::open(&args.log, mode, output)?;
     let attached = target.attach(library, wish).with_context(of_process)?;
     // Until here they end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;

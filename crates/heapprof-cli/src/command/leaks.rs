@@ -74,7 +74,7 @@ fn read_log(path: &Path) -> Result<Source> {
         Some(0) => None,
         Some(dropped) => Some(format!("{dropped} events are missing in it")),
         None => Some(
-            "its end is missing: it is still written, or heapprof or the program was killed"
+            "events are missing at its end, because it is still written, or heapprof or the program was killed"
                 .to_string(),
         ),
     };

@@ -70,7 +70,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         mode,
         wrappers: args.wrappers.clone().unwrap_or_default(),
     };
-    let log = Log::open(&args.log, mode)?;
+    let log = Log::open(&args.log, mode, args.output.as_deref())?;
     let mut keeper = Keeper::new(list.path(), wanted, log);
     let live = args.live.then(|| Live::new(args, &list, color));
     let mut live = live.transpose()?;
