@@ -8,8 +8,10 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
+};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,8 +30,8 @@ const AT_ONCE: usize = 32_768;
 const WAITING: usize = 48;
 /// How often it is looked whether there are new ones.
 const PAUSE: Duration = Duration::from_millis(2);
-/// So long the last of the text may take to be written. Somebody may not read a pipe.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// So long nothing of the rest may be written before it is given up. Somebody may not read a pipe.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// How much text is written at once.
 const PIECE: usize = 256 << 10;
 
@@ -49,6 +51,8 @@ pub(crate) struct Log {
     path: PathBuf,
     to: SyncSender<Message>,
     end: Receiver<Summary>,
+    /// How many pieces of text were written.
+    progress: Arc<AtomicU64>,
     reading: Option<Reading>,
 }
 
@@ -120,13 +124,16 @@ impl Log {
         let (to, messages) = sync_channel(WAITING);
         let (done, end) = channel();
         let limit = args.log_limit;
+        let progress = Arc::new(AtomicU64::new(0));
+        let counted = progress.clone();
         std::thread::Builder::new()
-            .spawn(move || Text::new(file, limit).run(&messages, &done))
+            .spawn(move || Text::new(file, limit, counted).run(&messages, &done))
             .context("no thread can be made")?;
         Ok(Some(Self {
             path: path.clone(),
             to,
             end,
+            progress,
             reading: None,
         }))
     }
@@ -165,6 +172,7 @@ impl Log {
     pub(crate) fn end(mut self, has_exited: bool) {
         let path = self.path.display().to_string();
         let now = Instant::now();
+        let progress = self.progress.clone();
         let ending = std::thread::Builder::new().spawn(move || {
             if let Some(reading) = self.reading.take() {
                 reading.end();
@@ -180,7 +188,18 @@ impl Log {
             };
             let _ = std::thread::Builder::new().spawn(wait);
         }
-        match summary.recv_timeout(PATIENCE) {
+        let mut before = progress.load(Ordering::Relaxed);
+        let found = loop {
+            match summary.recv_timeout(PATIENCE) {
+                Err(RecvTimeoutError::Timeout) => {}
+                found => break found,
+            }
+            let after = progress.load(Ordering::Relaxed);
+            if std::mem::replace(&mut before, after) == after {
+                break Err(RecvTimeoutError::Timeout);
+            }
+        };
+        match found {
             Ok(Some(summary)) => summary.say(&path),
             _ => messages::note(&format!(
                 "{path}: the log could not be written to its end: nobody takes what is written"
@@ -214,7 +233,8 @@ impl Summary {
         if self.is_cut {
             text += "; the program ended before its last ones could be read";
         }
-        if self.written > 0 {
+        // A pipe has been read by then.
+        if self.written > 0 && Path::new(path).is_file() {
             text += &format!("; next: heapprof leaks --log {path}");
         }
         messages::note(&text);
@@ -267,6 +287,7 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
 /// The text, as far as it is written.
 struct Text {
     file: File,
+    progress: Arc<AtomicU64>,
     limit: u64,
     len: u64,
     line: Vec<u8>,
@@ -289,9 +310,10 @@ struct Text {
 }
 
 impl Text {
-    fn new(file: File, limit: u64) -> Self {
+    fn new(file: File, limit: u64, progress: Arc<AtomicU64>) -> Self {
         Self {
             file,
+            progress,
             limit,
             len: 0,
             line: HEAD.as_bytes().to_vec(),
@@ -436,6 +458,7 @@ impl Text {
         {
             self.summary.failed = Some(error_text(&error));
         }
+        self.progress.fetch_add(1, Ordering::Relaxed);
         self.len += self.line.len() as u64;
         self.line.clear();
     }

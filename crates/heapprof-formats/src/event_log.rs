@@ -54,6 +54,9 @@ struct Reader {
     now: u64,
     has_exited: bool,
     dropped: Option<u64>,
+    /// How many events were read.
+    events: u64,
+    has_end: bool,
 }
 
 /// Reads a log, and matches its events.
@@ -76,6 +79,8 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, Error> {
         now: 0,
         has_exited: false,
         dropped: None,
+        events: 0,
+        has_end: false,
     };
     while lines.advance()? {
         // Whoever wrote it was killed, or still writes.
@@ -102,6 +107,9 @@ fn wrong(lines: &Lines<'_>, expected: &'static str) -> Error {
 impl Reader {
     /// Reads a line; `None` if it is none of a log.
     fn line(&mut self, line: &[u8]) -> Option<()> {
+        if self.has_end {
+            return None;
+        }
         let (word, rest) = match line.iter().position(|&byte| byte == b' ') {
             Some(at) => (&line[..at], &line[at + 1..]),
             None => (line, &line[line.len()..]),
@@ -139,6 +147,7 @@ impl Reader {
         let size = fields.next()?.parse().ok()?;
         let stack = *self.number.get(&fields.next()?.parse().ok()?)?;
         self.now = self.now.max(since);
+        self.events += 1;
         let block = Block { size, stack, since };
         fields.next().is_none().then_some((address, block))
     }
@@ -172,9 +181,12 @@ impl Reader {
             let count = fields.next()?.parse::<u64>().ok();
             count.filter(|_| is_it)
         };
-        counted("written")?;
+        let written = counted("written")?;
         let dropped = counted("dropped")?;
-        self.dropped = Some(dropped).filter(|_| !text.contains(" cut "));
+        // Lines may have been taken out since.
+        let is_sure = written == self.events && !text.contains(" cut ");
+        self.dropped = Some(dropped).filter(|_| is_sure);
+        self.has_end = true;
         Some(())
     }
 
@@ -336,6 +348,11 @@ mod tests {
         ] {
             fails(&format!("heapprof log 1\nstack 3\tmain\n{line}\n"), 3);
         }
+        let end = "end 1.000000 left written 0 dropped 0\n";
+        fails(&format!("heapprof log 1\n{end}{end}"), 3);
+        // Fewer lines than there were.
+        let one = "heapprof log 1\nend 1.000000 left written 1 dropped 0\n";
+        assert_eq!(read(one).unwrap().dropped, None);
         let huge = format!("+ 0.000001 7 0x10 {} 3\n", i64::MAX);
         fails(&format!("heapprof log 1\nstack 3\tmain\n{huge}{huge}"), 4);
     }

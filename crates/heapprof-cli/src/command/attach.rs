@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -62,6 +63,9 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
         by_thread: args.threads,
         logs: args.log.log.is_some(),
     };
+    // A file that may not be so long is an error then, and does not end heapprof, which would leave
+    // the program attached.
+    signal_hook::flag::register(libc::SIGXFSZ, Arc::default()).context("signals")?;
     let log = Log::open(&args.log, mode, output)?;
     let attached = target.attach(library, wish).with_context(of_process)?;
     // Until here they end heapprof, which leaves the program whole.
@@ -71,8 +75,12 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     recording.greet(args);
     let over = recording.wait(args.time, &mut signals);
     let profile = recording.end(over)?;
-    let written = write(&profile, args.pid, output, mode)?;
-    recording.say(over, written);
+    let written = write(&profile, args.pid, output, mode);
+    // Somebody may not read it, for which the profile does not wait.
+    if let Some(log) = recording.log.take() {
+        log.end(matches!(over, Over::Ended | Over::Replaced));
+    }
+    recording.say(over, written?);
     Ok(())
 }
 
@@ -256,9 +264,6 @@ impl Recording {
                 "process {}: {error}; it is still recorded: heapprof detach {} tries again",
                 self.pid, self.pid
             ));
-        }
-        if let Some(log) = self.log.take() {
-            log.end(matches!(over, Over::Ended | Over::Replaced));
         }
         let read = match (read, &mut self.kept) {
             (Ok(profile), _) => Ok(profile),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Question, Session, Source, Suppressions, Types, leaks};
-use heapprof_formats as formats;
+use heapprof_formats::{self as formats, EventLog};
 
 use super::Shared;
 use super::gate::Gate;
@@ -64,17 +64,26 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
 fn read_log(path: &Path) -> Result<Source> {
     let name = path.display().to_string();
     let named = || format!("{name}: cannot be read");
+    if path == Path::new("-") {
+        let log = formats::read_log(&mut std::io::stdin().lock());
+        return matched("standard input".to_string(), log);
+    }
     // A pipe is read as it is written.
     let file = File::open(path).with_context(named)?;
     if file.metadata().with_context(named)?.is_dir() {
         bail!("{name}: is a folder; --log names a file");
     }
-    let log = formats::read_log(&mut BufReader::new(file)).with_context(|| name.clone())?;
+    matched(name, formats::read_log(&mut BufReader::new(file)))
+}
+
+/// A log as a profile. Says so if it is not sure.
+fn matched(name: String, log: Result<EventLog, formats::Error>) -> Result<Source> {
+    let log = log.with_context(|| name.clone())?;
     let uncertain = match log.dropped {
         Some(0) => None,
         Some(dropped) => Some(format!("{dropped} events are missing in it")),
         None => Some(
-            "events are missing at its end, because it is still written, or heapprof or the program was killed"
+            "events are missing: it is still written, or heapprof or the program was killed, or lines were taken out"
                 .to_string(),
         ),
     };
