@@ -342,8 +342,11 @@ fn what_can_not_be_is_said() {
     says(&["leaks", "--log", "none"], "none: cannot be read");
     says(&["leaks", "--log", "."], "is a folder");
     says(&["leaks", "--log", "x", "y"], "cannot be used with");
+    let empty = "heapprof log 1\nend 0.000000 cut written 0 dropped 0\n";
+    std::fs::write(folder.path().join("empty.log"), empty).unwrap();
+    says(&["leaks", "--log", "empty.log"], "has no program's events");
     // What is cut off is read as far as it goes.
-    let cut = "heapprof log 1\nstack 1\tmain\n+ 0.000001 7 0x10 5 1\n+ 0.000001 7 0x1";
+    let cut = "heapprof log 1\nprogram 7 x\nstack 1\tmain\n+ 0.000001 7 0x10 5 1\n+ 0.000001 7 0x1";
     std::fs::write(folder.path().join("cut.log"), cut).unwrap();
     let said = said(folder.path(), &["leaks", "--log", "cut.log"]);
     assert!(

@@ -27,6 +27,8 @@ pub struct EventLog {
     pub profile: Profile,
     /// How many events are missing; `None` if that is not known, because the log has no end.
     pub dropped: Option<u64>,
+    /// Whether a program's events are in it. Otherwise there was none that could be recorded.
+    pub has_program: bool,
 }
 
 /// A block that was not freed yet.
@@ -57,6 +59,7 @@ struct Reader {
     /// How many events were read.
     events: u64,
     has_end: bool,
+    has_program: bool,
 }
 
 /// Reads a log, and matches its events.
@@ -81,6 +84,7 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, Error> {
         dropped: None,
         events: 0,
         has_end: false,
+        has_program: false,
     };
     while lines.advance()? {
         // Whoever wrote it was killed, or still writes.
@@ -132,6 +136,7 @@ impl Reader {
                 // It has become another program, and its memory is gone.
                 self.live.clear();
                 self.now = 0;
+                self.has_program = true;
             }
             b"end" => self.end(rest)?,
             _ => return None,
@@ -227,6 +232,7 @@ impl Reader {
         Ok(EventLog {
             profile: self.builder.finish(),
             dropped: self.dropped,
+            has_program: self.has_program,
         })
     }
 
