@@ -89,13 +89,7 @@ fn record(folder: &Path, options: &[&str], words: &[&OsStr]) -> Run {
         .args(options)
         .arg("--")
         .args(words);
-    let output = record.output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Run {
-        code: output.status.code().unwrap_or(-1),
-        out: text(output.stdout),
-        err: text(output.stderr),
-    }
+    Run::from(record.output().unwrap())
 }
 
 /// The rows of `leaks`, without ages.

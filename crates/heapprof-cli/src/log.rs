@@ -173,21 +173,15 @@ impl Log {
         let path = self.path.display().to_string();
         let now = Instant::now();
         let progress = self.progress.clone();
-        let ending = std::thread::Builder::new().spawn(move || {
+        let (done, summary) = channel();
+        // Without a thread, `done` goes, and so nobody waits for it.
+        let _ = std::thread::Builder::new().spawn(move || {
             if let Some(reading) = self.reading.take() {
                 reading.end();
             }
             let _ = self.to.send(Message::End(has_exited, now));
-            self.end
+            let _ = self.end.recv().map(|summary| done.send(summary));
         });
-        let (done, summary) = channel();
-        if let Ok(ending) = ending {
-            let wait = move || {
-                let summary = ending.join().ok().and_then(|end| end.recv().ok());
-                let _ = done.send(summary);
-            };
-            let _ = std::thread::Builder::new().spawn(wait);
-        }
         let mut before = progress.load(Ordering::Relaxed);
         let found = loop {
             match summary.recv_timeout(PATIENCE) {
@@ -200,8 +194,8 @@ impl Log {
             }
         };
         match found {
-            Ok(Some(summary)) => summary.say(&path),
-            _ => messages::note(&format!(
+            Ok(summary) => summary.say(&path),
+            Err(_) => messages::note(&format!(
                 "{path}: the log could not be written to its end: nobody takes what is written"
             )),
         }

@@ -10,7 +10,7 @@ use heapprof_profile::{
     FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder, recorded,
 };
 
-use crate::error::{Error, shortened};
+use crate::error::Error;
 use crate::lines::Lines;
 
 /// What every log begins with.
@@ -69,10 +69,7 @@ struct Reader {
 pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, Error> {
     let mut lines = Lines::new(input);
     if !lines.advance()? || lines.line() != HEAD {
-        return Err(wrong(
-            &lines,
-            "the first line of a log of heapprof, which is text",
-        ));
+        return Err(lines.wrong("the first line of a log of heapprof, which is text"));
     }
     let mut reader = Reader {
         builder: ProfileBuilder::new(&recorded::TYPES[..WIDTH]),
@@ -94,18 +91,10 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, Error> {
         }
         let Some(()) = reader.line(lines.line()) else {
             let expected = "program, stack, +, - or end, with what belongs to it";
-            return Err(wrong(&lines, expected));
+            return Err(lines.wrong(expected));
         };
     }
     reader.finish()
-}
-
-fn wrong(lines: &Lines<'_>, expected: &'static str) -> Error {
-    Error::Line {
-        line: lines.number(),
-        expected: expected.into(),
-        found: shortened(lines.line()),
-    }
 }
 
 impl Reader {

@@ -86,7 +86,8 @@ fn matched(name: String, log: Result<EventLog, formats::Error>) -> Result<Source
         Some(0) => None,
         Some(dropped) => Some(format!("{dropped} events are missing in it")),
         None => Some(
-            "events are missing: it is still written, or heapprof or the program was killed, or lines were taken out"
+            "events are missing: it is still written, or heapprof or the program was killed, or \
+             lines were taken out"
                 .to_string(),
         ),
     };

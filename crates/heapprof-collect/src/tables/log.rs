@@ -81,7 +81,6 @@ impl Log {
     }
 
     /// Adds an event of the thread with this number.
-    #[inline(never)]
     pub(crate) fn add(&self, what: What, block: Logged, thread: u32) {
         // SAFETY: null, or a ring, which stays mapped. Its fields are atomics.
         let Some(ring) = (unsafe { self.ring.load(Ordering::Acquire).as_ref() }) else {

@@ -338,20 +338,21 @@ impl Keeping {
             let note = "there were too many processes to keep the books of all of them";
             return self.note(note.to_string());
         }
-        if caller.pid.as_raw_nonzero().get().unsigned_abs() == self.main
-            && let Some(log) = &mut self.log
-            && let Err(error) = begin(log, &kept, self.main, caller.owner)
-        {
-            self.note(format!("--log: there are no events: {error:#}"));
-        }
-        self.processes.push(Process {
+        let process = Process {
             kept,
             pid,
             owner: caller.owner,
             ends: pidfd_open(pid, PidfdFlags::empty()).ok(),
             group: self.counts.group_of(pid),
             stays: false,
-        });
+        };
+        if process.number() == self.main
+            && let Some(log) = &mut self.log
+            && let Err(error) = begin(log, &process.kept, self.main, caller.owner)
+        {
+            self.note(format!("--log: there are no events: {error:#}"));
+        }
+        self.processes.push(process);
     }
 
     /// Writes what those processes left that came to such an end.
