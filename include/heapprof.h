@@ -158,6 +158,26 @@ struct heapprof_perl_field {
 };
 int heapprof_perl_layout(const struct heapprof_perl_field *fields, size_t count);
 
+/* For programs that load code in forked children, and are recorded with `heapprof record --fork-audit`. Notes that this
+ * child has tried to load something. `outcome` is "loaded", "failed" or "not found"; `site` names who asked for it, as
+ * "FILE:LINE < FILE:LINE"; `stats` and `opens` count the system calls of the search. Texts may be NULL. Returns 1 if it was
+ * noted, else 0: in the first process, or without an audit. */
+struct heapprof_load {
+    const char *name;
+    const char *kind;
+    const char *outcome;
+    const char *site;
+    int64_t micros;
+    int64_t stats;
+    int64_t opens;
+};
+int heapprof_load(const struct heapprof_load *load);
+
+/* With the same option, waits until heapprof has looked at this child's pages. With `ends` 0, the audit shows this moment.
+ * An interpreter that is about to clean up says `ends` 1: then the audit shows this moment if nobody has looked before.
+ * Returns 1 if it did, else 0. */
+int heapprof_look(int ends);
+
 /* For the same module, which traces the values of a perl: those of the functions heapprof_perl_values…, which are not for
  * other programs. The module's values.h declares them. */
 

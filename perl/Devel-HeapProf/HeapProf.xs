@@ -61,6 +61,7 @@ static const struct traced *traced_by(pTHX_ const my_cxt_t *our) {
 }
 
 #include "values.h"
+#include "loads.h"
 
 /* A sub that is written in C has no context on Perl's stack. So each call of one is noted where heapprof looks: the sub,
  * and what tells that the call is still being made. Nothing has to be taken back if the sub dies, because then the op that
@@ -86,6 +87,8 @@ static OP *note_and_call_sub(pTHX) {
     CV *cv;
     OP *next;
     look_before(aTHX);
+    /* Whoever catches a death does not load anything at once. */
+    if (loads.count && is_audited(aTHX)) settle(aTHX);
     if (!call) return call_sub(aTHX);
     cv = sub_in_c(*PL_stack_sp);
     if (!cv) {
@@ -146,6 +149,7 @@ BOOT:
         }
         find_values();
         trace_values(aTHX_ 0);
+        audit_loads(aTHX);
     }
 }
 
@@ -241,6 +245,21 @@ _leaks(block)
     FREETMPS;
     LEAVE;
     SP = put_rows(aTHX_ SP, left_since(aTHX_ from ? MY_CXT.traced : NULL, from));
+
+bool
+_is_audited()
+  CODE:
+    RETVAL = loads.look != NULL;
+  OUTPUT:
+    RETVAL
+
+void
+_look()
+  CODE:
+    if (is_audited(aTHX)) {
+        settle(aTHX);
+        loads.look(1);
+    }
 
 bool
 is_loaded()

@@ -26,6 +26,7 @@ static const struct heapprof_perl_field fields[] = {
     INTERPRETER(Icompiling)
     INTERPRETER(Icop_seqmax)
     INTERPRETER(Iphase)
+    INTERPRETER(Istrtab)
 #ifndef DEBUG_LEAKING_SCALARS
     INTERPRETER(Isv_count)
     INTERPRETER(Isv_arenaroot)

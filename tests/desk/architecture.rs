@@ -1,5 +1,6 @@
 //! Checks the rules that docs/dev/architecture.md states.
 
+mod arrows;
 mod circles;
 
 use std::collections::BTreeMap;
@@ -9,84 +10,7 @@ use std::process::Command;
 use heapprof_tests::harness::{bless, files, root, sources};
 use regex::Regex;
 
-/// Which of our crates each crate may use. An arrow that is not here is an error.
-const ARROWS: &[(&str, &[&str])] = &[
-    ("heapprof-profile", &[]),
-    ("heapprof-environment", &[]),
-    ("heapprof-books", &[]),
-    (
-        "heapprof-collect",
-        &["heapprof-books", "heapprof-environment", "heapprof-profile"],
-    ),
-    (
-        "heapprof-attach",
-        &["heapprof-books", "heapprof-live", "heapprof-memory"],
-    ),
-    (
-        "heapprof-live",
-        &["heapprof-books", "heapprof-memory", "heapprof-profile"],
-    ),
-    (
-        "heapprof-preload",
-        &[
-            "heapprof-books",
-            "heapprof-collect",
-            "heapprof-environment",
-            "heapprof-memory",
-            "heapprof-perl",
-        ],
-    ),
-    ("heapprof-memory", &[]),
-    ("heapprof-perl", &["heapprof-memory"]),
-    ("heapprof-formats", &["heapprof-profile"]),
-    ("heapprof-symbolize", &["heapprof-profile"]),
-    ("heapprof-text", &[]),
-    ("heapprof-totals", &["heapprof-profile", "heapprof-text"]),
-    (
-        "heapprof-dropin",
-        &[
-            "heapprof-formats",
-            "heapprof-profile",
-            "heapprof-symbolize",
-            "heapprof-text",
-            "heapprof-totals",
-        ],
-    ),
-    (
-        "heapprof-analysis",
-        &["heapprof-profile", "heapprof-text", "heapprof-totals"],
-    ),
-    (
-        "heapprof-report",
-        &[
-            "heapprof-analysis",
-            "heapprof-profile",
-            "heapprof-text",
-            "heapprof-totals",
-        ],
-    ),
-    ("heapprof-web", &[]),
-    (
-        "heapprof-alloc",
-        &["heapprof-collect", "heapprof-environment"],
-    ),
-    (
-        "heapprof-cli",
-        &[
-            "heapprof-analysis",
-            "heapprof-attach",
-            "heapprof-dropin",
-            "heapprof-environment",
-            "heapprof-formats",
-            "heapprof-live",
-            "heapprof-profile",
-            "heapprof-report",
-            "heapprof-symbolize",
-            "heapprof-text",
-            "heapprof-web",
-        ],
-    ),
-];
+use self::arrows::ARROWS;
 
 /// Libraries that only one crate may know.
 const OWNED: &[(&str, &str)] = &[

@@ -44,6 +44,8 @@ mod coverage;
 mod diff;
 mod error;
 mod folded;
+mod fork_audit;
+mod forks;
 mod gate;
 mod growth;
 mod header;
@@ -79,6 +81,7 @@ pub use crate::{
     diff::{Change, Diff, DiffRow, Status, diff},
     error::Error,
     folded::folded,
+    fork_audit::{ForkAudit, ForkBroken, ForkChild, ForkLoad, ForkRule, ForkUnshared, fork_audit},
     gate::{Broken, Rule, Verdict},
     growth::{Growth, Verdict as GrowthVerdict},
     header::{Header, SampleType},

@@ -12,6 +12,7 @@ use heapprof_profile::Profile;
 pub(crate) use self::tree::Below;
 pub use self::tree::TreeOptions;
 use crate::error::Error;
+use crate::forks::{self, Forks};
 use crate::moments::{self, MomentRow, SizeRow};
 use crate::stack_table::StackTable;
 use crate::suppression::Suppressions;
@@ -139,6 +140,7 @@ pub struct Question {
     modules: OnceLock<Vec<Module>>,
     moments: OnceLock<Vec<MomentRow>>,
     sizes: OnceLock<Vec<SizeRow>>,
+    forks: OnceLock<Forks>,
     wanted: Vec<bool>,
 }
 
@@ -324,6 +326,7 @@ impl Question {
             modules: OnceLock::new(),
             moments: OnceLock::new(),
             sizes: OnceLock::new(),
+            forks: OnceLock::new(),
             wanted: Vec::new(),
         })
     }
@@ -386,6 +389,11 @@ impl Question {
         let each = self.parts.iter().enumerate();
         let rows = || each.flat_map(|(at, part)| moments::sizes(at, &part.profile));
         self.sizes.get_or_init(|| rows().collect())
+    }
+
+    /// What an audit of forked children noted.
+    pub(crate) fn forks(&self) -> &Forks {
+        self.forks.get_or_init(|| forks::forks(self))
     }
 
     pub(crate) fn ranks(&self) -> &[u32] {

@@ -4,6 +4,7 @@
 //! A [`Relation`] is a name, documented columns, and three functions. Its first `keys` columns are
 //! whole numbers. SQLite can find rows by them without reading all rows.
 
+mod fork;
 mod history;
 mod profile;
 mod sample;
@@ -99,7 +100,7 @@ pub(crate) struct Relation {
 }
 
 /// All tables, in the order of the docs.
-pub(crate) static RELATIONS: [&Relation; 18] = [
+pub(crate) static RELATIONS: [&Relation; 21] = [
     &profile::PROFILE,
     &profile::COMMENT,
     &profile::SAMPLE_TYPE,
@@ -111,6 +112,9 @@ pub(crate) static RELATIONS: [&Relation; 18] = [
     &profile::LABEL,
     &history::MOMENT,
     &history::SIZE_CLASS,
+    &fork::FORK_CHILD,
+    &fork::FORK_LOAD,
+    &fork::FORK_UNSHARED,
     &total::ENTITY,
     &total::FUNCTION_TOTAL,
     &total::NEIGHBOUR,

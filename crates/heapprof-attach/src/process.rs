@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use heapprof_live::maps::{self, Map};
 use heapprof_live::{is_there, run_state, status};
 use heapprof_memory::Memory;
-use heapprof_memory::loaded::{Object, Symbol, objects};
+use heapprof_memory::loaded::{self, Object, Symbol};
+use heapprof_process::maps::{self, Map};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -154,47 +154,20 @@ impl Process {
 
     /// Finds the loader, and what it has loaded.
     fn find_loader(&mut self) -> Result<(), Error> {
-        const AT_PHDR: u64 = 3;
-        const AT_PHNUM: u64 = 5;
         const AT_BASE: u64 = 7;
-        const PT_DYNAMIC: u32 = 2;
-        const PT_INTERP: u32 = 3;
-        const PT_PHDR: u32 = 6;
-        const DT_DEBUG: u64 = 21;
         let auxiliary = read(self.pid, "auxv")?;
-        let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
-        let words = auxiliary.as_chunks::<8>().0;
-        let find = |key: u64| {
-            let mut pairs = words.as_chunks::<2>().0.iter();
-            pairs
-                .find(|pair| word(&pair[0]) == key)
-                .map(|pair| word(&pair[1]))
-        };
         // A program of 32 bits has another auxiliary vector, and so says nothing here.
-        let memory = self.memory.memory();
-        let image = self.image()?;
-        if image != [2, 62] {
+        if self.image()? != [2, 62] {
             return Err(Error::OtherMachine);
         }
-        let missing = || Error::Missing("what the kernel told it of itself");
-        let headers = find(AT_PHDR).ok_or_else(missing)?;
-        let count = find(AT_PHNUM).ok_or_else(missing)?.min(1000);
-        let (mut base, mut dynamic, mut interpreter) = (0, None, None);
-        for at in (0..count).map(|i| headers + 56 * i) {
-            let kind = memory.u32(at).ok_or_else(missing)?;
-            let place = memory.u64(at + 16).ok_or_else(missing)?;
-            match kind {
-                PT_PHDR => base = headers.wrapping_sub(place),
-                PT_DYNAMIC => dynamic = Some(place),
-                PT_INTERP => interpreter = Some(place),
-                _ => {}
-            }
-        }
-        let (Some(dynamic), Some(interpreter)) = (dynamic, interpreter) else {
+        let memory = self.memory.memory();
+        let executable = loaded::executable(memory, &auxiliary);
+        let Some((executable, interpreter)) = executable.and_then(|of| Some((of, of.loader?)))
+        else {
             return Err(Error::Static);
         };
         let mut name = [0; 256];
-        let read = memory.text(base.wrapping_add(interpreter), &mut name);
+        let read = memory.text(interpreter, &mut name);
         let name = String::from_utf8_lossy(&name[..read.unwrap_or(0)]).into_owned();
         if name.contains("ld-musl") {
             return Err(Error::OtherLibrary("musl"));
@@ -202,10 +175,9 @@ impl Process {
         if !name.contains("ld-linux") {
             return Err(Error::OtherLibrary("not glibc"));
         }
-        self.loader = find(AT_BASE).unwrap_or(0);
-        let executable = Object::at(base, base.wrapping_add(dynamic));
-        let debug = executable.entry(memory, DT_DEBUG).unwrap_or(0);
-        self.objects = objects(memory, debug).take(MOST_OBJECTS).collect();
+        self.loader = loaded::told(&auxiliary, AT_BASE).unwrap_or(0);
+        let objects = loaded::of_executable(memory, executable.object);
+        self.objects = objects.take(MOST_OBJECTS).collect();
         if self.objects.len() < 2 {
             return Err(Error::Missing("the list of what is loaded"));
         }

@@ -262,6 +262,8 @@ pub mod name {
     pub const ID: usize = 0;
     /// `u8`: whether the thread has ended, so that its number may be another one's.
     pub const IS_GONE: usize = 4;
+    /// `u8`: how many forks lie between the first process and the one whose thread it was.
+    pub const GENERATION: usize = 5;
     /// Its name, up to a zero.
     pub const NAME: usize = 8;
 }
@@ -305,9 +307,12 @@ pub struct Mapping {
 /// A part of the table of blocks in use.
 pub mod table {
     /// `u64`: the address of its entries, of 16 bytes each: `address / 8` in the lower 45 bits of
-    /// the first word, and the stack in the lower 32 bits of the second. An entry of two zeros is
+    /// the first word and the block's size from 2^32 on in the others; the stack in the lower 32
+    /// bits of the second, and the rest of the size in the upper ones. An entry of two zeros is
     /// empty.
     pub const ENTRY: usize = 0;
+    /// The bits of the first word that have the address.
+    pub const ADDRESS_BITS: u32 = 45;
     /// `u64`: how many entries there is room for, less one.
     pub const MASK: usize = 8;
     /// `u64`: how many blocks there are.

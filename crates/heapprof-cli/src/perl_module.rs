@@ -24,6 +24,7 @@ static SOURCES: &[SourceFile] = sources! {
     "MANIFEST"
     "HeapProf.xs"
     "layout.h"
+    "loads.h"
     "values.h"
     "lib/Devel/HeapProf.pm"
     "lib/Devel/HeapProf/Loader.pm"

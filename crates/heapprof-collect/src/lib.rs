@@ -203,3 +203,4 @@ pub use crate::stack::call_site::CallSite;
 pub use crate::stack::provider::{
     Capture, NamedFrame, NotRegistered, Part, Provider, RawFrame, Report, Value,
 };
+pub use heapprof_profile::fork::{Load, Outcome};

@@ -178,6 +178,7 @@ const _: () = {
     assert!(size_of::<names::Entry>() == name::LEN);
     assert!(offset_of!(names::Entry, id) == name::ID);
     assert!(offset_of!(names::Entry, is_gone) == name::IS_GONE);
+    assert!(offset_of!(names::Entry, generation) == name::GENERATION);
     assert!(offset_of!(names::Entry, name) == name::NAME);
     assert!(offset_of!(Moments, len) == moments::COUNT);
     assert!(offset_of!(Moments, all) == moments::FIRST);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use heapprof_memory::Memory;
+use heapprof_process::maps::Map;
 use heapprof_profile::Profile;
 use object::NativeEndian;
 use object::elf::{ET_CORE, FileHeader64, NT_FILE, PF_W, PF_X, PT_LOAD, PT_NOTE};
@@ -12,7 +13,6 @@ use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::books::{self, Books};
 use crate::error::Error;
-use crate::maps::Map;
 use crate::process::code;
 use crate::profile::{Around, profile};
 use crate::read::Reader;

@@ -13,24 +13,25 @@
 //! It must never know reports, SQLite or the command line.
 #![forbid(unsafe_code)]
 
+mod blocks;
 mod books;
 mod core;
 mod error;
 mod kept;
 mod log;
-pub mod maps;
 mod process;
 mod profile;
 mod read;
 mod ring;
-mod smaps;
 mod stacks;
 mod sums;
+mod writer;
 
+pub use self::blocks::{Block, Blocks};
 pub use self::core::Core;
 pub use self::error::Error;
 pub use self::kept::{Kept, Left, State};
 pub use self::log::Logged;
 pub use self::process::{Found, Process, began, is_there, recorded, run_state, status};
 pub use self::ring::{Event, Log};
-pub use self::smaps::own_memory;
+pub use self::writer::Row;

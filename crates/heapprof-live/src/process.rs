@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use heapprof_memory::Memory;
+use heapprof_process::maps::{self, Map};
 use heapprof_profile::{Profile, recorded};
 use object::NativeEndian;
 use object::elf::{FileHeader64, NT_GNU_BUILD_ID, PT_NOTE};
@@ -17,11 +18,10 @@ use rustix::io::Errno;
 
 use crate::books::{self, Books};
 use crate::error::Error;
-use crate::maps::{self, Map};
-use crate::profile::{Around, Code, profile};
+use crate::profile::{Around, profile};
 use crate::read::{Reader, u64_at};
 use crate::ring::Log;
-use crate::smaps;
+use crate::writer::Code;
 
 /// How often a process is read whose recording begins anew meanwhile.
 const TRIES: usize = 4;
@@ -171,6 +171,11 @@ impl Process {
         self.pid
     }
 
+    /// The process's memory, as far as it is there.
+    pub fn memory(&self) -> impl Memory {
+        Outside(&self.memory)
+    }
+
     /// Whether the process still has the books, so that they can be read again.
     #[must_use]
     pub fn is_there(&self) -> bool {
@@ -196,7 +201,7 @@ impl Process {
             duration: &|_, since| monotonic().saturating_sub(since),
             thread_name: &thread_name,
         };
-        if smaps::is_swapped(self.pid) {
+        if heapprof_process::is_swapped(self.pid) {
             return Err(Error::Swapped);
         }
         for _ in 0..TRIES {
@@ -254,7 +259,8 @@ impl Process {
 
     /// What the process is called, as the collector calls it: by the path that was executed, if
     /// that leads to the file that runs (a script's does not), otherwise by that file.
-    pub(crate) fn program(&self) -> String {
+    #[must_use]
+    pub fn program(&self) -> String {
         let exe = path(self.pid, "exe");
         let running = std::fs::read_link(&exe).unwrap_or_default();
         let last = |path: &Path| {
@@ -478,7 +484,7 @@ fn build_id(memory: impl Memory, image: &Map) -> Option<Vec<u8>> {
     None
 }
 
-fn path(pid: u32, file: &str) -> PathBuf {
+pub(crate) fn path(pid: u32, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 

@@ -2,39 +2,20 @@
 
 use std::collections::HashMap;
 
-use foldhash::fast::RandomState;
-use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, moments, name, word};
+use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, moments, name};
 use heapprof_memory::Memory;
-use heapprof_profile::{
-    FrameText, History, Label, LabelSetIndex, LocationIndex, Mapping, MappingIndex, Moment, Peak,
-    Profile, ProfileBuilder, Resident, recorded,
-};
+use heapprof_profile::{History, Moment, Peak, Profile, Resident, recorded};
 
 use crate::books::Books;
 use crate::error::Error;
 use crate::read::{Reader, u32_at, u64_at};
-use crate::stacks::{Frames, Stacks};
 use crate::sums::{All, MOST_STACKS, Sums, sums};
+use crate::writer::{Code, Names, Row, Writer};
 
 /// More mappings are no program's.
 const MOST_MAPPINGS: u32 = 1 << 16;
-/// So many frames all stacks may have together.
-const MOST_FRAMES: usize = 1 << 26;
 /// A longer path is a broken one.
 const LONGEST_PATH: u32 = 8 << 10;
-
-/// Code of a file that is or was mapped.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Code {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) offset: u64,
-    pub(crate) path: Vec<u8>,
-    pub(crate) is_deleted: bool,
-    pub(crate) build_id: Vec<u8>,
-    /// The last generation in which it was there.
-    pub(crate) last: u32,
-}
 
 /// What is known of the program besides its books.
 pub(crate) struct Around<'a> {
@@ -147,6 +128,27 @@ pub(crate) fn stacks<M: Memory>(
     Ok((writer.builder.finish(), next))
 }
 
+/// A profile of these types with these rows, each with a label under `key`. Besides what the books
+/// say, this `code` is mapped.
+pub(crate) fn of_rows<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    code: &[Code],
+    types: [(&str, &str); 2],
+    key: &str,
+    rows: &[Row<'_>],
+) -> Result<Profile, Error> {
+    let stacks = reader.u32(books.stacks)?;
+    if stacks > MOST_STACKS {
+        return Err(Error::TooLarge);
+    }
+    let code = known_code(reader, books, code)?;
+    let names = Names::read(reader, books, &|_| None)?;
+    let mut writer = Writer::new(reader, books, &types, stacks as usize, code, names)?;
+    writer.add_rows(key, rows)?;
+    Ok(writer.builder.finish())
+}
+
 /// The kernel's number of each thread that has one in the books.
 pub(crate) fn threads<M: Memory>(
     reader: &Reader<M>,
@@ -155,251 +157,6 @@ pub(crate) fn threads<M: Memory>(
     let names = Names::read(reader, books, &|_| None)?;
     let all = names.kept.iter().map(|bytes| u32_at(bytes, name::ID));
     Ok(all.map(|id| Some(id).filter(|&id| id != 0)).collect())
-}
-
-struct Writer<'r, M> {
-    reader: &'r Reader<M>,
-    builder: ProfileBuilder,
-    stacks: Stacks<'r, M>,
-    frames: Frames<'r, M>,
-    code: Vec<Code>,
-    /// The number of each piece of code in the profile.
-    mappings: Vec<MappingIndex>,
-    /// By generation and word.
-    locations: HashMap<(u32, u64), LocationIndex, RandomState>,
-    labels: HashMap<Option<u32>, LabelSetIndex>,
-    names: Names<'r>,
-    /// Whether a stack had a label that only the interpreter can explain.
-    lacks_labels: bool,
-}
-
-/// The stack that was added last: its words, and their locations.
-#[derive(Default)]
-struct Last {
-    generation: u32,
-    words: Vec<u64>,
-    stack: Vec<LocationIndex>,
-}
-
-impl Last {
-    /// How many of the oldest frames a stack has in common with it.
-    fn shared(&self, generation: u32, words: &[u64]) -> usize {
-        let pairs = words.iter().rev().zip(self.words.iter().rev());
-        match generation == self.generation {
-            true => pairs.take_while(|(a, b)| a == b).count(),
-            false => 0,
-        }
-    }
-}
-
-/// The names of threads: those that the books have, and those of the kernel.
-struct Names<'r> {
-    /// What the books say of each.
-    kept: Vec<[u8; name::LEN]>,
-    now: &'r dyn Fn(u32) -> Option<String>,
-}
-
-impl<'r, M: Memory> Writer<'r, M> {
-    /// A writer of a profile with these types, of so many stacks.
-    fn new(
-        reader: &'r Reader<M>,
-        books: &Books,
-        types: &[(&str, &str)],
-        stacks: usize,
-        code: Vec<Code>,
-        names: Names<'r>,
-    ) -> Result<Self, Error> {
-        let mut writer = Self {
-            reader,
-            builder: ProfileBuilder::new(types),
-            stacks: Stacks::new(reader, books, stacks)?,
-            frames: Frames::new(reader, books)?,
-            code,
-            mappings: Vec::new(),
-            locations: HashMap::default(),
-            labels: HashMap::new(),
-            names,
-            lacks_labels: false,
-        };
-        writer.add_mappings();
-        Ok(writer)
-    }
-
-    fn add_mappings(&mut self) {
-        for code in &self.code {
-            let filename = recorded::mapped_file(&code.path, code.is_deleted, &code.build_id);
-            let hex = recorded::hex(&code.build_id);
-            let mapping = Mapping {
-                memory_start: code.start,
-                memory_limit: code.end,
-                file_offset: code.offset,
-                filename: self.builder.text(&filename),
-                build_id: self.builder.text(&hex),
-                ..Mapping::default()
-            };
-            self.mappings.push(self.builder.mapping(mapping));
-        }
-    }
-
-    /// Adds stacks by their numbers, with their sums.
-    fn add_samples(
-        &mut self,
-        sums: impl Iterator<Item = (usize, Sums)>,
-        width: usize,
-    ) -> Result<(), Error> {
-        let (mut words, mut frames) = (Vec::new(), 0);
-        let mut last = Last::default();
-        for (number, sum) in sums {
-            let types = [sum.allocated, sum.in_use, sum.peak, sum.temporary];
-            let values = &types.as_flattened()[..width];
-            if values.iter().all(|&value| value == 0) {
-                continue;
-            }
-            let read = self.stacks.read(number, &mut words);
-            let Some(generation) = self.reader.reached(read)? else {
-                continue;
-            };
-            let mut thread = None;
-            words.retain(|&word| match word & word::KIND {
-                word::THREAD => {
-                    thread = Some(word as u32);
-                    false
-                }
-                word::LABEL => {
-                    self.lacks_labels = true;
-                    false
-                }
-                _ => true,
-            });
-            // Most stacks have the oldest frames of the one before.
-            let same = last.shared(generation, &words);
-            let newer = words[..words.len() - same].iter();
-            let mut stack = Vec::with_capacity(words.len());
-            for &word in newer {
-                stack.push(self.location(generation, word)?);
-            }
-            stack.extend_from_slice(&last.stack[last.stack.len() - same..]);
-            let labels = self.label_set(thread);
-            frames += stack.len();
-            if frames > MOST_FRAMES {
-                return Err(Error::TooLarge);
-            }
-            let samples = &mut self.builder.profile.samples;
-            samples.push(stack.iter().copied(), values, labels);
-            last.generation = generation;
-            std::mem::swap(&mut last.words, &mut words);
-            last.stack = stack;
-            // Nothing is known of how sure the peak is.
-            let (mut sampled, mut variance) = ([0; 8], [0.0; 8]);
-            for (i, known) in sum.spread.iter().enumerate() {
-                sampled[2 * i..][..2].fill(known.samples);
-                variance[2 * i..][..2].copy_from_slice(&known.variance);
-            }
-            if sampled != [0; 8] {
-                let samples = &mut self.builder.profile.samples;
-                let last = samples.len() - 1;
-                samples.set_spread(last, &sampled[..width], &variance[..width]);
-            }
-        }
-        Ok(())
-    }
-
-    fn location(&mut self, generation: u32, word: u64) -> Result<LocationIndex, Error> {
-        let is_frame = word & word::KIND == word::FRAME || word == word::CUT;
-        let key = (if is_frame { 0 } else { generation }, word);
-        if let Some(&known) = self.locations.get(&key) {
-            return Ok(known);
-        }
-        let location = match word {
-            word::CUT => self.named(recorded::TRUNCATED),
-            word::UNNAMED => self.named(recorded::NAMELESS),
-            _ if is_frame => match self
-                .reader
-                .reached(self.frames.read(word as u32))?
-                .flatten()
-            {
-                Some(frame) => self.builder.frame(&[FrameText {
-                    name: &String::from_utf8_lossy(&frame.name),
-                    filename: &String::from_utf8_lossy(&frame.file),
-                    line: frame.line.into(),
-                    start_line: frame.start_line.into(),
-                }]),
-                None => self.named(recorded::NAMELESS),
-            },
-            _ => {
-                // This is an address in the call, not the one after it.
-                let address = word.wrapping_sub(1);
-                // It may be gone through twice.
-                self.reader.work(8 * self.code.len())?;
-                let mapping = find(&self.code, address, generation);
-                let mapping = mapping.map(|i| self.mappings[i]);
-                self.builder.location(mapping, address, false, &[])
-            }
-        };
-        self.locations.insert(key, location);
-        Ok(location)
-    }
-
-    fn named(&mut self, name: &str) -> LocationIndex {
-        self.builder.frame(&[FrameText {
-            name,
-            ..FrameText::default()
-        }])
-    }
-
-    fn label_set(&mut self, thread: Option<u32>) -> LabelSetIndex {
-        if let Some(&known) = self.labels.get(&thread) {
-            return known;
-        }
-        let mut labels: Vec<Label> = Vec::new();
-        if let Some(number) = thread {
-            let (name, id) = self.names.of(number);
-            labels.push(self.builder.text_label(recorded::THREAD, &name));
-            labels.extend(id.map(|id| self.builder.number_label(recorded::TID, id.into(), "")));
-        }
-        let set = self.builder.label_set(&mut labels);
-        self.labels.insert(thread, set);
-        set
-    }
-}
-
-impl<'r> Names<'r> {
-    fn read<M: Memory>(
-        reader: &Reader<M>,
-        books: &Books,
-        now: &'r dyn Fn(u32) -> Option<String>,
-    ) -> Result<Self, Error> {
-        let count = reader.u32(books.names)?.min(NAMES) as usize;
-        let mut kept = vec![[0; name::LEN]; count];
-        reader.elements(books.name, count, |i, bytes| {
-            kept[i] = *bytes;
-            Ok(())
-        })?;
-        Ok(Self { kept, now })
-    }
-
-    /// What a thread is called, and the kernel's number of it.
-    fn of(&self, number: u32) -> (String, Option<u32>) {
-        let index = (number as usize).checked_sub(1);
-        let Some(bytes) = index.and_then(|index| self.kept.get(index)) else {
-            return (recorded::OTHER_THREADS.to_string(), None);
-        };
-        let id = Some(u32_at(bytes, name::ID)).filter(|&id| id != 0);
-        let is_gone = bytes[name::IS_GONE] != 0;
-        let now = id.filter(|_| !is_gone).and_then(self.now);
-        let kept = || recorded::thread_name(&bytes[name::NAME..]);
-        (now.unwrap_or_else(kept), id)
-    }
-}
-
-/// The code that held `address` in `generation`: of all that ever held it, the first that was still
-/// there then. What came to its place later came in a later generation.
-fn find(code: &[Code], address: u64, generation: u32) -> Option<usize> {
-    let holds = |code: &Code| code.start <= address && address < code.end;
-    let then = code
-        .iter()
-        .position(|code| holds(code) && generation <= code.last);
-    then.or_else(|| code.iter().rposition(holds))
 }
 
 /// The code that the collector knew, and behind it what has come since.

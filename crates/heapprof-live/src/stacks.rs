@@ -26,6 +26,24 @@ impl<'r, M: Memory> Stacks<'r, M> {
         Ok(Self { reader, place })
     }
 
+    /// Puts those frames of a stack into `frames` that it shares with no earlier one, newest first.
+    pub(crate) fn read_own(&self, number: usize, frames: &mut Vec<u64>) -> Result<(), Error> {
+        frames.clear();
+        let at = self.place.get(number).copied().unwrap_or(0);
+        let mut head = [0; stack::LEN];
+        self.reader.read_kept(at, &mut head)?;
+        let (all, shared) = (
+            u16_at(&head, stack::FRAMES),
+            u16_at(&head, stack::FROM_BASE),
+        );
+        let mut bytes = vec![0; usize::from(all.saturating_sub(shared)) * 8];
+        let first = at.wrapping_add(stack::LEN as u64);
+        self.reader.read_kept(first, &mut bytes)?;
+        let words = bytes.as_chunks::<8>().0.iter();
+        frames.extend(words.map(|word| u64::from_ne_bytes(*word)));
+        Ok(())
+    }
+
     /// Puts a stack's frames into `frames`, newest first. Returns the generation of mappings that
     /// its addresses are of.
     pub(crate) fn read(&self, number: usize, frames: &mut Vec<u64>) -> Result<u32, Error> {

@@ -56,6 +56,55 @@ pub fn objects<M: Memory>(memory: M, at: u64) -> impl Iterator<Item = Object> {
     core::iter::from_fn(next).take(MOST_OBJECTS)
 }
 
+/// The executable of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Executable {
+    /// The object that it is.
+    pub object: Object,
+    /// Where the name of its loader is; `None` if it has none.
+    pub loader: Option<u64>,
+}
+
+/// The executable of a process that the kernel told this of itself, when it began: pairs of a key
+/// and a word (`/proc/PID/auxv`). `None` if there is none that was linked with libraries.
+pub fn executable<M: Memory>(memory: M, auxiliary: &[u8]) -> Option<Executable> {
+    const AT_PHDR: u64 = 3;
+    const AT_PHNUM: u64 = 5;
+    const PT_DYNAMIC: u32 = 2;
+    const PT_INTERP: u32 = 3;
+    const PT_PHDR: u32 = 6;
+    const MOST_HEADERS: u64 = 1000;
+    let headers = told(auxiliary, AT_PHDR)?;
+    let count = told(auxiliary, AT_PHNUM)?.min(MOST_HEADERS);
+    let (mut base, mut dynamic, mut loader) = (0, None, None);
+    for at in (0..count).map(|i| headers.wrapping_add(56 * i)) {
+        let place = memory.u64(at.wrapping_add(16))?;
+        match memory.u32(at)? {
+            PT_PHDR => base = headers.wrapping_sub(place),
+            PT_DYNAMIC => dynamic = Some(place),
+            PT_INTERP => loader = Some(place),
+            _ => {}
+        }
+    }
+    let object = Object::at(base, base.wrapping_add(dynamic?));
+    let loader = loader.map(|place: u64| base.wrapping_add(place));
+    Some(Executable { object, loader })
+}
+
+/// What the kernel told a process of itself under a key.
+pub fn told(auxiliary: &[u8], key: u64) -> Option<u64> {
+    let mut pairs = auxiliary.as_chunks::<8>().0.as_chunks::<2>().0.iter();
+    let pair = pairs.find(|[found, _]| u64::from_ne_bytes(*found) == key)?;
+    Some(u64::from_ne_bytes(pair[1]))
+}
+
+/// The objects that were loaded into the process of an executable, which is the first of them.
+pub fn of_executable<M: Memory>(memory: M, executable: Object) -> impl Iterator<Item = Object> {
+    const DT_DEBUG: u64 = 21;
+    let debug = executable.entry(memory, DT_DEBUG);
+    debug.into_iter().flat_map(move |at| objects(memory, at))
+}
+
 impl Object {
     /// The object with this base, whose dynamic section is at `dynamic`; 0 if it has none.
     pub fn at(base: u64, dynamic: u64) -> Self {

@@ -12,7 +12,7 @@ use heapprof_memory::Memory;
 use crate::interpreter::Perl;
 
 /// The size of an arena of heads.
-const ARENA: usize = 4080;
+pub(crate) const ARENA: usize = 4080;
 /// No arena is smaller or larger.
 pub const ARENA_SIZES: core::ops::RangeInclusive<usize> = 2048..=4096;
 /// The size of a head. The first of an arena leads to the next arena.
@@ -250,6 +250,30 @@ impl Perl {
             each(first, count);
             Some(())
         })
+    }
+
+    /// Calls `each` with every arena of bodies, and every list of them: where it begins.
+    pub(crate) fn each_other_arena<M: Memory>(
+        &self,
+        memory: M,
+        interpreter: u64,
+        mut each: impl FnMut(u64, Type),
+    ) -> Option<()> {
+        let newest = interpreter.wrapping_add(self.variable.arenas?.body_arenas);
+        let newest = memory.u64(newest)?;
+        each_body_arena(memory, newest, |_, of, address, _| {
+            each(address, Type::Bodies(u8::try_from(of).ok()?));
+            Some(())
+        })?;
+        let mut list = newest;
+        for _ in 0..MOST {
+            if list == 0 {
+                break;
+            }
+            each(list, Type::Lists);
+            list = memory.u64(list)?;
+        }
+        Some(())
     }
 
     /// What the arenas of an interpreter hold; `None` if they can't be read.

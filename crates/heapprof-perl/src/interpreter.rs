@@ -75,6 +75,7 @@ pub(crate) struct Variables {
     /// `None` if this build may have them elsewhere.
     pub(crate) cop_seqmax: Option<u64>,
     pub(crate) phase: Option<u64>,
+    pub(crate) strtab: Option<u64>,
     pub(crate) arenas: Option<ArenaVariables>,
 }
 
@@ -212,7 +213,7 @@ impl Perl {
         if has(b"SAWAMPERSAND") && has_interpreter {
             // Some variables are there that the table does not have.
             (variable.phase, variable.cop_seqmax) = (None, None);
-            variable.arenas = None;
+            (variable.strtab, variable.arenas) = (None, None);
         }
         let code = |name: &str| code_of(memory, object, name);
         let perl = Self {
@@ -245,6 +246,17 @@ impl Perl {
         match self.context {
             Context::Variables => 0,
             _ => at,
+        }
+    }
+
+    /// Where the first interpreter of the process is, from which its variables are counted. `None`
+    /// if there is none yet.
+    pub fn first<M: Memory>(&self, memory: M) -> Option<u64> {
+        match self.context {
+            Context::Variables => Some(0),
+            Context::Pointer(at) | Context::Key { first: at, .. } => {
+                memory.u64(at).filter(|&first| first != 0)
+            }
         }
     }
 
@@ -346,6 +358,7 @@ fn by_offset(layout: &Layout) -> Option<Variables> {
         db_sub: at(layout.db_sub)?,
         cop_seqmax: at(layout.cop_seqmax),
         phase: at(layout.phase),
+        strtab: at(layout.strtab),
         arenas: arenas([
             at(layout.sv_count),
             at(layout.sv_root),
@@ -372,6 +385,7 @@ fn by_name(address: &impl Fn(&str) -> u64) -> Option<Variables> {
         db_sub: at("PL_DBsub")?,
         cop_seqmax: at("PL_cop_seqmax"),
         phase: at("PL_phase"),
+        strtab: at("PL_strtab"),
         arenas: arenas([
             at("PL_sv_count"),
             at("PL_sv_root"),

@@ -159,6 +159,8 @@ layout! {
         /// It counts up with each compilation.
         cop_seqmax "interp.Icop_seqmax",
         phase "interp.Iphase",
+        /// The hash that has all texts of keys.
+        strtab "interp.Istrtab",
         /// How many values there are.
         sv_count "interp.Isv_count",
         /// The first value's head that is free.

@@ -20,6 +20,7 @@
 //! * `last.rs`, `unchanged.rs`: what a thread's next walk need not walk again.
 //! * `arenas.rs`: the memory that values are taken from, and how much of it is used.
 //! * `values.rs`: the type, the class and the size of a value.
+//! * `belongings.rs`: which parts of arenas, and which blocks, a value has.
 //! * `name.rs`: the name, file and line of a frame.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@
 extern crate std;
 
 mod arenas;
+mod belongings;
 mod context;
 mod deep;
 mod frame;
@@ -40,6 +42,7 @@ mod values;
 mod walk;
 
 pub use arenas::{ARENA_SIZES, Arenas, FreeLists, OfType, Type, may_be_slab};
+pub use belongings::Belongings;
 pub use context::EACH_END;
 pub use frame::{Frame, Kind, Named, Text};
 pub use interpreter::{Call, Context, Perl, Unreadable};

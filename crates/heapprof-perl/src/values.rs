@@ -49,9 +49,9 @@ const ENTRY: u64 = 24;
 /// The head of a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Head {
-    any: u64,
+    pub(crate) any: u64,
     flags: u32,
-    u: u64,
+    pub(crate) u: u64,
 }
 
 impl Head {
@@ -69,7 +69,7 @@ impl Head {
         }
     }
 
-    fn kind(&self) -> u32 {
+    pub(crate) fn kind(&self) -> u32 {
         self.flags & FREE
     }
 
@@ -117,6 +117,17 @@ pub fn class_of(head: &Head, body: &Body) -> Option<u64> {
 pub fn sharers_of(head: &Head, body: &Body) -> Option<u64> {
     let is_shared = has_text(head) && head.has(IS_SHARED) && body[LENGTH] != 0;
     is_shared.then(|| head.u.wrapping_add(body[LENGTH] - 1))
+}
+
+/// A place in the buffer that a value has outside of arenas.
+pub(crate) fn in_buffer(head: &Head) -> Option<u64> {
+    let has_one = has_text(head) || matches!(head.kind(), ARRAY | HASH);
+    (has_one && head.u != 0).then_some(head.u)
+}
+
+/// Where the body of a value is, if it lies in an arena.
+pub(crate) fn body_at(head: &Head) -> Option<u64> {
+    (head.kind() >= NV && head.any != 0).then_some(head.any)
 }
 
 /// Whether it has a text of its own.
@@ -174,6 +185,11 @@ impl Perl {
         let own = HEAD as u64 + self.body_size(head.kind(), head.flags);
         let (_, buffer) = buffer_of(head, body, others);
         own + entries + buffer
+    }
+
+    /// How many bytes the body of a value has in an arena.
+    pub(crate) fn body_size_of(&self, head: &Head) -> u64 {
+        self.body_size(head.kind(), head.flags)
     }
 
     fn body_size(&self, kind: u32, flags: u32) -> u64 {

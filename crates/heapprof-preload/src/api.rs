@@ -4,7 +4,8 @@
 use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 
 use heapprof_collect::{
-    ENGINE, Format, LONGEST_PERIOD, Mode, NotRegistered, Options, Output, Provider, Reason, sys,
+    ENGINE, Format, LONGEST_PERIOD, Load, Mode, NotRegistered, Options, Outcome, Output, Provider,
+    Reason, sys,
 };
 use heapprof_perl::Layout;
 
@@ -83,6 +84,67 @@ pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     }
     let result = ENGINE.dumps().request(path);
     ENGINE.lifecycle().guarded(|| status(result))
+}
+
+/// Under `heapprof record --fork-audit`, waits until heapprof has looked at this child's pages. If
+/// it `ends`, looks that were before count more. Returns 1 if it did, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn heapprof_look(ends: c_int) -> c_int {
+    let look = || ENGINE.wait_for_look(ends != 0);
+    c_int::from(ENGINE.lifecycle().guarded(look))
+}
+
+/// Under `heapprof record --fork-audit`, notes that this child has tried to load something. Returns
+/// 1 if it was noted, else 0: in the first process, or without an audit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_load(load: *const LoadTold) -> c_int {
+    // SAFETY: the caller's contract.
+    let Some(load) = (unsafe { load.as_ref() }) else {
+        return 0;
+    };
+    c_int::from(ENGINE.lifecycle().guarded(|| {
+        // SAFETY: the caller's contract: each is null, or ends in a zero.
+        let text = |of, longest| unsafe { cut(of, longest) };
+        let Some(outcome) = Outcome::of(&text(load.outcome, NAME)) else {
+            return false;
+        };
+        ENGINE.tell_of_load(&Load {
+            name: text(load.name, NAME),
+            kind: text(load.kind, NAME),
+            outcome,
+            micros: load.micros,
+            site: text(load.site, SITE),
+            stats: load.stats,
+            opens: load.opens,
+        })
+    }))
+}
+
+/// The longest name and the longest site of a load that are told, in bytes.
+const NAME: usize = 1000;
+const SITE: usize = 3000;
+
+/// What `heapprof_load` is told: `struct heapprof_load` of the header.
+#[derive(Debug)]
+#[repr(C)]
+pub struct LoadTold {
+    name: *const c_char,
+    kind: *const c_char,
+    outcome: *const c_char,
+    site: *const c_char,
+    micros: i64,
+    stats: i64,
+    opens: i64,
+}
+
+/// A text of C's, as far as it is not too long; nothing if it is null.
+///
+/// # Safety
+/// It ends in a zero.
+unsafe fn cut(of: *const c_char, longest: usize) -> String {
+    // SAFETY: the caller's contract.
+    let bytes = unsafe { text(of) }.unwrap_or_default();
+    String::from_utf8_lossy(&bytes[..bytes.len().min(longest)]).into_owned()
 }
 
 /// Returns the profile as gzipped pprof, in memory that the caller frees, and puts its length into

@@ -65,7 +65,9 @@ const MOST: u64 = 1 << 16;
 /// Whether a comment is one of those that only heapprof's own commands read.
 #[must_use]
 pub fn is_for_machines(comment: &str) -> bool {
-    comment.starts_with(HISTORY) || comment.starts_with(sizes::SIZES)
+    comment.starts_with(HISTORY)
+        || comment.starts_with(sizes::SIZES)
+        || crate::fork::is_ours(comment)
 }
 
 impl History {

@@ -45,6 +45,7 @@ mod decode;
 mod encode;
 mod equality;
 mod error;
+pub mod fork;
 mod history;
 mod id_map;
 mod inflate;

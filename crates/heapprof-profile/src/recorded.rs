@@ -19,6 +19,8 @@ pub const TYPES: [(&str, &str); 8] = [
 pub const THREAD: &str = "thread";
 /// The kernel's number of that thread.
 pub const TID: &str = "tid";
+/// In a forked child: how many forks lie between the first process and the one that allocated.
+pub const GENERATION: &str = "generation";
 /// The name of all threads that have none of their own.
 pub const OTHER_THREADS: &str = "(other threads)";
 

@@ -40,6 +40,9 @@ pub(crate) struct RecordArgs {
     /// Keep each thread's share, as labels `thread` and `tid`
     #[arg(long)]
     pub(crate) threads: bool,
+    /// Also note what forked children load and no longer share, for heapprof fork-audit
+    #[arg(long, conflicts_with_all = ["period", "live"])]
+    pub(crate) fork_audit: bool,
     /// Also keep the profiles of children that never held 64 KiB
     #[arg(long)]
     pub(crate) keep_small: bool,
@@ -86,7 +89,7 @@ pub(crate) struct RecordArgs {
 impl RecordArgs {
     /// Whether every allocation is recorded.
     pub(crate) fn is_exact(&self) -> bool {
-        self.exact || self.log.log.is_some()
+        self.exact || self.fork_audit || self.log.log.is_some()
     }
 }
 

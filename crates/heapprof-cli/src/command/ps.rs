@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Context, Result};
 use heapprof_environment as variable;
-use heapprof_live::own_memory;
+use heapprof_process::own_memory;
 use heapprof_report::{RecordedProcess, Style};
 
 use super::record::{Names, resident};

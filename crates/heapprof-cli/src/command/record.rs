@@ -1,6 +1,7 @@
 //! `heapprof record`: runs a program with libheapprof.so in it, then symbolizes what it left and
 //! says where it is.
 
+mod audit;
 mod child;
 mod ending;
 mod files;
@@ -29,6 +30,7 @@ use heapprof_environment::{self as variable, Setter, Variable};
 use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 
+use self::audit::Audit;
 use self::child::Ended;
 use self::ending::Ending;
 use self::keeper::{Keeper, Saved};
@@ -71,7 +73,8 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         wrappers: args.wrappers.clone().unwrap_or_default(),
     };
     let log = Log::open(&args.log, mode, args.output.as_deref())?;
-    let mut keeper = Keeper::new(list.path(), wanted, log);
+    let audit = args.fork_audit.then(Audit::default);
+    let mut keeper = Keeper::new(list.path(), wanted, log, audit);
     let live = args.live.then(|| Live::new(args, &list, color));
     let mut live = live.transpose()?;
     let mut start = |words: &[&OsStr], preloaded| {
@@ -404,13 +407,17 @@ fn environment(
         command.env("PERL5OPT", all);
     }
     command.env(variable::FRAMES.name, args.frames.name());
-    command.env(variable::THREADS.name, answer(args.threads));
+    command.env(
+        variable::THREADS.name,
+        answer(args.threads || args.fork_audit),
+    );
     command.env(variable::PERL_EVALS.name, args.perl_evals.name());
     command.env(variable::PERL_VALUES.name, answer(args.perl_values));
     if let Some(wrappers) = &args.wrappers {
         command.env(variable::WRAPPERS.name, wrappers);
     }
     command.env(variable::LIVE.name, answer(args.live));
+    command.env(variable::FORK_AUDIT.name, answer(args.fork_audit));
     command.env(variable::LOG.name, answer(args.log.log.is_some()));
     if let Some(growth) = args.on_growth {
         command.env(variable::GROWTH.name, growth.to_string());

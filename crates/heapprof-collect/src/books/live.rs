@@ -26,7 +26,7 @@ const REGION_BITS: u32 = 16;
 const FIRST_BITS: u32 = 9;
 /// Entries below which a table is at most half full.
 const SMALL: usize = 2048;
-const KEY_BITS: u32 = 45;
+const KEY_BITS: u32 = heapprof_books::table::ADDRESS_BITS;
 const KEY: u64 = (1 << KEY_BITS) - 1;
 
 /// A block in use.

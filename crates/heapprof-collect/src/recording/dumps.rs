@@ -13,6 +13,8 @@ use crate::options::{Format, Options};
 use crate::platform::process::Process;
 use crate::platform::{sys, tls, trial};
 use crate::reason::Reason;
+#[cfg(not(shuttle))]
+use crate::recording::kept;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
 use crate::recording::{lines, live};
@@ -242,6 +244,10 @@ fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Resu
     in_own_place(engine, &mut || {
         let reserved = engine.reserve(snapshot::memory_needed(engine));
         if let Some(options) = dumping.options.with(process, |o| o.clone()) {
+            #[cfg(not(shuttle))]
+            if reason.ends_program() || reason == Reason::Exec {
+                kept::wait_before_end(process, &options);
+            }
             if reserved {
                 lines::look(engine, &options);
             }

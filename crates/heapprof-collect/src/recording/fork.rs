@@ -1,5 +1,8 @@
 //! What fork does to a recording: which locks are held meanwhile, and how parent and child go on.
 
+#[cfg(not(shuttle))]
+use std::sync::atomic::Ordering;
+
 use crate::dropped;
 use crate::engine::Engine;
 use crate::event::apart::is_apart;
@@ -130,7 +133,10 @@ impl Forks {
     pub fn in_child(self) {
         let Self(engine) = self;
         let (process, dumping) = (&engine.process, &engine.dumping);
+        #[cfg(not(shuttle))]
+        let parent = process.id.load(Ordering::Relaxed);
         dumping.forked();
+        engine.threads.names.note_fork();
         process.recorded.resume();
         if !entry::is_held() {
             // What the handler interrupted may be half written, and threads that are no longer
@@ -189,7 +195,8 @@ impl Forks {
         }
         #[cfg(not(shuttle))]
         if let Some(asked) = asked.filter(|_| whole) {
-            kept::show(engine, file.as_ref().map(|file| (file, &asked)));
+            let handed = file.as_ref().map(|file| (file, &asked));
+            kept::show(engine, handed, Some(parent));
         }
         // Before a signal's handler may fork.
         drop(file);

@@ -89,7 +89,8 @@ impl Lifecycle {
                 if handed.is_some() {
                     engine.code.mappings.remember(process);
                 }
-                kept::show(engine, handed.as_ref().map(|(file, asked)| (file, asked)));
+                let handed = handed.as_ref().map(|(file, asked)| (file, asked));
+                kept::show(engine, handed, None);
                 crate::outside::show(engine);
             }
             true

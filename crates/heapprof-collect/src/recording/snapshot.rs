@@ -319,6 +319,9 @@ fn label_set(
                     .id
                     .map(|id| builder.number_label(recorded::TID, id.into(), ""));
                 labels.extend(id);
+                if let generation @ 1.. = i64::from(named.generation) {
+                    labels.push(builder.number_label(recorded::GENERATION, generation, ""));
+                }
             }
             Word::Address(_) | Word::Frame(_) => {}
         }

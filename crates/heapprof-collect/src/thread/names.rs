@@ -8,7 +8,7 @@
 //! a thread that is still there. What a thread was called last is kept for later: each thread looks
 //! when it has a stack that is new, and when it ends.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use heapprof_profile::recorded::{OTHER_THREADS, thread_name};
 
@@ -31,6 +31,8 @@ pub(crate) struct ThreadNames {
     pub(crate) entry: Chunks<Entry>,
     /// How many threads have asked for a number.
     pub(crate) asked: AtomicU32,
+    /// How many forks lie between the first process of the program and this one.
+    generation: AtomicU8,
 }
 
 /// What is known of a thread. Only the thread itself writes its name.
@@ -40,6 +42,8 @@ pub(crate) struct Entry {
     pub(crate) id: AtomicU32,
     /// Whether the thread has ended, so that its id may be another one's.
     pub(crate) is_gone: AtomicBool,
+    /// The generation of the process that it belongs to.
+    pub(crate) generation: AtomicU8,
     /// The bytes of its name, up to a zero. A dump that reads them while they change may get parts
     /// of both names, but it reads them only if the kernel does not know the thread any more.
     pub(crate) name: [AtomicU64; NAME / 8],
@@ -51,6 +55,8 @@ pub(crate) struct Named {
     /// The kernel's number of it, if it is one thread and that is known.
     pub(crate) id: Option<u32>,
     pub(crate) name: String,
+    /// How many forks lie between the first process and the one whose thread it was.
+    pub(crate) generation: u8,
 }
 
 impl ThreadNames {
@@ -59,6 +65,7 @@ impl ThreadNames {
         Self {
             entry: Chunks::new(),
             asked: AtomicU32::new(0),
+            generation: AtomicU8::new(0),
         }
     }
 
@@ -100,6 +107,7 @@ impl ThreadNames {
         }
         // In a forked child, the parent may have written here after the fork.
         entry.is_gone.store(false, Ordering::Relaxed);
+        entry.generation.store(self.generation(), Ordering::Relaxed);
         self.look(process, number);
         number
     }
@@ -138,6 +146,18 @@ impl ThreadNames {
         unsafe { (*tls::current()).thread = 0 };
     }
 
+    /// Notes that this process is a forked child of the one that it was.
+    pub(crate) fn note_fork(&self) {
+        let next = self.generation().saturating_add(1);
+        self.generation.store(next, Ordering::Relaxed);
+    }
+
+    /// How many forks lie between the first process of the program and this one, 255 if they are
+    /// more.
+    pub(crate) fn generation(&self) -> u8 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
     /// How many threads have a number of their own.
     pub(crate) fn len(&self) -> u32 {
         self.asked.load(Ordering::Relaxed).min(MOST)
@@ -154,6 +174,7 @@ impl ThreadNames {
             return Named {
                 id: None,
                 name: OTHER_THREADS.to_string(),
+                generation: 0,
             };
         };
         let is_gone = entry.is_gone.load(Ordering::Acquire);
@@ -164,7 +185,12 @@ impl ThreadNames {
             let bytes = words.map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
             thread_name(bytes.as_flattened())
         });
-        Named { id, name }
+        let generation = entry.generation.load(Ordering::Relaxed);
+        Named {
+            id,
+            name,
+            generation,
+        }
     }
 
     /// How many bytes are in memory.

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heapprof_live::{Kept, Logged, State, is_there, status};
+use heapprof_profile::fork::Ending;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fcntl_setfl;
 use rustix::io::Errno;
@@ -20,6 +21,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 
+use super::audit::{Audit, Said};
 use super::kept::{Died, End, Wanted, Who, write};
 use super::oom::{self, Counts, Group};
 use super::written::Written;
@@ -41,7 +43,7 @@ const AFTER_KILL: Duration = Duration::from_secs(1);
 const USUAL: Duration = Duration::from_secs(2);
 const MOST_TIME: Duration = Duration::from_secs(20);
 /// The longest message of somebody who calls, in bytes.
-const LONGEST: usize = 256;
+const LONGEST: usize = 8192;
 /// So many programs may become others without a word, and so many messages are kept.
 const MOST_REPLACED: u32 = 200;
 const MOST_NOTES: usize = 20;
@@ -57,6 +59,8 @@ pub(super) struct Saved {
     pub(super) unread: Vec<u32>,
     /// How each of their processes ended.
     pub(super) died: Vec<Died>,
+    /// How many children were audited.
+    pub(super) audited: usize,
     /// What could not be done, as messages.
     pub(super) notes: Vec<String>,
 }
@@ -83,7 +87,12 @@ impl Keeper {
     ///
     /// # Errors
     /// The kernel may refuse a socket, and a path may be too long.
-    pub(super) fn new(list: &Path, wanted: Wanted, log: Option<Log>) -> io::Result<Self> {
+    pub(super) fn new(
+        list: &Path,
+        wanted: Wanted,
+        log: Option<Log>,
+        audit: Option<Audit>,
+    ) -> io::Result<Self> {
         let path = list.with_file_name("kept");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -103,6 +112,7 @@ impl Keeper {
             wanted,
             main: 0,
             log,
+            audit,
             counts: Counts::new(),
             spent: Duration::ZERO,
             replaced: 0,
@@ -189,6 +199,8 @@ struct Keeping {
     main: u32,
     /// Where its events are written.
     log: Option<Log>,
+    /// What is noted of forked children.
+    audit: Option<Audit>,
     counts: Counts,
     /// How long reading took beyond what is usual.
     spent: Duration,
@@ -208,6 +220,11 @@ impl Keeping {
         if let Some(log) = self.log.take() {
             log.end(true);
         }
+        if let Some(audit) = self.audit.take() {
+            let (written, notes) = audit.write(self.main, &self.wanted);
+            self.saved.audited = written;
+            notes.into_iter().for_each(|note| self.note(note));
+        }
         self.saved
     }
 
@@ -219,6 +236,9 @@ impl Keeping {
             }
             self.finish_those(End::Death, Process::has_ended);
             self.take_all();
+            if let Some(audit) = &mut self.audit {
+                audit.look();
+            }
             let is_done = until.is_some_and(|until| {
                 self.processes.is_empty() && self.callers.is_empty() || until <= Instant::now()
             });
@@ -246,7 +266,9 @@ impl Keeping {
         let soon = (self.is_short || by_hand).then(|| Instant::now() + PAUSE);
         let counted = (!self.processes.is_empty()).then(|| Instant::now() + oom::PAUSE);
         let of_callers = self.callers.iter().map(|caller| caller.until);
-        let until = of_callers.chain(until).chain(soon).chain(counted).min();
+        let looks = self.audit.as_ref().and_then(Audit::until);
+        let until = of_callers.chain(until).chain(soon).chain(counted);
+        let until = until.chain(looks).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let each = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
@@ -291,6 +313,9 @@ impl Keeping {
         for caller in std::mem::take(&mut self.callers) {
             match records::receive(&caller.socket, LONGEST) {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
+                Ok((text, file)) if self.audit.is_some() && Said::of(&text).is_some() => {
+                    self.note_child(&caller, &text, file);
+                }
                 Ok((_, Some(file))) => self.take(&caller, file),
                 // There was no number for the file, or it is somebody else who calls.
                 Ok((_, None)) => self.note("a process's file could not be taken".to_string()),
@@ -324,6 +349,21 @@ impl Keeping {
         };
         // Whoever asked may be gone.
         drop(answered);
+    }
+
+    /// Notes what a process says that waits for its audit, and lets it go on.
+    fn note_child(&mut self, caller: &Caller, text: &[u8], file: Option<File>) {
+        let pid = number_of(caller.pid);
+        let Some(said) = Said::of(text) else { return };
+        if let Some(file) = file {
+            // It ends what was there under that number.
+            self.take(caller, file);
+        }
+        if let Some(audit) = &mut self.audit {
+            audit.hear(pid, said, caller.owner);
+        }
+        // It may be gone.
+        let _ = records::answer(&caller.socket, "go on\n", None);
     }
 
     /// Keeps the file of a process.
@@ -365,6 +405,13 @@ impl Keeping {
 
     /// Writes the profile of a process, unless it has done so itself.
     fn finish(&mut self, process: &Process, end: End) {
+        if let Some(audit) = &mut self.audit {
+            let how = match end {
+                End::Death => Ending::Ended,
+                End::Exec => Ending::Exec,
+            };
+            audit.end(process.number(), how);
+        }
         let has_said_all = match process.kept.state() {
             Ok(State::GoesOn) => false,
             Ok(State::BeforeExec) => !process.stays,
@@ -422,7 +469,7 @@ impl Keeping {
 
 impl Process {
     fn number(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().unsigned_abs()
+        number_of(self.pid)
     }
 
     /// Looks whether it is still the program that has said that it becomes another one.
@@ -461,6 +508,10 @@ impl Process {
             _ => self.owner,
         }
     }
+}
+
+fn number_of(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
 }
 
 /// Allows as many open files as this process may have: two for each process that is kept. The

@@ -96,7 +96,12 @@ pub(super) fn write(
 
 /// Writes the profile, under another name if it `replaces` nothing and there is such a file.
 /// Returns where it is.
-fn put(profile: &Profile, path: &Path, replaces: bool, mode: FileMode) -> Result<PathBuf> {
+pub(super) fn put(
+    profile: &Profile,
+    path: &Path,
+    replaces: bool,
+    mode: FileMode,
+) -> Result<PathBuf> {
     let named = || format!("{}: cannot be written", path.display());
     let name = path.file_name().with_context(named)?.to_os_string();
     let folder = path.parent().unwrap_or(Path::new("/"));

@@ -61,7 +61,7 @@ pub(super) fn report(
         return !args.perl_values;
     };
     let processes = [ended.process, written[main].process];
-    let small = match args.keep_small {
+    let small = match args.keep_small || args.fork_audit {
         true => 0,
         false => leave_out_small(&mut written, processes),
     };

@@ -7,13 +7,18 @@ use super::call;
 /// An open file that closes itself.
 pub struct File(i32);
 
-/// How long a pipe's reader is waited for in all, however often it takes a little.
+/// How long a pipe's reader is waited for in all, however often it takes a little, or whoever
+/// should answer.
 pub(crate) struct Patience(libc::timespec);
 
 impl Patience {
     pub(crate) const fn new() -> Self {
+        Self::of_seconds(10)
+    }
+
+    pub(crate) const fn of_seconds(seconds: i64) -> Self {
         Self(libc::timespec {
-            tv_sec: 10,
+            tv_sec: seconds,
             tv_nsec: 0,
         })
     }
@@ -103,9 +108,19 @@ impl File {
     /// Waits for room in a pipe, whose reader may have gone to sleep. Returns false once there is
     /// no patience left.
     pub(crate) fn has_room(&self, patience: &mut Patience) -> bool {
+        self.is_ready(libc::POLLOUT, patience)
+    }
+
+    /// Waits for an answer, or for the end of whoever should give it. Returns false once there is
+    /// no patience left.
+    pub(crate) fn is_answered(&self, patience: &mut Patience) -> bool {
+        self.is_ready(libc::POLLIN, patience)
+    }
+
+    fn is_ready(&self, events: i16, patience: &mut Patience) -> bool {
         let mut poll = libc::pollfd {
             fd: self.0,
-            events: libc::POLLOUT,
+            events,
             revents: 0,
         };
         let left = &raw mut patience.0;

@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use super::file::File;
+use super::file::{File, Patience};
 use super::memory::PAGE;
 use super::{call, sleep};
 
@@ -105,6 +105,25 @@ pub(crate) unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
 /// Hands a file to whoever listens at a socket's path, without waiting for them. Returns whether
 /// that could be. The error is an errno.
 pub(crate) fn hand_over(file: &File, path: &CStr, text: &[u8]) -> Result<(), i32> {
+    send(call_at(path)?.number() as usize, Some(file), text)
+}
+
+/// As [`hand_over`], or without a file, and waits until whoever listens has answered or hung up, as
+/// long as there is patience.
+pub(crate) fn tell_and_wait(
+    file: Option<&File>,
+    path: &CStr,
+    text: &[u8],
+    mut patience: Patience,
+) -> Result<(), i32> {
+    let socket = call_at(path)?;
+    send(socket.number() as usize, file, text)?;
+    socket.is_answered(&mut patience);
+    Ok(())
+}
+
+/// A connection to whoever listens at a socket's path. The error is an errno.
+fn call_at(path: &CStr) -> Result<File, i32> {
     const TRIES: usize = 20;
     const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no memory.
@@ -123,27 +142,28 @@ pub(crate) fn hand_over(file: &File, path: &CStr, text: &[u8]) -> Result<(), i32
         *to = byte as libc::c_char;
     }
     let to = &raw const address as usize;
-    let socket = socket.number() as usize;
-    for tried in 0.. {
-        let args = [socket, to, size_of::<libc::sockaddr_un>(), 0, 0, 0];
+    let number = socket.number() as usize;
+    let mut tried = 0;
+    loop {
+        let args = [number, to, size_of::<libc::sockaddr_un>(), 0, 0, 0];
         // SAFETY: the kernel reads the address.
         match unsafe { call(libc::SYS_connect, args) } {
-            0 => break,
+            0 => return Ok(socket),
             // There are more that nobody has looked at yet than there may be.
             error if error == -libc::EAGAIN as isize && tried < TRIES => sleep(1_000_000),
             error => return Err(-error as i32),
         }
+        tried += 1;
     }
-    send(socket, file, text)
 }
 
 /// Asks the kernel to send a file nowhere, as [`hand_over`] does to somebody.
 pub(crate) fn try_to_send(file: &File) {
-    let _ = send(usize::MAX, file, b"");
+    let _ = send(usize::MAX, Some(file), b"");
 }
 
-/// Sends a text with a file.
-fn send(socket: usize, file: &File, text: &[u8]) -> Result<(), i32> {
+/// Sends a text, with a file or without.
+fn send(socket: usize, file: Option<&File>, text: &[u8]) -> Result<(), i32> {
     #[repr(C)]
     struct Rights {
         head: libc::cmsghdr,
@@ -154,15 +174,17 @@ fn send(socket: usize, file: &File, text: &[u8]) -> Result<(), i32> {
     rights.head.cmsg_len = (std::mem::offset_of!(Rights, number) + size_of::<i32>()) as _;
     rights.head.cmsg_level = libc::SOL_SOCKET;
     rights.head.cmsg_type = libc::SCM_RIGHTS;
-    rights.number = file.number();
+    rights.number = file.map_or(-1, File::number);
     let mut part = libc::iovec {
         iov_base: text.as_ptr().cast_mut().cast(),
         iov_len: text.len(),
     };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
-    message.msg_control = (&raw mut rights).cast();
-    message.msg_controllen = size_of::<Rights>() as _;
+    if file.is_some() {
+        message.msg_control = (&raw mut rights).cast();
+        message.msg_controllen = size_of::<Rights>() as _;
+    }
     let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
     let args = [socket, &raw const message as usize, flags, 0, 0, 0];
     // SAFETY: the kernel reads the message and what it leads to.

@@ -1,5 +1,5 @@
-//! What `/proc/PID/smaps` says of the memory that is heapprof's own in a process: how much of it
-//! there is, and whether some is swapped out.
+//! What `/proc/PID/smaps` says of each mapping: how much of it is in memory, how much is swapped
+//! out, and whether it is heapprof's own.
 
 use std::fs;
 
@@ -9,14 +9,39 @@ const KEPT: &str = "/memfd:heapprof";
 const NAMED: &str = "[anon:heapprof]";
 
 /// A mapping.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Area<'a> {
-    name: &'a str,
-    /// How many KiB are in memory, and how many are swapped out.
-    resident: u64,
-    swapped: u64,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Area<'a> {
+    /// Where it begins.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// What the process may do there, and whether it is private, as in `rw-p`.
+    pub rights: &'a str,
+    /// The file's name, or what the kernel calls it; empty for memory of no file.
+    pub name: &'a str,
+    /// How many KiB are in memory.
+    pub resident: u64,
+    /// How many KiB of these the process has alone.
+    pub private: u64,
+    /// How many KiB are swapped out.
+    pub swapped: u64,
     /// Whether it is said to be read at random, as heapprof's own mappings are.
     is_random: bool,
+}
+
+impl Area<'_> {
+    /// Whether it is memory that heapprof has in the process for itself.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        let is_unnamed = self.name.is_empty() && self.is_random;
+        self.name == NAMED || self.name.starts_with(KEPT) || is_unnamed
+    }
+
+    /// Whether nothing of it is there.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.resident == 0 && self.swapped == 0
+    }
 }
 
 /// Bytes of heapprof's own that a process has in memory; `None` if they can't be told.
@@ -28,7 +53,8 @@ pub fn own_memory(pid: u32) -> Option<u64> {
 
 /// Whether a part of a process's kept books is swapped out. Such pages are in no page table, so
 /// `/proc/PID/pagemap` does not tell them from pages that were never touched.
-pub(crate) fn is_swapped(pid: u32) -> bool {
+#[must_use]
+pub fn is_swapped(pid: u32) -> bool {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     // To ask about each mapping takes the kernel as long as the process is large.
     uses_swap(&memory) && {
@@ -40,11 +66,7 @@ pub(crate) fn is_swapped(pid: u32) -> bool {
 }
 
 fn own(areas: &[Area<'_>]) -> Option<u64> {
-    let is_ours = |area: &&Area<'_>| {
-        let is_unnamed = area.name.is_empty() && area.is_random;
-        area.name == NAMED || area.name.starts_with(KEPT) || is_unnamed
-    };
-    let ours = areas.iter().filter(is_ours);
+    let ours = areas.iter().filter(|area| area.is_ours());
     let kib = ours.map(|area| area.resident).fold(0, u64::saturating_add);
     (kib > 0).then(|| kib.saturating_mul(1024))
 }
@@ -58,21 +80,28 @@ fn uses_swap(text: &str) -> bool {
     amount("SwapTotal:") != amount("SwapFree:")
 }
 
-/// The mappings that a text tells of.
-fn areas(text: &str) -> Vec<Area<'_>> {
+/// The mappings that the text of `/proc/PID/smaps` tells of.
+#[must_use]
+pub fn areas(text: &str) -> Vec<Area<'_>> {
     let mut all: Vec<Area<'_>> = Vec::new();
     for line in text.lines() {
-        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let (first, mut rest) = line.split_once(' ').unwrap_or((line, ""));
         let Some(field) = first.strip_suffix(':') else {
-            // range perms offset dev inode name
-            let mut rest = rest;
-            for _ in 0..4 {
-                rest = rest
-                    .trim_start()
-                    .split_once(' ')
-                    .map_or("", |(_, rest)| rest);
+            let (start, end) = addresses(first);
+            // perms offset dev inode name
+            let mut next = || {
+                let (field, behind) = rest.split_once(' ').unwrap_or((rest, ""));
+                rest = behind.trim_start();
+                field
+            };
+            let rights = next();
+            for _ in 0..3 {
+                next();
             }
             all.push(Area {
+                start,
+                end,
+                rights,
                 name: rest.trim(),
                 ..Area::default()
             });
@@ -87,12 +116,22 @@ fn areas(text: &str) -> Vec<Area<'_>> {
         };
         match field {
             "Rss" => area.resident = amount(),
+            "Private_Clean" | "Private_Dirty" => area.private += amount(),
             "Swap" => area.swapped = amount(),
             "VmFlags" => area.is_random = rest.split_whitespace().any(|flag| flag == "rr"),
             _ => {}
         }
     }
     all
+}
+
+/// The addresses of a mapping; zeros if they are none.
+fn addresses(range: &str) -> (u64, u64) {
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let both = range
+        .split_once('-')
+        .and_then(|(start, end)| Some((hex(start)?, hex(end)?)));
+    both.unwrap_or((0, 0))
 }
 
 #[cfg(test)]
@@ -113,6 +152,8 @@ mod tests {
         let expected = ["", "/memfd:heapprof (deleted)", NAMED, "/lib/a b.so", ""];
         assert_eq!(names, expected);
         assert_eq!(areas[1].swapped, 4);
+        let first = (areas[0].start, areas[0].end, areas[0].rights);
+        assert_eq!(first, (0x7f00, 0x7f10, "rw-p"));
         assert_eq!(own(&areas), Some((5 + 8 + 16) << 10));
         assert_eq!(own(&areas[3..]), None);
     }

@@ -1,0 +1,332 @@
+//! What an audit of forked children noted, as rows: the children, what each loaded, and what lies
+//! on the pages that it no longer shares.
+//!
+//! What a load takes is in the child's own profile: a stack leads through the frame of the file
+//! that is loaded (`require A.pm`, `do a.pl`, `(eval string)`). Only what the child allocated
+//! itself counts, which the label `generation` tells from what it inherited.
+
+use std::collections::{HashMap, HashSet};
+
+use heapprof_profile::Profile;
+use heapprof_profile::fork::{Audited, COW_TYPES, Fork, KIND, Outcome};
+use heapprof_profile::recorded::GENERATION;
+
+use crate::question::{Part, Question};
+
+/// All rows of a question.
+#[derive(Debug, Default)]
+pub(crate) struct Forks {
+    pub(crate) children: Vec<ChildRow>,
+    pub(crate) loads: Vec<LoadRow>,
+    pub(crate) unshared: Vec<UnsharedRow>,
+}
+
+/// A child.
+#[derive(Debug)]
+pub(crate) struct ChildRow {
+    /// The profile's position in the question.
+    pub(crate) part: usize,
+    pub(crate) fork: Fork,
+}
+
+/// A file or a text that a process loaded, or tried to load.
+#[derive(Debug, Default)]
+pub(crate) struct LoadRow {
+    pub(crate) part: usize,
+    /// The process; 0 if the profile does not say.
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) kind: String,
+    pub(crate) outcome: Outcome,
+    /// How long it took, in microseconds, if somebody noted that.
+    pub(crate) micros: Option<i64>,
+    /// Who asked for it.
+    pub(crate) site: String,
+    pub(crate) stats: i64,
+    pub(crate) opens: i64,
+    /// Bytes in use that it allocated, without and with what it loaded in turn.
+    pub(crate) flat: i64,
+    pub(crate) cum: i64,
+}
+
+/// What lies on inherited pages that a child has alone.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UnsharedRow {
+    pub(crate) part: usize,
+    pub(crate) pid: u32,
+    pub(crate) kind: String,
+    /// The entity at the leaf of the stack that allocated it.
+    pub(crate) entity: u32,
+    pub(crate) objects: i64,
+    pub(crate) bytes: i64,
+}
+
+/// The most frames of a site.
+const SITES: usize = 8;
+/// How the frame of a text that is evaluated is called.
+const EVAL: &str = "(eval string)";
+
+/// The rows of a question's profiles.
+pub(crate) fn forks(question: &Question) -> Forks {
+    let mut forks = Forks::default();
+    let audited: Vec<Option<Audited>> = question
+        .parts
+        .iter()
+        .map(|part| Audited::of(&part.profile))
+        .collect();
+    // What is known of a process's generation, by its number.
+    let mut generations: HashMap<u32, u32> = HashMap::new();
+    for of in audited.iter().flatten() {
+        generations.insert(of.fork.pid, of.fork.generation);
+    }
+    let mut by_name: HashMap<(u32, String), Taken> = HashMap::new();
+    for (at, part) in question.parts.iter().enumerate() {
+        if audited[at].is_some() {
+            continue;
+        }
+        let pid = process(&part.profile);
+        let generation = match (generations.is_empty(), generations.get(&pid)) {
+            (_, Some(&generation)) => generation,
+            // Nothing was audited: what the last of its generations loaded.
+            (true, None) => newest(&part.profile),
+            (false, None) => continue,
+        };
+        for (name, taken) in taken(question, part, generation) {
+            let entry = by_name.entry((pid, name)).or_insert(Taken {
+                part: at,
+                ..Taken::default()
+            });
+            entry.flat = entry.flat.saturating_add(taken.flat);
+            entry.cum = entry.cum.saturating_add(taken.cum);
+            if entry.site.is_empty() {
+                (entry.site, entry.kind) = (taken.site, taken.kind);
+            }
+        }
+    }
+    for (at, of) in audited.into_iter().enumerate() {
+        let Some(of) = of else { continue };
+        let pid = of.fork.pid;
+        forks.loads.extend(noted(at, &of, &mut by_name));
+        forks.unshared.extend(unshared(question, at, pid));
+        forks.children.push(ChildRow {
+            part: at,
+            fork: of.fork,
+        });
+    }
+    // What nobody noted is seen in stacks alone.
+    let mut rest: Vec<_> = by_name.into_iter().collect();
+    rest.sort_by(|a, b| a.0.cmp(&b.0));
+    forks
+        .loads
+        .extend(rest.into_iter().map(|((pid, name), taken)| LoadRow {
+            part: taken.part,
+            pid,
+            name,
+            kind: taken.kind.to_string(),
+            site: taken.site,
+            flat: taken.flat,
+            cum: taken.cum,
+            ..LoadRow::default()
+        }));
+    forks
+}
+
+/// The rows of what was noted of a child, with the bytes that its stacks have.
+fn noted(part: usize, of: &Audited, by_name: &mut HashMap<(u32, String), Taken>) -> Vec<LoadRow> {
+    let pid = of.fork.pid;
+    let mut rows = Vec::new();
+    for load in &of.loads {
+        let taken = match load.outcome {
+            // A second attempt has loaded nothing new.
+            Outcome::Loaded => by_name.remove(&(pid, load.name.clone())),
+            _ => None,
+        };
+        let taken = taken.unwrap_or_default();
+        rows.push(LoadRow {
+            part,
+            pid,
+            name: load.name.clone(),
+            kind: load.kind.clone(),
+            outcome: load.outcome,
+            micros: Some(load.micros),
+            site: load.site.clone(),
+            stats: load.stats,
+            opens: load.opens,
+            flat: taken.flat,
+            cum: taken.cum,
+        });
+    }
+    for mapped in &of.mapped {
+        let is_xs = mapped.name.contains("/auto/");
+        rows.push(LoadRow {
+            part,
+            pid,
+            name: mapped.name.clone(),
+            kind: if is_xs { "XS" } else { "dlopen" }.to_string(),
+            flat: mapped.private,
+            cum: mapped.private,
+            ..LoadRow::default()
+        });
+    }
+    rows
+}
+
+/// What a load has taken.
+#[derive(Debug, Default)]
+struct Taken {
+    part: usize,
+    kind: &'static str,
+    site: String,
+    flat: i64,
+    cum: i64,
+}
+
+/// What is loaded by a frame of this name, and how.
+fn loaded(name: &str) -> Option<(&str, &'static str)> {
+    let file = |how| name.strip_prefix(how).filter(|file| !file.is_empty());
+    match (file("require "), file("do ")) {
+        (Some(file), _) => Some((file, "require")),
+        (_, Some(file)) => Some((file, "do")),
+        _ if name == EVAL => Some((name, "string eval")),
+        _ => None,
+    }
+}
+
+/// What a process of this generation has allocated in loading, by name.
+fn taken(question: &Question, part: &Part, generation: u32) -> HashMap<String, Taken> {
+    let profile = &part.profile;
+    let samples = &profile.samples;
+    let column = profile
+        .find_sample_type("inuse_space")
+        .unwrap_or(part.column);
+    let mut all: HashMap<String, Taken> = HashMap::new();
+    let (mut stack, mut seen) = (Vec::new(), HashSet::new());
+    for i in 0..samples.len() {
+        let value = samples.values(i)[column];
+        if value == 0 || generation_of(profile, i) < generation {
+            continue;
+        }
+        if !part.view.visible(samples, i, &mut stack) {
+            continue;
+        }
+        seen.clear();
+        let mut is_innermost = true;
+        for (depth, &frame) in stack.iter().enumerate() {
+            let entity = part.mapped.entity[frame as usize];
+            let Some((name, kind)) = loaded(question.table.name(entity)) else {
+                continue;
+            };
+            let site = || site(question, part, &stack[depth + 1..]);
+            // Each evaluation of a text has the place of its call for a name.
+            let name = match kind {
+                "string eval" => {
+                    let site = site();
+                    let first = site.split(" < ").next().unwrap_or_default();
+                    format!("eval at {first}")
+                }
+                _ => name.to_string(),
+            };
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            let entry = all.entry(name).or_insert_with(|| Taken {
+                kind,
+                site: site(),
+                ..Taken::default()
+            });
+            if std::mem::take(&mut is_innermost) {
+                entry.flat = entry.flat.saturating_add(value);
+            }
+            entry.cum = entry.cum.saturating_add(value);
+        }
+    }
+    all
+}
+
+/// The places of some frames, as an audit writes them.
+fn site(question: &Question, part: &Part, frames: &[u32]) -> String {
+    let mut places: Vec<String> = Vec::new();
+    for &frame in frames {
+        let entity = &question.table.entity[part.mapped.entity[frame as usize] as usize];
+        let function = &question.table.function[entity.function as usize];
+        let file = question.table.text(function.filename);
+        if file.is_empty() || places.len() == SITES {
+            continue;
+        }
+        let place = format!("{file}:{}", entity.line);
+        if places.last() != Some(&place) {
+            places.push(place);
+        }
+    }
+    places.join(" < ")
+}
+
+/// What lies on the pages that a child no longer shares.
+fn unshared(question: &Question, at: usize, pid: u32) -> Vec<UnsharedRow> {
+    let part = &question.parts[at];
+    let profile = &part.profile;
+    let samples = &profile.samples;
+    let find = |i: usize| profile.find_sample_type(COW_TYPES[i].0).ok();
+    let (Some(objects), Some(bytes)) = (find(0), find(1)) else {
+        return Vec::new();
+    };
+    let mut sums: HashMap<(String, u32), [i64; 2]> = HashMap::new();
+    let mut stack = Vec::new();
+    for i in 0..samples.len() {
+        if !part.view.visible(samples, i, &mut stack) {
+            continue;
+        }
+        let entity = match stack.first() {
+            Some(&leaf) => part.mapped.entity[leaf as usize],
+            None => question.table.empty_stack,
+        };
+        let values = samples.values(i);
+        let sum = sums
+            .entry((text_label(profile, i, KIND), entity))
+            .or_default();
+        sum[0] = sum[0].saturating_add(values[objects]);
+        sum[1] = sum[1].saturating_add(values[bytes]);
+    }
+    let rows = sums
+        .into_iter()
+        .map(|((kind, entity), [objects, bytes])| UnsharedRow {
+            part: at,
+            pid,
+            kind,
+            entity,
+            objects,
+            bytes,
+        });
+    let mut rows: Vec<UnsharedRow> = rows.collect();
+    rows.sort_by(|a, b| (b.bytes, &a.kind, a.entity).cmp(&(a.bytes, &b.kind, b.entity)));
+    rows
+}
+
+/// The process that a profile is of; 0 if it does not say.
+fn process(profile: &Profile) -> u32 {
+    let mut comments = profile.comment.iter().map(|&text| profile.text(text));
+    let pid = comments.find_map(|text| text.strip_prefix("pid: ")?.parse().ok());
+    pid.unwrap_or(0)
+}
+
+/// The newest generation that a profile has allocations of.
+fn newest(profile: &Profile) -> u32 {
+    let all = (0..profile.samples.len()).map(|i| generation_of(profile, i));
+    all.max().unwrap_or(0)
+}
+
+/// The generation of the process that allocated a sample.
+fn generation_of(profile: &Profile, sample: usize) -> u32 {
+    let labels = profile.label_sets.get(profile.samples.label_set(sample));
+    let found = labels
+        .iter()
+        .find(|label| profile.text(label.key) == GENERATION);
+    found.map_or(0, |label| u32::try_from(label.num).unwrap_or(0))
+}
+
+/// The text of a sample's label; empty if it has none of that key.
+fn text_label(profile: &Profile, sample: usize, key: &str) -> String {
+    let labels = profile.label_sets.get(profile.samples.label_set(sample));
+    let found = labels.iter().find(|label| profile.text(label.key) == key);
+    found.map_or_else(String::new, |label| profile.text(label.str).to_string())
+}

@@ -1,0 +1,401 @@
+//! The audit of a recording's forked children (`--fork-audit`): looks at each when it begins, now
+//! and then, and before it ends, and writes what was seen beside its profile.
+//!
+//! A child waits while it is looked at for the first and for the last time. One that is killed was
+//! looked at some time before.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use heapprof_fork::{Forked, Look, look};
+use heapprof_live::{Process, status};
+use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load};
+use heapprof_profile::{Profile, ProfileBuilder};
+use heapprof_symbolize::{Options, Symbolizer};
+
+use super::kept::{Wanted, put};
+use crate::place::{Owner, acting};
+
+/// What a forked child says first. Its generation and its parent follow.
+const FORKED: &[u8] = b"heapprof's forked books 1 ";
+/// What a process says before its last profile.
+const ENDING: &[u8] = b"heapprof's end 1\n";
+/// What a process says that wants to be looked at now.
+const LOOK: &[u8] = b"heapprof's look 1\n";
+/// What a child says that has tried to load something. What it was follows.
+const LOAD: &[u8] = b"heapprof's load 1\n";
+/// A child is looked at for the first time after so long, and then each time it has got older by a
+/// part of its age, but within bounds.
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(2);
+const PART: u32 = 4;
+/// Looking takes at most one part in so many of the time.
+const SHARE: u32 = 20;
+/// More children are not kept in mind at a time, and not of more is written.
+const MOST: usize = 10_000;
+/// More loads are not kept of a child.
+const MOST_LOADS: usize = 10_000;
+/// The longest title of a process that is kept, in bytes.
+const LONGEST_TITLE: usize = 200;
+
+/// What somebody who has called says of an audit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// A child has been forked, and hands its file over.
+    Forked { generation: u8, parent: u32 },
+    /// A process is about to end, or to become another program.
+    Ending,
+    /// A process wants to be looked at.
+    Look,
+    /// A child has tried to load something.
+    Load(Load),
+}
+
+impl Said {
+    /// What a text says; `None` if it is about something else.
+    pub(super) fn of(text: &[u8]) -> Option<Self> {
+        if text == ENDING {
+            return Some(Self::Ending);
+        }
+        if text == LOOK {
+            return Some(Self::Look);
+        }
+        if let Some(load) = text.strip_prefix(LOAD) {
+            return Load::of_comment(&String::from_utf8_lossy(load)).map(Self::Load);
+        }
+        let rest = std::str::from_utf8(text.strip_prefix(FORKED)?).ok()?;
+        let (generation, parent) = rest.strip_suffix('\n')?.split_once(' ')?;
+        Some(Self::Forked {
+            generation: generation.parse().ok()?,
+            parent: parent.parse().ok()?,
+        })
+    }
+}
+
+/// The children of a recording.
+#[derive(Default)]
+pub(super) struct Audit {
+    children: HashMap<u32, Child>,
+    ended: Vec<Child>,
+    /// When somebody is looked at next.
+    next: Option<Instant>,
+    /// How many children there was no room for.
+    left_out: usize,
+}
+
+/// A forked child.
+struct Child {
+    fork: Fork,
+    since: Instant,
+    owner: Owner,
+    forked: Result<Forked, String>,
+    /// The last look, and how long after the fork it was.
+    seen: Option<(Look, Duration)>,
+    /// The last look before the child has said that it ends.
+    before: Option<(Look, Duration)>,
+    /// The last look that it has asked for.
+    asked: Option<(Look, Duration)>,
+    /// Whether it has said that it is about to end.
+    is_ending: bool,
+    /// When it is looked at next.
+    next: Instant,
+    loads: Vec<Load>,
+}
+
+impl Audit {
+    /// Notes what a process says.
+    pub(super) fn hear(&mut self, pid: u32, said: Said, owner: Owner) {
+        match said {
+            Said::Forked { generation, parent } => self.forked(pid, generation, parent, owner),
+            Said::Ending => self.ending(pid),
+            Said::Look => {
+                if let Some(child) = self.children.get_mut(&pid) {
+                    child.look();
+                    child.asked = child.seen.clone();
+                }
+            }
+            Said::Load(load) => self.loaded(pid, load),
+        }
+    }
+
+    /// A child has been forked, and waits.
+    fn forked(&mut self, pid: u32, generation: u8, parent: u32, owner: Owner) {
+        self.end(pid, Ending::Exec);
+        if self.children.len() + self.ended.len() >= MOST {
+            self.left_out += 1;
+            return;
+        }
+        let forked = Forked::of(pid).map_err(|error| error.to_string());
+        let at = SystemTime::now().duration_since(UNIX_EPOCH);
+        // The number that the parent has for itself may be another one outside of its container.
+        let [of_kernel] = status(pid, ["PPid:"]);
+        let of_kernel = of_kernel.trim().parse().unwrap_or(0);
+        let parent = match self.children.contains_key(&of_kernel) {
+            true => of_kernel,
+            false => parent,
+        };
+        let child = Child {
+            fork: Fork {
+                generation: generation.into(),
+                pid,
+                parent,
+                at: at.map_or(0, micros),
+                ..Fork::default()
+            },
+            since: Instant::now(),
+            owner,
+            forked,
+            seen: None,
+            before: None,
+            asked: None,
+            is_ending: false,
+            next: Instant::now() + FIRST,
+            loads: Vec::new(),
+        };
+        self.children.insert(pid, child);
+    }
+
+    /// A process is about to end, and waits.
+    fn ending(&mut self, pid: u32) {
+        if let Some(child) = self.children.get_mut(&pid) {
+            if !child.is_ending {
+                child.before = child.seen.take();
+            }
+            // What an interpreter writes when it cleans up says nothing of what the child has done.
+            let cleans_up = |(seen, _): &(Look, Duration)| seen.cleans_up;
+            let is_late = child.is_ending && child.seen.as_ref().is_some_and(cleans_up);
+            if !is_late {
+                child.look();
+            }
+            child.is_ending = true;
+        }
+    }
+
+    /// A child has tried to load something.
+    fn loaded(&mut self, pid: u32, load: Load) {
+        let child = self.children.get_mut(&pid);
+        if let Some(child) = child.filter(|child| child.loads.len() < MOST_LOADS) {
+            child.loads.push(load);
+        }
+    }
+
+    /// A process has ended, or has become another program.
+    pub(super) fn end(&mut self, pid: u32, how: Ending) {
+        if let Some(mut child) = self.children.remove(&pid) {
+            child.fork.ending = match how {
+                Ending::Ended if !child.is_ending => Ending::Killed,
+                how => how,
+            };
+            child.fork.age = micros(child.since.elapsed());
+            self.ended.push(child);
+        }
+    }
+
+    /// Looks at those whose turn it is.
+    pub(super) fn look(&mut self) {
+        let now = Instant::now();
+        if self.next.is_some_and(|next| next > now) {
+            return;
+        }
+        let due = self.children.values_mut();
+        let due = due.filter(|child| child.next <= now);
+        // The others come next.
+        if let Some(child) = due.min_by_key(|child| child.next) {
+            child.look();
+            self.next = Some(Instant::now() + now.elapsed() * SHARE);
+        }
+    }
+
+    /// When somebody is to be looked at.
+    pub(super) fn until(&self) -> Option<Instant> {
+        let first = self.children.values().map(|child| child.next).min()?;
+        Some(self.next.map_or(first, |next| next.max(first)))
+    }
+
+    /// Those that still run are looked at for the last time. Writes what is known of all, beside
+    /// the profiles that they have. Returns how many that are, and what could not be written.
+    pub(super) fn write(mut self, main: u32, wanted: &Wanted) -> (usize, Vec<String>) {
+        let running: Vec<u32> = self.children.keys().copied().collect();
+        for pid in running {
+            if let Some(child) = self.children.get_mut(&pid) {
+                child.look();
+            }
+            self.end(pid, Ending::Running);
+        }
+        let mut notes = Vec::new();
+        if self.left_out > 0 {
+            notes.push(format!(
+                "--fork-audit: {} more children were forked than the {MOST} that are noted",
+                self.left_out
+            ));
+        }
+        let mut written = 0;
+        for child in self.ended {
+            match child.write(main, wanted) {
+                Ok(_) => written += 1,
+                Err(error) => notes.push(format!("--fork-audit: {error:#}")),
+            }
+        }
+        (written, notes)
+    }
+}
+
+impl Child {
+    fn look(&mut self) {
+        let began = Instant::now();
+        let Ok(forked) = &self.forked else {
+            return;
+        };
+        let fork = &mut self.fork;
+        let generation = u8::try_from(fork.generation).unwrap_or(u8::MAX);
+        match look(fork.pid, fork.parent, forked, generation) {
+            Ok(seen) => {
+                self.seen = Some((seen, self.since.elapsed()));
+                if let Some(title) = title(fork.pid) {
+                    fork.title = title;
+                }
+                if let Ok(process) = Process::open(fork.pid) {
+                    fork.program = process.program();
+                }
+                fork.lacks.clear();
+            }
+            // What was seen before counts.
+            Err(_) if self.seen.is_some() => {}
+            Err(error) => fork.lacks = format!("its pages could not be read: {error}"),
+        }
+        let pause = (self.since.elapsed() / PART).clamp(FIRST, LONGEST);
+        self.next = Instant::now() + pause.max(began.elapsed() * SHARE);
+    }
+
+    /// Writes what is known of the child. Returns where.
+    fn write(mut self, main: u32, wanted: &Wanted) -> Result<PathBuf> {
+        let (mut fork, owner) = (self.fork, self.owner);
+        let (mut profile, mut mapped) = (None, Vec::new());
+        if let Err(error) = &self.forked {
+            fork.lacks = format!("its pages could not be read when it was forked: {error}");
+        } else if self.seen.is_none() && fork.lacks.is_empty() {
+            fork.lacks = "it was gone before it was looked at".to_string();
+        }
+        // An interpreter cleans up before it says that it ends.
+        let before = self.before.take().filter(|(seen, _)| seen.cleans_up);
+        let seen = self.asked.take().or(before).or(self.seen.take());
+        if let Some((seen, after)) = seen {
+            fork.looked = micros(after);
+            (fork.figures, mapped) = (seen.figures, seen.mapped);
+            match seen.blame {
+                Ok(blame) => profile = Some(blame),
+                Err(why) => fork.lacks = format!("whose memory it is: {why}"),
+            }
+        }
+        let mut profile = profile.unwrap_or_else(|| ProfileBuilder::new(&COW_TYPES).finish());
+        if fork.program.is_empty() {
+            fork.program = "unknown".to_string();
+        }
+        let (path, _) = wanted.names.of_last(main, false, fork.pid, &fork.program);
+        let audited = Audited {
+            fork,
+            loads: self.loads,
+            mapped,
+        };
+        describe(&mut profile, &audited);
+        // Names come from files that the child has mapped.
+        let named = acting(owner, || {
+            let mut named = profile.clone();
+            Symbolizer::new(Options::default()).symbolize(&mut named);
+            named
+        });
+        put(
+            &named.unwrap_or(profile),
+            &beside(&path),
+            false,
+            wanted.mode,
+        )
+    }
+}
+
+/// Puts into a profile what an audit noted, and what it is of.
+fn describe(profile: &mut Profile, audited: &Audited) {
+    let fork = &audited.fork;
+    let plain = [
+        format!("program: {}", fork.program),
+        format!("pid: {}", fork.pid),
+        "mode: exact".to_string(),
+        "dump: audit of a forked child".to_string(),
+    ];
+    for comment in plain.into_iter().chain(audited.comments()) {
+        let text = profile.strings.intern(&comment);
+        profile.comment.push(text);
+    }
+    profile.time_nanos = fork.at.saturating_add(fork.looked).saturating_mul(1000);
+    profile.duration_nanos = fork.looked.saturating_mul(1000);
+    let default = profile.strings.intern(COW_TYPES[1].0);
+    profile.default_sample_type = default;
+}
+
+/// The name of what an audit notes of a process, beside its profile.
+fn beside(profile: &Path) -> PathBuf {
+    const ENDING: &[u8] = b".pb.gz";
+    let bytes = profile.as_os_str().as_bytes();
+    let stem = bytes.strip_suffix(ENDING).unwrap_or(bytes);
+    OsString::from_vec([stem, b".fork", ENDING].concat()).into()
+}
+
+/// The command line of a process, as it is now.
+fn title(pid: u32) -> Option<String> {
+    let mut bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    while matches!(bytes.last(), Some(0 | b' ')) {
+        bytes.pop();
+    }
+    bytes.truncate(LONGEST_TITLE);
+    let words = bytes.split(|&byte| byte == 0);
+    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+    Some(words.join(" ")).filter(|title| !title.is_empty())
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let forked = |generation, parent| Some(Said::Forked { generation, parent });
+        for (text, said) in [
+            ("heapprof's forked books 1 2 77\n", forked(2, 77)),
+            ("heapprof's end 1\n", Some(Said::Ending)),
+            ("heapprof's look 1\n", Some(Said::Look)),
+            ("heapprof's load 1\nx", None),
+            ("heapprof's kept books 1\n", None),
+            ("heapprof's forked books 1 2\n", None),
+            ("heapprof's forked books 1 999 7\n", None),
+            ("heapprof's forked books 1 2 77", None),
+            ("", None),
+        ] {
+            assert_eq!(Said::of(text.as_bytes()), said, "{text:?}");
+        }
+        assert_eq!(Said::of(b"heapprof's forked books 1 \xff"), None);
+        let load = Load {
+            name: "A.pm".to_string(),
+            ..Load::default()
+        };
+        let text = format!("heapprof's load 1\n{}", load.comment());
+        assert_eq!(Said::of(text.as_bytes()), Some(Said::Load(load)));
+    }
+
+    #[test]
+    fn it_lies_beside_the_profile() {
+        for (profile, expected) in [
+            ("/d/a.7.pb.gz", "/d/a.7.fork.pb.gz"),
+            ("/d/x", "/d/x.fork.pb.gz"),
+        ] {
+            assert_eq!(beside(Path::new(profile)), Path::new(expected));
+        }
+    }
+}

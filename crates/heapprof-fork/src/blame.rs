@@ -1,0 +1,247 @@
+//! Whose allocations lie on pages that a child has inherited and has alone.
+//!
+//! Each block in use is known by its address, its size and the stack that allocated it, in the
+//! parent or in the child. The bytes of it that lie on such pages count for that stack. What lies
+//! there besides is nobody's block: the allocator's own memory and what it keeps free, variables of
+//! libraries, the program's stack. So the parts add up to the pages.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use heapprof_live::{Block, Error, Process, Row};
+use heapprof_process::{Area, PAGE, PageSet};
+use heapprof_profile::Profile;
+use heapprof_profile::fork::{COW_TYPES, KIND};
+
+use crate::forked::signed;
+use crate::perl::{Held, Piece, held};
+
+/// A block of the parent's.
+const DATA: &str = "data";
+/// A block that the child has allocated in inherited memory.
+const NEW: &str = "new blocks";
+/// A key of hashes.
+const KEY: &str = "shared keys";
+
+/// A mapping with pages that are not shared.
+pub(crate) struct Region {
+    range: Range<u64>,
+    /// What it is called.
+    name: String,
+    /// Bytes of these pages that no block was found for yet.
+    left: u64,
+    /// Whether there are blocks in it.
+    has_blocks: bool,
+}
+
+impl Region {
+    /// A mapping with so many such pages, and the name of its file.
+    pub(crate) fn new(area: &Area<'_>, name: &str, pages: u64) -> Self {
+        Self {
+            range: area.start..area.end,
+            name: name.to_string(),
+            left: pages * PAGE,
+            has_blocks: false,
+        }
+    }
+
+    /// What stands in the place of a stack for what is left, and of which kind that is.
+    fn rest(&self) -> (String, &'static str) {
+        match &*self.name {
+            _ if self.has_blocks => ("(free memory and malloc's own)".to_string(), "malloc"),
+            "[heap]" => ("(free memory and malloc's own)".to_string(), "malloc"),
+            "[stack]" => ("(the program's stack)".to_string(), "stack"),
+            "" => (
+                "(memory that malloc has not given)".to_string(),
+                "anonymous",
+            ),
+            name if name.starts_with('/') => (format!("(variables of {name})"), "variables"),
+            name => (format!("(memory called {name})"), "anonymous"),
+        }
+    }
+}
+
+/// Values by stack and kind.
+type Sums = HashMap<(u32, &'static str), [i64; 2]>;
+
+/// What is being counted.
+struct Counting<'a> {
+    unshared: &'a PageSet,
+    regions: Vec<Region>,
+    sums: Sums,
+}
+
+impl Counting<'_> {
+    /// Counts the bytes in `range` that lie on the pages. Returns how many that are.
+    fn count(&mut self, range: Range<u64>, stack: u32, kind: &'static str) -> u64 {
+        let bytes = self.unshared.bytes_in(range.clone());
+        if bytes != 0 {
+            self.add(bytes, range.start, stack, kind);
+        }
+        bytes
+    }
+
+    fn add(&mut self, bytes: u64, at: u64, stack: u32, kind: &'static str) {
+        let next = self
+            .regions
+            .partition_point(|region| region.range.start <= at);
+        let region = next.checked_sub(1).map(|i| &mut self.regions[i]);
+        let Some(region) = region.filter(|region| region.range.contains(&at)) else {
+            return;
+        };
+        // What was changed meanwhile is not counted twice.
+        let bytes = bytes.min(region.left);
+        region.left -= bytes;
+        region.has_blocks = true;
+        let sum = self.sums.entry((stack, kind)).or_default();
+        sum[0] += 1;
+        sum[1] = sum[1].saturating_add(signed(bytes));
+    }
+}
+
+/// What is known of a child besides its books.
+pub(crate) struct Child {
+    /// Its parent, if that is there and can be read.
+    pub(crate) parent: Option<Process>,
+    /// How many stacks both had when it was forked.
+    pub(crate) stacks: u32,
+    /// How many forks lie between the first process and it.
+    pub(crate) generation: u8,
+}
+
+/// A profile of the allocations on pages that are not shared.
+pub(crate) fn blame(
+    process: &Process,
+    child: &Child,
+    unshared: &PageSet,
+    regions: Vec<Region>,
+) -> Result<Profile, Error> {
+    let blocks = process.blocks()?;
+    let all = in_order(blocks.all);
+    let held = held(process);
+    let mut counting = Counting {
+        unshared,
+        regions,
+        sums: Sums::new(),
+    };
+    let is_new = |stack: u32| {
+        let of = blocks.generations.get(stack as usize);
+        of.is_some_and(|&of| of >= child.generation)
+    };
+    let mut kinds: HashMap<usize, &'static str> = HashMap::new();
+    for &(at, kind) in &held.arenas {
+        kinds.extend(place(&all, at).map(|i| (i, kind)));
+    }
+    for &at in &held.keys {
+        kinds.extend(place(&all, at).map(|i| (i, KEY)));
+    }
+    let taken = count_pieces(&owned(child, &held, &all), &all, &mut counting);
+    for (i, block) in all.iter().enumerate() {
+        let range = block.address..block.address.saturating_add(block.size);
+        let kind = match kinds.get(&i) {
+            Some(&kind) => kind,
+            None if is_new(block.stack) => NEW,
+            None => DATA,
+        };
+        match taken.get(&i) {
+            // The parts of an arena that values have were counted.
+            Some(&taken) => {
+                let bytes = unshared.bytes_in(range).saturating_sub(taken);
+                if bytes != 0 {
+                    counting.add(bytes, block.address, block.stack, kind);
+                }
+            }
+            None => {
+                counting.count(range, block.stack, kind);
+            }
+        }
+    }
+    profile(process, counting)
+}
+
+/// Blocks by their addresses, each once.
+fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
+    blocks.sort_unstable_by_key(|block| block.address);
+    blocks.dedup_by_key(|block| block.address);
+    blocks
+}
+
+/// The heads and bodies of values, first as the parent has them: what the child has freed or moved
+/// was somebody's when it was forked. With each is the stack of its owner, if that is known.
+fn owned(child: &Child, held: &Held, all: &[Block]) -> Vec<(Piece, Option<u32>)> {
+    let mut found = Vec::new();
+    let stack_of = |blocks: &[Block], piece: &Piece| {
+        let owner = piece.in_block.and_then(|at| place(blocks, at));
+        owner.map(|owner| blocks[owner].stack)
+    };
+    let parent = child.parent.as_ref();
+    if let Some((parent, blocks)) = parent.and_then(|of| Some((of, of.blocks().ok()?.all))) {
+        let blocks = in_order(blocks);
+        let is_shared = |stack: &u32| *stack < child.stacks;
+        for piece in crate::perl::held(parent).pieces {
+            let stack = stack_of(&blocks, &piece).filter(is_shared);
+            found.push((piece, stack));
+        }
+    }
+    let known: HashSet<u64> = found.iter().map(|(piece, _)| piece.range.start).collect();
+    for piece in &held.pieces {
+        if !known.contains(&piece.range.start) {
+            found.push((piece.clone(), stack_of(all, piece)));
+        }
+    }
+    found
+}
+
+/// Counts the heads and bodies of values. Returns how many bytes of each block they have.
+fn count_pieces(
+    pieces: &[(Piece, Option<u32>)],
+    all: &[Block],
+    counting: &mut Counting<'_>,
+) -> HashMap<usize, u64> {
+    let mut taken: HashMap<usize, u64> = HashMap::new();
+    for (piece, stack) in pieces {
+        let Some(arena) = place(all, piece.range.start) else {
+            continue;
+        };
+        let stack = stack.unwrap_or(all[arena].stack);
+        let bytes = counting.count(piece.range.clone(), stack, piece.kind);
+        *taken.entry(arena).or_default() += bytes;
+    }
+    taken
+}
+
+/// The block that an address lies in, by its place among all.
+fn place(all: &[Block], at: u64) -> Option<usize> {
+    let i = all
+        .partition_point(|block| block.address <= at)
+        .checked_sub(1)?;
+    (at - all[i].address < all[i].size).then_some(i)
+}
+
+/// The profile of what was counted, and of what is left.
+fn profile(process: &Process, counting: Counting<'_>) -> Result<Profile, Error> {
+    let mut sums: Vec<_> = counting.sums.into_iter().collect();
+    sums.sort_unstable_by_key(|&(key, _)| key);
+    let mut left: HashMap<(String, &str), [i64; 2]> = HashMap::new();
+    for region in counting.regions.iter().filter(|region| region.left != 0) {
+        let sum = left.entry(region.rest()).or_default();
+        sum[0] += 1;
+        sum[1] = sum[1].saturating_add(signed(region.left));
+    }
+    let mut left: Vec<_> = left.into_iter().collect();
+    left.sort_unstable();
+    let of_stacks = sums.iter().map(|&((stack, kind), values)| Row {
+        stack: Some(stack),
+        place: "",
+        kind,
+        values,
+    });
+    let of_rest = left.iter().map(|((place, kind), values)| Row {
+        stack: None,
+        place,
+        kind,
+        values: *values,
+    });
+    let rows: Vec<Row<'_>> = of_stacks.chain(of_rest).collect();
+    process.profile_of(COW_TYPES, KIND, &rows)
+}

@@ -1,0 +1,146 @@
+//! A look at a child: how much of its memory is new, shared, or inherited and not shared any more.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use heapprof_live::{Error, Process};
+use heapprof_process::{Area, PAGE, PageMap, PageSet, Sharing, areas};
+use heapprof_profile::Profile;
+use heapprof_profile::fork::{Figures, Mapped};
+
+use crate::blame::{self, Child, Region};
+use crate::forked::{Forked, is_ours, may_be_inherited, read, signed};
+
+/// What was seen of a child.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// Its sums, by the kernel and by its pages.
+    pub figures: Figures,
+    /// The files that it has mapped since the fork.
+    pub mapped: Vec<Mapped>,
+    /// Whether it is an interpreter, which frees much, and so writes much, when it ends.
+    pub cleans_up: bool,
+    /// Whose allocations lie on pages that it has inherited and has alone, or why that is not
+    /// known.
+    pub blame: Result<Profile, String>,
+}
+
+/// Looks at a child of this generation, and at its parent, which knows what the child has freed or
+/// moved. The child may go on meanwhile; then its sums are of moments that are some milliseconds
+/// apart.
+///
+/// # Errors
+/// It may be gone, or not this user's to read.
+pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Result<Look> {
+    let sharing = Sharing::of(pid)?;
+    let text = read(pid, "smaps")?;
+    let map = PageMap::open(pid)?;
+    let areas = areas(&text);
+    let mut counts = Counts::default();
+    let mut regions = Vec::new();
+    let mut before: Option<&Area<'_>> = None;
+    for area in &areas {
+        // What stands behind a file's pages without a name is the file's memory, too.
+        let of_file = before.filter(|file| {
+            area.name.is_empty() && file.name.starts_with('/') && file.end == area.start
+        });
+        let is_own = is_ours(of_file.unwrap_or(area));
+        if is_own {
+            counts.own += area.resident;
+            counts.own_private += area.private;
+        } else if may_be_inherited(area) {
+            let unshared = counts.add(area, &map, forked)?;
+            if unshared != 0 {
+                let name = of_file.unwrap_or(area).name;
+                regions.push(Region::new(area, name, unshared));
+            }
+        }
+        before = of_file.or(Some(area));
+    }
+    let bytes = |pages: u64| signed(pages.saturating_mul(PAGE));
+    let figures = Figures {
+        rss: signed(sharing.rss),
+        pss: signed(sharing.pss),
+        private_dirty: signed(sharing.private_dirty),
+        private_clean: signed(sharing.private_clean),
+        shared_dirty: signed(sharing.shared_dirty),
+        shared_clean: signed(sharing.shared_clean),
+        swap: signed(sharing.swap),
+        huge: signed(sharing.huge.saturating_add(sharing.hugetlb)),
+        new: bytes(counts.new),
+        shared: bytes(counts.shared),
+        unshared: bytes(counts.unshared.len()),
+        own: signed(counts.own.saturating_mul(1024)),
+        own_private: signed(counts.own_private.saturating_mul(1024)),
+        inherited: signed(forked.bytes()),
+    };
+    let child = Child {
+        parent: Process::open(parent).ok(),
+        stacks: forked.stacks,
+        generation,
+    };
+    let blame = Process::open(pid)
+        .and_then(|process| blame::blame(&process, &child, &counts.unshared, regions))
+        .map_err(|error: Error| error.to_string());
+    Ok(Look {
+        figures,
+        mapped: mapped(&areas, forked),
+        cleans_up: areas.iter().any(|area| is_interpreter(area.name)),
+        blame,
+    })
+}
+
+/// Pages of private memory that is not heapprof's.
+#[derive(Default)]
+struct Counts {
+    /// Those that were not there at the fork.
+    new: u64,
+    /// Those that were, and that somebody else has, too.
+    shared: u64,
+    /// Those that were, and that nobody else has.
+    unshared: PageSet,
+    /// KiB of heapprof's, and how many of these no other process has.
+    own: u64,
+    own_private: u64,
+}
+
+impl Counts {
+    /// Adds the pages of a mapping. Returns how many of them were inherited and are not shared.
+    fn add(&mut self, area: &Area<'_>, map: &PageMap, forked: &Forked) -> io::Result<u64> {
+        let before = self.unshared.len();
+        map.each(area.start..area.end, |at, page| {
+            if !page.is_private() {
+            } else if !forked.pages.contains(at) {
+                self.new += 1;
+            } else if page.is_present() && page.is_exclusive() {
+                self.unshared.insert(at);
+            } else {
+                self.shared += 1;
+            }
+        })?;
+        Ok(self.unshared.len() - before)
+    }
+}
+
+/// Whether a mapping is of an interpreter of a language.
+fn is_interpreter(name: &str) -> bool {
+    const KNOWN: [&str; 3] = ["perl", "python", "ruby"];
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let file = file.strip_prefix("lib").unwrap_or(file);
+    name.starts_with('/') && KNOWN.iter().any(|known| file.starts_with(known))
+}
+
+/// The files that are mapped and were not when the child was forked, by name.
+fn mapped(areas: &[Area<'_>], forked: &Forked) -> Vec<Mapped> {
+    let is_new = |area: &&Area<'_>| {
+        area.name.starts_with('/') && !is_ours(area) && !forked.files.contains(area.name)
+    };
+    let mut all: BTreeMap<&str, Mapped> = BTreeMap::new();
+    for area in areas.iter().filter(is_new) {
+        let file = all.entry(area.name).or_default();
+        file.name = area.name.to_string();
+        file.resident = file.resident.saturating_add(signed(area.resident * 1024));
+        file.private = file.private.saturating_add(signed(area.private * 1024));
+    }
+    all.into_values().collect()
+}

@@ -1,0 +1,83 @@
+//! What lies in the memory of a perl: heads and bodies of values in arenas, and keys of hashes.
+//!
+//! To count a reference is to write to a value's head, and to use a text as a number is to write to
+//! its head and its body. Both lie in arenas, which say nothing of who made the value. But the
+//! value's own block does: the stack that allocated its text, its elements or its buckets. A value
+//! without such a block is said to be of the arena that it lies in.
+
+use std::ops::Range;
+
+use heapprof_live::Process;
+use heapprof_perl::{Perl, Type};
+
+use crate::cache::Cache;
+
+/// A piece of memory that is no whole block.
+#[derive(Clone)]
+pub(crate) struct Piece {
+    /// Where it is.
+    pub(crate) range: Range<u64>,
+    /// What it is called.
+    pub(crate) kind: &'static str,
+    /// A place in a block of the same owner.
+    pub(crate) in_block: Option<u64>,
+}
+
+/// What the perl of a process has.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// Heads and bodies of values.
+    pub(crate) pieces: Vec<Piece>,
+    /// A place in each arena, and what it is called.
+    pub(crate) arenas: Vec<(u64, &'static str)>,
+    /// Where each key begins that hashes share.
+    pub(crate) keys: Vec<u64>,
+}
+
+/// So many values are looked at.
+const MOST: usize = 1 << 25;
+
+/// What the perl of a process has; nothing if there is none that can be read.
+pub(crate) fn held(process: &Process) -> Held {
+    let mut held = Held::default();
+    let cache = Cache::new(process.memory());
+    let memory = &cache;
+    let objects = process.objects();
+    let found = objects.iter().find_map(|&object| {
+        let perl = Perl::find(memory, object, objects.first().copied())?;
+        perl.ok()
+    });
+    let Some(perl) = found else { return held };
+    let Some(first) = perl.first(memory) else {
+        return held;
+    };
+    // What can't be read is told as blocks.
+    let _ = perl.each_value(memory, first, |value| {
+        if held.pieces.len() < MOST {
+            let in_block = value.in_buffer;
+            let piece = |range: Range<u64>, kind| Piece {
+                range,
+                kind,
+                in_block,
+            };
+            held.pieces.push(piece(value.head, "SV heads"));
+            if !value.body.is_empty() {
+                held.pieces.push(piece(value.body, "SV bodies"));
+            }
+        }
+    });
+    let _ = perl.each_arena(memory, first, |at, of| {
+        let kind = match of {
+            Type::Heads => "free SV heads",
+            Type::Lists => "lists of arenas",
+            Type::Bodies(_) => "free SV bodies",
+        };
+        held.arenas.push((at, kind));
+    });
+    let _ = perl.each_key(memory, first, |at| {
+        if held.keys.len() < MOST {
+            held.keys.push(at);
+        }
+    });
+    held
+}

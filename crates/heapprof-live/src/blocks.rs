@@ -1,0 +1,144 @@
+//! The blocks that a recorded process has in use, one by one: where each lies, and what made it.
+
+use heapprof_books::{PARTS, table, word};
+use heapprof_memory::loaded::{Object, executable, of_executable};
+use heapprof_profile::Profile;
+
+use crate::error::Error;
+use crate::process::{Process, path};
+use crate::profile::of_rows;
+use crate::read::u64_at;
+use crate::stacks::Stacks;
+use crate::sums::MOST_STACKS;
+use crate::writer::{Names, Row};
+
+/// More entries than this are no program's: 2^27 of them take two gigabytes.
+const MOST_ENTRIES: u64 = 1 << 27;
+/// So many entries are read at once.
+const AT_ONCE: u64 = 1 << 14;
+/// The bytes of an entry.
+const ENTRY: u64 = 16;
+/// More objects than this are no program's.
+const MOST_OBJECTS: usize = 4096;
+
+/// A block in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Where it begins.
+    pub address: u64,
+    /// How many bytes were asked for.
+    pub size: u64,
+    /// The number of the stack that allocated it.
+    pub stack: u32,
+}
+
+/// The blocks in use of a process, and of which generation each stack is.
+#[derive(Clone, Debug, Default)]
+pub struct Blocks {
+    /// In no order.
+    pub all: Vec<Block>,
+    /// How many forks lie between the first process and the one in which a stack allocated, by the
+    /// number of the stack. It is known where threads are kept apart.
+    pub generations: Vec<u8>,
+}
+
+impl Process {
+    /// The blocks in use. If the process goes on meanwhile, some may be missing, and some may be
+    /// gone. In sampled mode they are those that were sampled.
+    ///
+    /// # Errors
+    /// The process may end meanwhile, and its books may be damaged.
+    pub fn blocks(&self) -> Result<Blocks, Error> {
+        self.with_books(|reader, books| {
+            let len = reader.u32(books.stacks)?;
+            if len > MOST_STACKS {
+                return Err(Error::TooLarge);
+            }
+            let names = Names::read(reader, books, &|_| None)?;
+            let stacks = Stacks::new(reader, books, len as usize)?;
+            let mut found = Blocks::default();
+            let mut words = Vec::new();
+            for number in 0..len as usize {
+                // Whose stack it is stands in front of the frames.
+                stacks.read_own(number, &mut words)?;
+                let thread = words
+                    .iter()
+                    .find(|&&word| word & word::KIND == word::THREAD);
+                let generation = thread.map_or(0, |&word| names.of(word as u32).2);
+                found.generations.push(generation);
+            }
+            let [stride, place] = books.part.map(u64::from);
+            let mut left = MOST_ENTRIES;
+            for part in 0..PARTS as u64 {
+                let at = books.parts.wrapping_add(part * stride + place);
+                let entries = reader.u64(at.wrapping_add(table::ENTRY as u64))?;
+                let mask = reader.u64(at.wrapping_add(table::MASK as u64))?;
+                if entries == 0 {
+                    continue;
+                }
+                let room = mask.saturating_add(1);
+                left = left.checked_sub(room).ok_or(Error::TooLarge)?;
+                let mut done = 0;
+                let mut bytes = Vec::new();
+                while done < room {
+                    let count = (room - done).min(AT_ONCE);
+                    bytes.resize((count * ENTRY) as usize, 0);
+                    reader.read(entries.wrapping_add(done * ENTRY), &mut bytes)?;
+                    let all = bytes.as_chunks::<{ ENTRY as usize }>().0;
+                    found
+                        .all
+                        .extend(all.iter().filter_map(|entry| block(entry, len)));
+                    done += count;
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// How many stacks there are by now.
+    ///
+    /// # Errors
+    /// The process may end meanwhile.
+    pub fn stacks(&self) -> Result<u32, Error> {
+        self.with_books(|reader, books| reader.u32(books.stacks))
+    }
+
+    /// A profile of two types with these rows, each of which has a label under `key`.
+    ///
+    /// # Errors
+    /// Those of [`blocks`](Self::blocks).
+    pub fn profile_of(
+        &self,
+        types: [(&str, &str); 2],
+        key: &str,
+        rows: &[Row<'_>],
+    ) -> Result<Profile, Error> {
+        let code = self.code();
+        self.with_books(|reader, books| of_rows(reader, books, &code, types, key, rows))
+    }
+
+    /// The objects that are loaded, the executable first. There are none in a program that was
+    /// linked without libraries.
+    #[must_use]
+    pub fn objects(&self) -> Vec<Object> {
+        let auxiliary = std::fs::read(path(self.pid(), "auxv")).unwrap_or_default();
+        let memory = self.memory();
+        let Some(first) = executable(memory, &auxiliary) else {
+            return Vec::new();
+        };
+        let all = of_executable(memory, first.object);
+        all.take(MOST_OBJECTS).collect()
+    }
+}
+
+/// The block that an entry has; `None` if it is empty, or no stack has its number.
+fn block(entry: &[u8; ENTRY as usize], stacks: u32) -> Option<Block> {
+    let (first, second) = (u64_at(entry, 0), u64_at(entry, 8));
+    let key = first & ((1 << table::ADDRESS_BITS) - 1);
+    let stack = second as u32;
+    (key != 0 && stack < stacks).then_some(Block {
+        address: key << 3,
+        size: (first >> table::ADDRESS_BITS) << 32 | second >> 32,
+        stack,
+    })
+}

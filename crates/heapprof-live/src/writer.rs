@@ -1,0 +1,338 @@
+//! Writes samples of stacks by their numbers in the books, as the collector does when it dumps.
+
+use std::collections::HashMap;
+
+use foldhash::fast::RandomState;
+use heapprof_books::{NAMES, name, word};
+use heapprof_memory::Memory;
+use heapprof_profile::{
+    FrameText, Label, LabelSetIndex, LocationIndex, Mapping, MappingIndex, ProfileBuilder, recorded,
+};
+
+use crate::books::Books;
+use crate::error::Error;
+use crate::read::{Reader, u32_at};
+use crate::stacks::{Frames, Stacks};
+use crate::sums::Sums;
+
+/// So many frames all stacks may have together.
+const MOST_FRAMES: usize = 1 << 26;
+
+/// Code of a file that is or was mapped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Code {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) offset: u64,
+    pub(crate) path: Vec<u8>,
+    pub(crate) is_deleted: bool,
+    pub(crate) build_id: Vec<u8>,
+    /// The last generation in which it was there.
+    pub(crate) last: u32,
+}
+
+/// A sample of two values that is no sum of the books.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// The number of its stack; without one, it has `place` as its only frame.
+    pub stack: Option<u32>,
+    /// What stands in the place of a stack.
+    pub place: &'a str,
+    /// The text of its label.
+    pub kind: &'a str,
+    /// Its values.
+    pub values: [i64; 2],
+}
+
+pub(crate) struct Writer<'r, M> {
+    reader: &'r Reader<M>,
+    pub(crate) builder: ProfileBuilder,
+    stacks: Stacks<'r, M>,
+    frames: Frames<'r, M>,
+    code: Vec<Code>,
+    /// The number of each piece of code in the profile.
+    mappings: Vec<MappingIndex>,
+    /// By generation and word.
+    locations: HashMap<(u32, u64), LocationIndex, RandomState>,
+    /// By thread and kind.
+    labels: HashMap<(Option<u32>, String), LabelSetIndex>,
+    /// How many frames all samples have so far.
+    frames_added: usize,
+    names: Names<'r>,
+    /// Whether a stack had a label that only the interpreter can explain.
+    pub(crate) lacks_labels: bool,
+}
+
+/// The stack that was added last: its words, and their locations.
+#[derive(Default)]
+struct Last {
+    generation: u32,
+    words: Vec<u64>,
+    stack: Vec<LocationIndex>,
+    /// Room for the words of the next one.
+    spare: Vec<u64>,
+}
+
+impl Last {
+    /// How many of the oldest frames a stack has in common with it.
+    fn shared(&self, generation: u32, words: &[u64]) -> usize {
+        let pairs = words.iter().rev().zip(self.words.iter().rev());
+        match generation == self.generation {
+            true => pairs.take_while(|(a, b)| a == b).count(),
+            false => 0,
+        }
+    }
+}
+
+/// The names of threads: those that the books have, and those of the kernel.
+pub(crate) struct Names<'r> {
+    /// What the books say of each.
+    pub(crate) kept: Vec<[u8; name::LEN]>,
+    now: &'r dyn Fn(u32) -> Option<String>,
+}
+
+impl<'r, M: Memory> Writer<'r, M> {
+    /// A writer of a profile with these types, of so many stacks.
+    pub(crate) fn new(
+        reader: &'r Reader<M>,
+        books: &Books,
+        types: &[(&str, &str)],
+        stacks: usize,
+        code: Vec<Code>,
+        names: Names<'r>,
+    ) -> Result<Self, Error> {
+        let mut writer = Self {
+            reader,
+            builder: ProfileBuilder::new(types),
+            stacks: Stacks::new(reader, books, stacks)?,
+            frames: Frames::new(reader, books)?,
+            code,
+            mappings: Vec::new(),
+            locations: HashMap::default(),
+            labels: HashMap::new(),
+            frames_added: 0,
+            names,
+            lacks_labels: false,
+        };
+        writer.add_mappings();
+        Ok(writer)
+    }
+
+    fn add_mappings(&mut self) {
+        for code in &self.code {
+            let filename = recorded::mapped_file(&code.path, code.is_deleted, &code.build_id);
+            let hex = recorded::hex(&code.build_id);
+            let mapping = Mapping {
+                memory_start: code.start,
+                memory_limit: code.end,
+                file_offset: code.offset,
+                filename: self.builder.text(&filename),
+                build_id: self.builder.text(&hex),
+                ..Mapping::default()
+            };
+            self.mappings.push(self.builder.mapping(mapping));
+        }
+    }
+
+    /// Adds stacks by their numbers, with their sums.
+    pub(crate) fn add_samples(
+        &mut self,
+        sums: impl Iterator<Item = (usize, Sums)>,
+        width: usize,
+    ) -> Result<(), Error> {
+        let mut last = Last::default();
+        for (number, sum) in sums {
+            let types = [sum.allocated, sum.in_use, sum.peak, sum.temporary];
+            let values = &types.as_flattened()[..width];
+            if values.iter().all(|&value| value == 0) {
+                continue;
+            }
+            let Some(thread) = self.read(number, &mut last)? else {
+                continue;
+            };
+            let labels = self.label_set(thread, None);
+            let samples = &mut self.builder.profile.samples;
+            samples.push(last.stack.iter().copied(), values, labels);
+            // Nothing is known of how sure the peak is.
+            let (mut sampled, mut variance) = ([0; 8], [0.0; 8]);
+            for (i, known) in sum.spread.iter().enumerate() {
+                sampled[2 * i..][..2].fill(known.samples);
+                variance[2 * i..][..2].copy_from_slice(&known.variance);
+            }
+            if sampled != [0; 8] {
+                let samples = &mut self.builder.profile.samples;
+                let last = samples.len() - 1;
+                samples.set_spread(last, &sampled[..width], &variance[..width]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a sample for each row, with a label that says its kind.
+    pub(crate) fn add_rows(&mut self, key: &str, rows: &[Row<'_>]) -> Result<(), Error> {
+        let mut last = Last::default();
+        for row in rows {
+            let thread = match row.stack {
+                Some(number) => self.read(number as usize, &mut last)?,
+                None => None,
+            };
+            let labels = self.label_set(thread.flatten(), Some((key, row.kind)));
+            if thread.is_some() {
+                let samples = &mut self.builder.profile.samples;
+                samples.push(last.stack.iter().copied(), &row.values, labels);
+            } else {
+                let place = self.named(row.place);
+                let samples = &mut self.builder.profile.samples;
+                samples.push([place], &row.values, labels);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a stack, and puts it into `last`. Returns the thread that it is of, or `None` if the
+    /// stack is not there.
+    fn read(&mut self, number: usize, last: &mut Last) -> Result<Option<Option<u32>>, Error> {
+        let mut words = std::mem::take(&mut last.spare);
+        let read = self.stacks.read(number, &mut words);
+        let Some(generation) = self.reader.reached(read)? else {
+            return Ok(None);
+        };
+        let mut thread = None;
+        words.retain(|&word| match word & word::KIND {
+            word::THREAD => {
+                thread = Some(word as u32);
+                false
+            }
+            word::LABEL => {
+                self.lacks_labels = true;
+                false
+            }
+            _ => true,
+        });
+        // Most stacks have the oldest frames of the one before.
+        let same = last.shared(generation, &words);
+        let newer = words[..words.len() - same].iter();
+        let mut stack = Vec::with_capacity(words.len());
+        for &word in newer {
+            stack.push(self.location(generation, word)?);
+        }
+        stack.extend_from_slice(&last.stack[last.stack.len() - same..]);
+        self.frames_added += stack.len();
+        if self.frames_added > MOST_FRAMES {
+            return Err(Error::TooLarge);
+        }
+        last.generation = generation;
+        last.spare = std::mem::replace(&mut last.words, words);
+        last.stack = stack;
+        Ok(Some(thread))
+    }
+
+    fn location(&mut self, generation: u32, word: u64) -> Result<LocationIndex, Error> {
+        let is_frame = word & word::KIND == word::FRAME || word == word::CUT;
+        let key = (if is_frame { 0 } else { generation }, word);
+        if let Some(&known) = self.locations.get(&key) {
+            return Ok(known);
+        }
+        let location = match word {
+            word::CUT => self.named(recorded::TRUNCATED),
+            word::UNNAMED => self.named(recorded::NAMELESS),
+            _ if is_frame => match self
+                .reader
+                .reached(self.frames.read(word as u32))?
+                .flatten()
+            {
+                Some(frame) => self.builder.frame(&[FrameText {
+                    name: &String::from_utf8_lossy(&frame.name),
+                    filename: &String::from_utf8_lossy(&frame.file),
+                    line: frame.line.into(),
+                    start_line: frame.start_line.into(),
+                }]),
+                None => self.named(recorded::NAMELESS),
+            },
+            _ => {
+                // This is an address in the call, not the one after it.
+                let address = word.wrapping_sub(1);
+                // It may be gone through twice.
+                self.reader.work(8 * self.code.len())?;
+                let mapping = find(&self.code, address, generation);
+                let mapping = mapping.map(|i| self.mappings[i]);
+                self.builder.location(mapping, address, false, &[])
+            }
+        };
+        self.locations.insert(key, location);
+        Ok(location)
+    }
+
+    fn named(&mut self, name: &str) -> LocationIndex {
+        self.builder.frame(&[FrameText {
+            name,
+            ..FrameText::default()
+        }])
+    }
+
+    /// The labels of a thread's stack, and another one, of a key and a text.
+    fn label_set(&mut self, thread: Option<u32>, other: Option<(&str, &str)>) -> LabelSetIndex {
+        let key = (
+            thread,
+            other.map_or_else(String::new, |(_, text)| text.to_string()),
+        );
+        if let Some(&known) = self.labels.get(&key) {
+            return known;
+        }
+        let mut labels: Vec<Label> = Vec::new();
+        if let Some(number) = thread {
+            let (name, id, generation) = self.names.of(number);
+            labels.push(self.builder.text_label(recorded::THREAD, &name));
+            let mut add = |key, value: u32| {
+                labels.push(self.builder.number_label(key, value.into(), ""));
+            };
+            id.into_iter().for_each(|id| add(recorded::TID, id));
+            if generation != 0 {
+                add(recorded::GENERATION, generation.into());
+            }
+        }
+        labels.extend(other.map(|(key, text)| self.builder.text_label(key, text)));
+        let set = self.builder.label_set(&mut labels);
+        self.labels.insert(key, set);
+        set
+    }
+}
+
+impl<'r> Names<'r> {
+    pub(crate) fn read<M: Memory>(
+        reader: &Reader<M>,
+        books: &Books,
+        now: &'r dyn Fn(u32) -> Option<String>,
+    ) -> Result<Self, Error> {
+        let count = reader.u32(books.names)?.min(NAMES) as usize;
+        let mut kept = vec![[0; name::LEN]; count];
+        reader.elements(books.name, count, |i, bytes| {
+            kept[i] = *bytes;
+            Ok(())
+        })?;
+        Ok(Self { kept, now })
+    }
+
+    /// What a thread is called, the kernel's number of it, and the generation of its process.
+    pub(crate) fn of(&self, number: u32) -> (String, Option<u32>, u8) {
+        let index = (number as usize).checked_sub(1);
+        let Some(bytes) = index.and_then(|index| self.kept.get(index)) else {
+            return (recorded::OTHER_THREADS.to_string(), None, 0);
+        };
+        let id = Some(u32_at(bytes, name::ID)).filter(|&id| id != 0);
+        let is_gone = bytes[name::IS_GONE] != 0;
+        let now = id.filter(|_| !is_gone).and_then(self.now);
+        let kept = || recorded::thread_name(&bytes[name::NAME..]);
+        (now.unwrap_or_else(kept), id, bytes[name::GENERATION])
+    }
+}
+
+/// The code that held `address` in `generation`: of all that ever held it, the first that was still
+/// there then. What came to its place later came in a later generation.
+fn find(code: &[Code], address: u64, generation: u32) -> Option<usize> {
+    let holds = |code: &Code| code.start <= address && address < code.end;
+    let then = code
+        .iter()
+        .position(|code| holds(code) && generation <= code.last);
+    then.or_else(|| code.iter().rposition(holds))
+}

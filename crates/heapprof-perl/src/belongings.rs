@@ -1,0 +1,119 @@
+//! Which parts of arenas, and which blocks of malloc's, each value of an interpreter has. So a page
+//! that was written to can be said to be somebody's.
+//!
+//! A key of a hash is one block that all hashes with the key share. It begins with an entry of the
+//! hash of all keys (`PL_strtab`), which counts how many use it. The layout is that of Perl's hv.h
+//! (`struct shared_he`).
+
+use core::ops::Range;
+
+use heapprof_memory::Memory;
+
+use crate::arenas::{ARENA, Type};
+use crate::interpreter::Perl;
+use crate::values::{HEAD, Head, body_at, in_buffer};
+
+/// No hash has more buckets, and no bucket more entries.
+const MOST_BUCKETS: u64 = 1 << 32;
+const MOST_IN_BUCKET: usize = 1 << 20;
+/// So many buckets are read at once.
+const AT_ONCE: usize = 64;
+
+/// What a value has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Belongings {
+    /// Its head, in an arena.
+    pub head: Range<u64>,
+    /// Its body, in an arena; empty if it has none.
+    pub body: Range<u64>,
+    /// A place in the block that its text, its elements or its buckets are in.
+    pub in_buffer: Option<u64>,
+}
+
+impl Perl {
+    /// Calls `each` with what every value of an interpreter has. Returns `None` if they can't be
+    /// read; some may have been told by then.
+    pub fn each_value<M: Memory>(
+        &self,
+        memory: M,
+        interpreter: u64,
+        mut each: impl FnMut(Belongings),
+    ) -> Option<()> {
+        let mut read = [0; ARENA];
+        self.each_arena_of_heads(memory, interpreter, |first, count| {
+            let Some(heads) = read.get_mut(..count * HEAD) else {
+                return;
+            };
+            if !memory.read(first, heads) {
+                return;
+            }
+            let places = (0..).map(|i| first + i * HEAD as u64);
+            for (at, bytes) in places.zip(heads.as_chunks::<HEAD>().0) {
+                let head = Head::new(bytes);
+                if head.is_free() {
+                    continue;
+                }
+                let body = match (body_at(&head), self.body_size_of(&head)) {
+                    (Some(body), size @ 1..) => body..body.saturating_add(size),
+                    _ => 0..0,
+                };
+                each(Belongings {
+                    head: at..at + HEAD as u64,
+                    body,
+                    in_buffer: in_buffer(&head),
+                });
+            }
+        })
+    }
+
+    /// Calls `each` with a place in every arena of an interpreter, and what the arena is made of.
+    /// Returns `None` if they can't be read.
+    pub fn each_arena<M: Memory>(
+        &self,
+        memory: M,
+        interpreter: u64,
+        mut each: impl FnMut(u64, Type),
+    ) -> Option<()> {
+        self.each_arena_of_heads(memory, interpreter, |first, _| each(first, Type::Heads))?;
+        self.each_other_arena(memory, interpreter, each)
+    }
+
+    /// Calls `each` with where every key begins that hashes share. Returns `None` if they can't be
+    /// read; some may have been told by then.
+    pub fn each_key<M: Memory>(
+        &self,
+        memory: M,
+        interpreter: u64,
+        mut each: impl FnMut(u64),
+    ) -> Option<()> {
+        let layout = &self.layout;
+        let word = |at: u64, offset: u32| memory.u64(at.wrapping_add(offset.into()));
+        let all = memory.u64(interpreter.wrapping_add(self.variable.strtab?))?;
+        let (body, buckets) = (word(all, layout.sv_any)?, word(all, layout.sv_u)?);
+        let count = word(body, layout.hv_max)?.checked_add(1)?;
+        if count > MOST_BUCKETS {
+            return None;
+        }
+        let mut bytes = [0; 8 * AT_ONCE];
+        let mut done = 0;
+        while done < count {
+            let now = (count - done).min(AT_ONCE as u64) as usize;
+            let read = bytes.get_mut(..8 * now)?;
+            if !memory.read(buckets.wrapping_add(8 * done), read) {
+                return None;
+            }
+            for bucket in read.as_chunks::<8>().0 {
+                let mut entry = u64::from_ne_bytes(*bucket);
+                for _ in 0..MOST_IN_BUCKET {
+                    if entry == 0 {
+                        break;
+                    }
+                    each(entry);
+                    entry = memory.u64(entry)?;
+                }
+            }
+            done += now as u64;
+        }
+        Some(())
+    }
+}

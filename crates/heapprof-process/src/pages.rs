@@ -1,0 +1,216 @@
+//! Which pages of a process are there, and whether it has them alone: `/proc/PID/pagemap`.
+//!
+//! The bits are those of the kernel's `Documentation/admin-guide/mm/pagemap.rst`. Everything is
+//! counted in pages of 4 KiB. A huge page counts as the small ones that it has, because a process
+//! that writes to a shared one gets a copy of the small one alone. (Only those of `hugetlbfs` are
+//! copied whole, and each of their parts is then said to be the process's own.)
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+/// The bytes of a page.
+pub const PAGE: u64 = 4096;
+
+/// So many pages are asked about at once.
+const AT_ONCE: u64 = 1 << 14;
+
+/// What the kernel says of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page(u64);
+
+impl Page {
+    /// Whether it is in memory.
+    #[must_use]
+    pub fn is_present(self) -> bool {
+        self.0 >> 63 & 1 == 1
+    }
+
+    /// Whether it is swapped out.
+    #[must_use]
+    pub fn is_swapped(self) -> bool {
+        self.0 >> 62 & 1 == 1
+    }
+
+    /// Whether it is a file's, or shared on purpose. What a process writes to a private mapping of
+    /// a file is no file's any more.
+    #[must_use]
+    pub fn is_of_file(self) -> bool {
+        self.0 >> 61 & 1 == 1
+    }
+
+    /// Whether no other process has it mapped.
+    #[must_use]
+    pub fn is_exclusive(self) -> bool {
+        self.0 >> 56 & 1 == 1
+    }
+
+    /// Whether it is the kind of page that a fork shares until somebody writes to it.
+    #[must_use]
+    pub fn is_private(self) -> bool {
+        (self.is_present() || self.is_swapped()) && !self.is_of_file()
+    }
+}
+
+/// The pages of a process, as long as it is the program that it was when this was opened.
+#[derive(Debug)]
+pub struct PageMap(File);
+
+impl PageMap {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// The process may be gone, or not this user's to read.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        File::open(format!("/proc/{pid}/pagemap")).map(Self)
+    }
+
+    /// Calls `each` with the address of each page in `range` of which there is something to say.
+    ///
+    /// # Errors
+    /// The process may have ended.
+    pub fn each(&self, range: Range<u64>, mut each: impl FnMut(u64, Page)) -> io::Result<()> {
+        let mut next = range.start / PAGE;
+        let end = range.end.div_ceil(PAGE);
+        let mut words = Vec::new();
+        while next < end {
+            let count = (end - next).min(AT_ONCE);
+            words.resize(count as usize * 8, 0);
+            let read = self.0.read_at(&mut words, next * 8)?;
+            let known = words[..read].as_chunks::<8>().0;
+            if known.is_empty() {
+                // Nothing more can be mapped there.
+                return Ok(());
+            }
+            for (i, word) in (0..).zip(known) {
+                let page = Page(u64::from_ne_bytes(*word));
+                if page.is_present() || page.is_swapped() {
+                    each((next + i) * PAGE, page);
+                }
+            }
+            next += known.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// A set of pages. A gigabyte of them takes 32 KiB.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageSet {
+    /// By their numbers, in pieces of 4096.
+    pieces: BTreeMap<u64, Box<[u64; 64]>>,
+    len: u64,
+}
+
+impl PageSet {
+    /// Adds the page that an address lies in.
+    pub fn insert(&mut self, address: u64) {
+        let (piece, word, bit) = place(address);
+        let piece = self
+            .pieces
+            .entry(piece)
+            .or_insert_with(|| Box::new([0; 64]));
+        self.len += u64::from(piece[word] & bit == 0);
+        piece[word] |= bit;
+    }
+
+    /// Whether it has the page that an address lies in.
+    #[must_use]
+    pub fn contains(&self, address: u64) -> bool {
+        let (piece, word, bit) = place(address);
+        let piece = self.pieces.get(&piece);
+        piece.is_some_and(|piece| piece[word] & bit != 0)
+    }
+
+    /// How many of the bytes in `range` lie in its pages.
+    #[must_use]
+    pub fn bytes_in(&self, range: Range<u64>) -> u64 {
+        let (mut at, mut bytes) = (range.start, 0);
+        while at < range.end {
+            let end = (at / PAGE * PAGE + PAGE).min(range.end);
+            if self.contains(at) {
+                bytes += end - at;
+            }
+            at = end;
+        }
+        bytes
+    }
+
+    /// How many pages it has.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The addresses of its pages, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u64> {
+        self.pieces.iter().flat_map(|(piece, words)| {
+            let bits = (0..64u64 * 64).filter(|i| words[(i / 64) as usize] >> (i % 64) & 1 == 1);
+            bits.map(move |i| (piece * 4096 + i) * PAGE)
+        })
+    }
+}
+
+/// Where the page of an address is: the piece, the word in it, and the bit in that.
+fn place(address: u64) -> (u64, usize, u64) {
+    let page = address / PAGE;
+    (page >> 12, (page >> 6 & 63) as usize, 1 << (page & 63))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_counted_page_by_page() {
+        let mut set = PageSet::default();
+        for page in [1, 2, 4, 4, 1 << 20] {
+            set.insert(page * PAGE + 17);
+        }
+        assert_eq!(set.len(), 4);
+        let pages: Vec<u64> = set.iter().map(|at| at / PAGE).collect();
+        assert_eq!(pages, [1, 2, 4, 1 << 20]);
+        for (range, bytes) in [
+            (0..PAGE, 0),
+            (PAGE - 10..PAGE + 10, 10),
+            (2 * PAGE + 5..5 * PAGE + 5, 2 * PAGE - 5),
+            (3 * PAGE..4 * PAGE, 0),
+            (7..7, 0),
+        ] {
+            assert_eq!(set.bytes_in(range.clone()), bytes, "{range:?}");
+        }
+    }
+
+    /// What this test writes is its own, and what it does not touch is not there.
+    #[test]
+    fn pages_that_were_written_are_there() {
+        const COUNT: usize = 64;
+        let mut room = vec![0u8; (COUNT + 2) * PAGE as usize];
+        let first = (room.as_ptr() as u64).next_multiple_of(PAGE);
+        let offset = (first - room.as_ptr() as u64) as usize;
+        let written: Vec<usize> = (0..10).map(|i| i * 6).collect();
+        for &page in &written {
+            room[offset + page * PAGE as usize] = 1;
+        }
+        let map = PageMap::open(std::process::id()).unwrap();
+        let mut found = Vec::new();
+        map.each(first..first + COUNT as u64 * PAGE, |at, page| {
+            if page.is_private() && page.is_exclusive() {
+                found.push(((at - first) / PAGE) as usize);
+            }
+        })
+        .unwrap();
+        for page in written {
+            assert!(found.contains(&page), "{page} of {found:?}");
+        }
+        assert!(PageMap::open(0).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+//! The arrows between our crates.
+
+/// Which of our crates each crate may use. An arrow that is not here is an error.
+pub(super) const ARROWS: &[(&str, &[&str])] = &[
+    ("heapprof-profile", &[]),
+    ("heapprof-environment", &[]),
+    ("heapprof-books", &[]),
+    (
+        "heapprof-collect",
+        &["heapprof-books", "heapprof-environment", "heapprof-profile"],
+    ),
+    (
+        "heapprof-attach",
+        &[
+            "heapprof-books",
+            "heapprof-live",
+            "heapprof-memory",
+            "heapprof-process",
+        ],
+    ),
+    (
+        "heapprof-live",
+        &[
+            "heapprof-books",
+            "heapprof-memory",
+            "heapprof-process",
+            "heapprof-profile",
+        ],
+    ),
+    ("heapprof-process", &[]),
+    (
+        "heapprof-fork",
+        &[
+            "heapprof-live",
+            "heapprof-memory",
+            "heapprof-perl",
+            "heapprof-process",
+            "heapprof-profile",
+        ],
+    ),
+    (
+        "heapprof-preload",
+        &[
+            "heapprof-books",
+            "heapprof-collect",
+            "heapprof-environment",
+            "heapprof-memory",
+            "heapprof-perl",
+        ],
+    ),
+    ("heapprof-memory", &[]),
+    ("heapprof-perl", &["heapprof-memory"]),
+    ("heapprof-formats", &["heapprof-profile"]),
+    ("heapprof-symbolize", &["heapprof-profile"]),
+    ("heapprof-text", &[]),
+    ("heapprof-totals", &["heapprof-profile", "heapprof-text"]),
+    (
+        "heapprof-dropin",
+        &[
+            "heapprof-formats",
+            "heapprof-profile",
+            "heapprof-symbolize",
+            "heapprof-text",
+            "heapprof-totals",
+        ],
+    ),
+    (
+        "heapprof-analysis",
+        &["heapprof-profile", "heapprof-text", "heapprof-totals"],
+    ),
+    (
+        "heapprof-report",
+        &[
+            "heapprof-analysis",
+            "heapprof-profile",
+            "heapprof-text",
+            "heapprof-totals",
+        ],
+    ),
+    ("heapprof-web", &[]),
+    (
+        "heapprof-alloc",
+        &["heapprof-collect", "heapprof-environment"],
+    ),
+    (
+        "heapprof-cli",
+        &[
+            "heapprof-analysis",
+            "heapprof-attach",
+            "heapprof-dropin",
+            "heapprof-environment",
+            "heapprof-fork",
+            "heapprof-formats",
+            "heapprof-live",
+            "heapprof-process",
+            "heapprof-profile",
+            "heapprof-report",
+            "heapprof-symbolize",
+            "heapprof-text",
+            "heapprof-web",
+        ],
+    ),
+];
