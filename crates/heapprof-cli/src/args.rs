@@ -7,6 +7,7 @@ mod drop_in;
 mod file_mode;
 mod files;
 mod flame;
+mod fork_audit;
 mod gate;
 mod leaks;
 mod list;
@@ -37,6 +38,7 @@ pub(crate) use drop_in::{DropInArgs, help_of};
 pub(crate) use file_mode::{FileMode, FileModeArgs};
 pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
+pub(crate) use fork_audit::ForkAuditArgs;
 pub(crate) use gate::GateArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
@@ -211,6 +213,16 @@ pub(crate) enum Command {
                       after.pb.gz --fail-if 'inuse_space > +10%'"
     )]
     Diff(DiffArgs),
+    /// What forked children load too late, and whose memory they copy
+    #[command(
+        after_help = "With -- CMD the program is recorded with all that it forks, and the report \
+                      comes when it has ended; the exit code is the program's unless that is 0. \
+                      Rules of --fail-if: 'loaded > 0' (files), 'loaded > 1MiB' (bytes), 'missing \
+                      > 0', and of the child that has most of it 'unshared > 20MiB', 'new > 5MiB', \
+                      'private_dirty > 30MiB'.\n\nExample: heapprof fork-audit -o audit -- \
+                      starman app.psgi"
+    )]
+    ForkAudit(ForkAuditArgs),
     /// A flame graph as one SVG file
     #[command(
         after_help = "Example: heapprof flame profile.pb.gz > out.svg\n         \
@@ -373,7 +385,7 @@ pub(crate) struct Profiles {
     pub(crate) profiles: Vec<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
     /// Write to this file instead of stdout (-); it appears whole or not at all
@@ -388,7 +400,7 @@ impl OutputArgs {
     }
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ReportArgs {
     /// text, json, csv or markdown

@@ -7,6 +7,7 @@ mod diff;
 mod dump;
 mod flame;
 mod follow;
+mod fork_audit;
 mod gate;
 mod info;
 mod leaks;
@@ -66,6 +67,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Record(args) => return record::run(&args, cli.color),
         Command::PreloadPath { header } => preload_path::run(header)?,
         Command::PerlInstall { perl } => perl_install::run(perl)?,
+        Command::ForkAudit(args) => return fork_audit::run(&context, &args),
         Command::Flame(args) => flame::run(&context, &args)?,
         Command::Report(args) => report::run(&context, &args)?,
         Command::Web(args) => web::run(context, &args)?,

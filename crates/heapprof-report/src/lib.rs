@@ -14,6 +14,7 @@ mod difference;
 mod error;
 mod flame;
 mod fold;
+mod fork_audit;
 mod glyphs;
 mod head;
 mod info;
@@ -45,6 +46,7 @@ pub use crate::{
     diff::{broken_line, diff},
     error::Error,
     flame::{FlameOptions, Root, flame_folded, flame_svg},
+    fork_audit::{fork_audit, fork_broken},
     glyphs::{Dots, bar},
     info::info,
     leaks::{leaks, value_line},

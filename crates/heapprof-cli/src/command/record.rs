@@ -193,7 +193,7 @@ pub(super) struct Names {
 }
 
 /// What is added to a profile's name to name the folder of its children.
-pub(super) const CHILDREN: &str = ".children";
+pub(in crate::command) const CHILDREN: &str = ".children";
 const ENDING: &[u8] = b".pb.gz";
 
 impl Names {

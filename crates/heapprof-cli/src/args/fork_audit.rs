@@ -1,0 +1,26 @@
+//! The command line of `fork-audit`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::{LimitArg, ReportArgs};
+
+#[derive(Debug, Args)]
+pub(crate) struct ForkAuditArgs {
+    /// What record --fork-audit left: a folder, or profiles
+    #[arg(value_name = "FOLDER", conflicts_with = "command")]
+    pub(crate) profiles: Vec<String>,
+    /// Exit with 1 when this rule breaks, such as 'loaded > 0' or 'unshared > 20MiB'; may be
+    /// repeated
+    #[arg(long, value_name = "RULE")]
+    pub(crate) fail_if: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+    /// Run this program, audit its forked children, and report when it has ended; then -o is the
+    /// folder of the profiles
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}

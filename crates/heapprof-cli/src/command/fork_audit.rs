@@ -1,0 +1,174 @@
+//! `heapprof fork-audit`: what forked children load too late, and whose memory they copy.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use heapprof_analysis::{ForkAudit, ForkRule, Granularity, Query, Session, Types, fork_audit};
+
+use super::{Shared, record};
+use crate::args::size::size;
+use crate::args::{Cli, Command, ForkAuditArgs, OutputArgs, ReportArgs};
+use crate::{messages, name, output};
+
+/// The ending of profiles.
+const ENDING: &str = ".pb.gz";
+/// The most folders of one name that are tried.
+const MOST: u32 = 10_000;
+
+pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
+    let read = |text: &String| {
+        let size = |text: &str| size(text).ok();
+        ForkRule::parse(text, size).map_err(messages::of_rule)
+    };
+    let rules: Vec<ForkRule> = args.fail_if.iter().map(read).collect::<Result<_>>()?;
+    if args.command.is_empty() {
+        let audited = match args.profiles.as_slice() {
+            [] => bail!(
+                "no folder is named, and no program: heapprof fork-audit -- CMD runs one, \
+                 heapprof fork-audit FOLDER reads what record --fork-audit left"
+            ),
+            named => named,
+        };
+        return report(shared, args, &args.report, audited, &rules);
+    }
+    let folder = match args.report.output.file() {
+        Some(folder) => folder.to_path_buf(),
+        None => free_folder(&args.command[0])?,
+    };
+    let ended = record(&folder, &args.command)?;
+    let to_stdout = ReportArgs {
+        output: OutputArgs::default(),
+        ..args.report.clone()
+    };
+    let folder = [folder.to_string_lossy().into_owned()];
+    let judged = report(shared, args, &to_stdout, &folder, &rules)?;
+    // The program's own failure is the first thing to know.
+    Ok(if ended == ExitCode::SUCCESS {
+        judged
+    } else {
+        ended
+    })
+}
+
+/// Records a program into a folder, and returns how it ended.
+fn record(folder: &Path, command: &[OsString]) -> Result<ExitCode> {
+    // A folder that is named with an ending of a file would be taken for one.
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("{}: cannot be made", folder.display()))?;
+    let words = ["heapprof", "record", "--fork-audit", "-o"].map(OsStr::new);
+    let words = words
+        .into_iter()
+        .chain([folder.as_os_str(), OsStr::new("--")]);
+    let cli = Cli::try_parse_from(words.chain(command.iter().map(OsString::as_os_str)))?;
+    let color = cli.color;
+    match cli.command {
+        Command::Record(args) => record::run(&args, color),
+        _ => bail!("record was not understood"),
+    }
+}
+
+/// A folder for the audit of a program that is not there yet.
+fn free_folder(program: &OsStr) -> Result<PathBuf> {
+    let own = Path::new(program).file_name().unwrap_or(program);
+    let stem = format!("{}.fork-audit", own.to_string_lossy());
+    let numbered = (1..MOST).map(|n| match n {
+        1 => PathBuf::from(&stem),
+        n => PathBuf::from(format!("{stem}.{n}")),
+    });
+    let mut free = numbered.filter(|path| std::fs::symlink_metadata(path).is_err());
+    free.next().with_context(|| {
+        format!("{stem}: there are too many folders of this name; name one with -o")
+    })
+}
+
+/// Reports what was noted, and judges the rules.
+fn report(
+    shared: &Shared,
+    args: &ForkAuditArgs,
+    report: &ReportArgs,
+    audited: &[String],
+    rules: &[ForkRule],
+) -> Result<ExitCode> {
+    let mut names = Vec::new();
+    for name in audited {
+        names.extend(profiles_of(name)?);
+    }
+    let (audit, session) = ask(shared, &names, shared.limit(&args.limit, report))?;
+    let audited = audited.join(" + ");
+    let shown = name::shown(&audited);
+    let written = shared.finish(report, &session, |style| {
+        Ok(heapprof_report::fork_audit(&audit, &shown, style)?)
+    });
+    match written {
+        // Whoever stops reading the report still gets the verdict.
+        Err(error) if output::is_broken_pipe(&error) => {}
+        written => written?,
+    }
+    let broken: Vec<_> = rules
+        .iter()
+        .filter_map(|rule| rule.broken_by(&audit))
+        .collect();
+    for broken in &broken {
+        let line = heapprof_report::fork_broken(broken)?;
+        messages::note(&format!("failed: {line}"));
+    }
+    Ok(match broken.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(1),
+    })
+}
+
+/// The report of these profiles, and the session that was asked.
+fn ask(shared: &Shared, names: &[String], limit: Option<usize>) -> Result<(ForkAudit, Session)> {
+    let query = Query {
+        granularity: Granularity::Lines,
+        ..Query::default()
+    };
+    let sources = shared.sources.each(names)?;
+    let session = shared.session(sources, &query, Types::One, |question| question)?;
+    Ok((fork_audit(&session, limit)?, session))
+}
+
+/// The profiles that a name stands for: a folder's, with those of children in folders below it; a
+/// profile's, with those of its children beside it.
+fn profiles_of(name: &str) -> Result<Vec<String>> {
+    let path = name::path(name);
+    let mut found = Vec::new();
+    if path.is_dir() {
+        add_folder(&path, true, &mut found)?;
+        if found.is_empty() {
+            bail!("{name}: has no profiles ({ENDING})");
+        }
+    } else {
+        found.push(name.to_string());
+        let children = name.strip_suffix(ENDING);
+        let children = children.map(|stem| format!("{stem}{}", record::CHILDREN));
+        if let Some(children) = children.filter(|children| Path::new(children).is_dir()) {
+            add_folder(Path::new(&children), false, &mut found)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Adds the profiles in a folder, by name, and those in the folders of children in it.
+fn add_folder(folder: &Path, with_children: bool, to: &mut Vec<String>) -> Result<()> {
+    let named = || format!("{}: cannot be read", folder.display());
+    let entries = std::fs::read_dir(folder).with_context(named)?;
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        paths.push(entry.with_context(named)?.path());
+    }
+    paths.sort();
+    for path in paths {
+        let text = path.to_string_lossy();
+        if text.ends_with(ENDING) && path.is_file() {
+            to.push(text.into_owned());
+        } else if with_children && text.ends_with(record::CHILDREN) && path.is_dir() {
+            add_folder(&path, false, to)?;
+        }
+    }
+    Ok(())
+}

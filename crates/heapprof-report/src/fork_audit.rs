@@ -1,0 +1,461 @@
+//! `fork-audit`: how much forked children share, what they load too late, and whose memory they
+//! copy.
+
+use heapprof_analysis::{ForkAudit, ForkBroken, ForkChild, ForkLoad, ForkUnshared, Place};
+use serde_json::{Map, Value, json};
+
+use crate::error::Error;
+use crate::head::with_head;
+use crate::json;
+use crate::measure::{Measure, percent, plural};
+use crate::names::name_rows;
+use crate::style::{Format, Style};
+use crate::table::{Align, Table};
+
+/// The most characters of a child's title and of a site in a text for people.
+const TITLE: usize = 40;
+const SITE: usize = 60;
+/// The most parts of a file's name.
+const PARTS: usize = 2;
+/// No function is left out whose name could be mistaken for one that is shown.
+const NOBODY: &[&str] = &[];
+
+/// Writes the report. `name` is what was audited.
+pub fn fork_audit(audit: &ForkAudit, name: &str, style: &Style) -> Result<String, Error> {
+    let bytes = Measure::new("bytes", style.unit.as_deref())?;
+    match style.format {
+        Format::Json => json::text(document(audit, name)),
+        Format::Csv => facts(audit).render(style),
+        Format::Text | Format::Markdown => {
+            let mut text = with_head(&head(audit, name, &bytes), "", style);
+            for (title, table) in tables(audit, &bytes, style)? {
+                text += "\n";
+                let body = match table.is_empty() {
+                    true => String::new(),
+                    false => table.render(style)?,
+                };
+                text += &with_head(&[title], &body, style);
+            }
+            for line in hints(audit) {
+                text += "\n";
+                text += &with_head(&[line], "", style);
+            }
+            Ok(text)
+        }
+    }
+}
+
+/// A line about a rule that broke.
+pub fn fork_broken(broken: &ForkBroken) -> Result<String, Error> {
+    let value = match broken.is_bytes {
+        true => Measure::new("bytes", None)?.show(broken.value),
+        false => broken.value.to_string(),
+    };
+    let whose = broken
+        .pid
+        .map_or_else(String::new, |pid| format!(" in process {pid}"));
+    Ok(format!("{}: it is {value}{whose}", broken.rule))
+}
+
+fn head(audit: &ForkAudit, name: &str, bytes: &Measure) -> Vec<String> {
+    let children = plural_of(audit.children.len(), "forked child", "forked children");
+    let mut line = format!("{name}: {children}");
+    let sum = |name: &str| {
+        let all = audit
+            .children
+            .iter()
+            .map(|child| i128::from(child.bytes_of(name)));
+        all.sum::<i128>()
+    };
+    if !audit.children.is_empty() {
+        let share = |name: &str| bytes.show(sum(name));
+        line += &format!(
+            "; private and dirty {} together: new {}, copied {}, heapprof's own {}",
+            share("private_dirty"),
+            share("new_space"),
+            share("unshared_space"),
+            share("own_private_space"),
+        );
+    }
+    vec![line]
+}
+
+fn plural_of(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn tables(
+    audit: &ForkAudit,
+    bytes: &Measure,
+    style: &Style,
+) -> Result<Vec<(String, Table)>, Error> {
+    let mut tables = Vec::new();
+    if !audit.children.is_empty() {
+        tables.push((
+            "Children, at the last look".to_string(),
+            children(audit, bytes)?,
+        ));
+    }
+    let (loaded, failed): (Vec<&ForkLoad>, Vec<&ForkLoad>) = audit
+        .loads
+        .iter()
+        .partition(|load| load.outcome == "loaded");
+    if !loaded.is_empty() {
+        let sum: i128 = loaded.iter().map(|load| i128::from(load.flat)).sum();
+        let title = format!(
+            "Loaded after the fork: {}, {} together",
+            plural(&loaded.len().to_string(), "file"),
+            bytes.show(sum)
+        );
+        tables.push((title, loads(&loaded, bytes, style)?));
+    }
+    if !failed.is_empty() {
+        let title = "Found after the fork, and not loaded: an error".to_string();
+        tables.push((title, loads(&failed, bytes, style)?));
+    }
+    if !audit.missing.is_empty() {
+        let title = "Only looked for after the fork: no memory, but system calls".to_string();
+        tables.push((title, missing(audit, style)));
+    }
+    if !audit.unshared.is_empty() {
+        let sum: i128 = audit
+            .kinds
+            .iter()
+            .map(|(_, bytes)| i128::from(*bytes))
+            .sum();
+        let kinds = audit.kinds.iter();
+        let kinds: Vec<String> = kinds
+            .map(|(kind, value)| format!("{kind} {}", bytes.show(*value)))
+            .collect();
+        let title = format!(
+            "Inherited, and copied because somebody wrote: {} ({})",
+            bytes.show(sum),
+            kinds.join(", ")
+        );
+        tables.push((title, unshared(audit, sum, bytes, style)));
+    }
+    Ok(tables)
+}
+
+fn children(audit: &ForkAudit, bytes: &Measure) -> Result<Table, Error> {
+    let mut table = Table::new(&[
+        ("pid", Align::Right),
+        ("parent", Align::Right),
+        ("gen", Align::Right),
+        ("looked", Align::Right),
+        ("age", Align::Right),
+        ("rss", Align::Right),
+        ("pss", Align::Right),
+        ("dirty", Align::Right),
+        ("new", Align::Right),
+        ("shared", Align::Right),
+        ("copied", Align::Right),
+        ("own", Align::Right),
+        ("end", Align::Left),
+        ("what it is", Align::Left),
+    ]);
+    let time = Measure::new("nanoseconds", None)?;
+    let time = |micros: i64| time.show(i128::from(micros) * 1000);
+    for child in &audit.children {
+        let of = |name: &str| match child.looked_micros {
+            0 => "?".to_string(),
+            _ => bytes.show(child.bytes_of(name)),
+        };
+        table.row(vec![
+            child.pid.to_string(),
+            child.parent.to_string(),
+            child.generation.to_string(),
+            time(child.looked_micros),
+            time(child.age_micros),
+            of("rss"),
+            of("pss"),
+            of("private_dirty"),
+            of("new_space"),
+            of("shared_space"),
+            of("unshared_space"),
+            of("own_private_space"),
+            child.ending.clone(),
+            described(child),
+        ]);
+    }
+    Ok(table)
+}
+
+/// What a child is, and why something is not known of it.
+fn described(child: &ForkChild) -> String {
+    let mut text = match child.title.is_empty() {
+        true => child.program.clone(),
+        false => cut(&child.title, TITLE),
+    };
+    if !child.lacks.is_empty() {
+        text += &format!(" ({})", child.lacks);
+    }
+    text
+}
+
+fn loads(all: &[&ForkLoad], bytes: &Measure, style: &Style) -> Result<Table, Error> {
+    let mut table = Table::new(&[
+        ("children", Align::Right),
+        ("each", Align::Right),
+        ("alone", Align::Right),
+        ("time", Align::Right),
+        ("how", Align::Left),
+        ("what", Align::Left),
+        ("before the fork", Align::Left),
+        ("first asked for at", Align::Left),
+    ]);
+    let time = Measure::new("nanoseconds", None)?;
+    for load in all {
+        table.row(vec![
+            load.children.to_string(),
+            bytes.show(load.each),
+            bytes.show(load.flat / load.children.max(1)),
+            load.micros
+                .map_or_else(String::new, |micros| time.show(i128::from(micros) * 1000)),
+            load.kind.clone(),
+            file(&load.name, style),
+            written_before(load),
+            site(&load.site, style),
+        ]);
+    }
+    Ok(table)
+}
+
+fn missing(audit: &ForkAudit, style: &Style) -> Table {
+    let mut table = Table::new(&[
+        ("children", Align::Right),
+        ("attempts", Align::Right),
+        ("stat calls", Align::Right),
+        ("what", Align::Left),
+        ("first asked for at", Align::Left),
+    ]);
+    for load in &audit.missing {
+        table.row(vec![
+            load.children.to_string(),
+            load.attempts.to_string(),
+            load.stats.to_string(),
+            load.name.clone(),
+            site(&load.site, style),
+        ]);
+    }
+    table
+}
+
+fn unshared(audit: &ForkAudit, sum: i128, bytes: &Measure, style: &Style) -> Table {
+    let mut table = Table::new(&[
+        ("together", Align::Right),
+        ("share", Align::Right),
+        ("each", Align::Right),
+        ("children", Align::Right),
+        ("what lies there", Align::Left),
+    ]);
+    table.column("who allocated it", Align::Left);
+    for of in &audit.unshared {
+        let mut cells = vec![
+            bytes.show(of.bytes),
+            percent(of.bytes, sum),
+            bytes.show(of.each),
+            of.children.to_string(),
+            of.kind.clone(),
+        ];
+        cells.push(String::new());
+        table.row(cells);
+    }
+    let mut places: Vec<Place> = audit.unshared.iter().map(|of| of.place.clone()).collect();
+    let [rest, rows] = audit.unshared_other;
+    if rows > 0 {
+        let mut cells = vec![bytes.show(rest), percent(rest, sum)];
+        cells.extend([String::new(), String::new(), String::new()]);
+        cells.push(String::new());
+        table.row(cells);
+        places.push(Place {
+            function: format!("(other: {rows} rows)"),
+            ..Place::default()
+        });
+    }
+    name_rows(&mut table, &places, NOBODY, style);
+    table
+}
+
+/// What to write before the fork so that it is loaded once.
+fn written_before(load: &ForkLoad) -> String {
+    match (&*load.kind, load.name.strip_suffix(".pm")) {
+        ("require", Some(module)) if !module.starts_with('/') => {
+            format!("use {};", module.replace('/', "::"))
+        }
+        ("require", _) => format!("require '{}';", load.name),
+        ("do", _) => format!("do '{}';", load.name),
+        _ => String::new(),
+    }
+}
+
+/// What is to be known or done, in a line each.
+fn hints(audit: &ForkAudit) -> Vec<String> {
+    let mut lines = Vec::new();
+    if audit.children.is_empty() {
+        lines.push(
+            "No forked child was audited: heapprof fork-audit -- CMD, or record --fork-audit, \
+             notes them"
+                .to_string(),
+        );
+    } else if !audit.has_attempts {
+        lines.push(
+            "Nobody noted attempts to load: of a perl, heapprof perl-install's module does; \
+             without it, only what a load allocated is known"
+                .to_string(),
+        );
+    }
+    let killed = audit
+        .children
+        .iter()
+        .filter(|child| child.ending == "killed");
+    let killed = killed.count();
+    if killed > 0 {
+        lines.push(format!(
+            "{} killed some time after the last look, by then more may have been copied",
+            plural_of(killed, "child was", "children were")
+        ));
+    }
+    lines
+}
+
+/// A file's name: its last parts, unless `style` wants whole names.
+fn file(name: &str, style: &Style) -> String {
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts.len() > PARTS && name.starts_with('/') && !style.full_names {
+        true => format!("…/{}", parts[parts.len() - PARTS..].join("/")),
+        false => name.to_string(),
+    }
+}
+
+/// Who asked: as many of the places as fit, unless `style` wants all.
+fn site(site: &str, style: &Style) -> String {
+    let mut text = String::new();
+    for place in site.split(" < ") {
+        let place = file(place, style);
+        let wide = text.chars().count() + place.chars().count();
+        if !text.is_empty() && wide > SITE && !style.full_names {
+            text += " < …";
+            break;
+        }
+        if !text.is_empty() {
+            text += " < ";
+        }
+        text += &place;
+    }
+    text
+}
+
+/// A text of at most so many characters.
+fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        None => text.to_string(),
+        Some((at, _)) => format!("{}…", &text[..at]),
+    }
+}
+
+fn document(audit: &ForkAudit, name: &str) -> Map<String, Value> {
+    let mut document = Map::new();
+    document.insert("profile".into(), json!(name));
+    let children = audit.children.iter().map(|child| {
+        let mut row = json!({
+            "pid": child.pid,
+            "parent": child.parent,
+            "generation": child.generation,
+            "program": child.program,
+            "title": child.title,
+            "time_micros": child.time_micros,
+            "looked_micros": child.looked_micros,
+            "age_micros": child.age_micros,
+            "ending": child.ending,
+            "lacks": child.lacks,
+        });
+        for (name, bytes) in &child.bytes {
+            row[*name] = json!(bytes);
+        }
+        row
+    });
+    document.insert("children".into(), children.collect());
+    let load = |load: &ForkLoad| {
+        let site: Vec<&str> = load.site.split(" < ").filter(|at| !at.is_empty()).collect();
+        json!({
+            "name": load.name,
+            "kind": load.kind,
+            "outcome": load.outcome,
+            "children": load.children,
+            "attempts": load.attempts,
+            "each": load.each,
+            "flat": load.flat,
+            "cum": load.cum,
+            "micros": load.micros,
+            "stats": load.stats,
+            "opens": load.opens,
+            "site": site,
+            "before": written_before(load),
+        })
+    };
+    document.insert("loads".into(), audit.loads.iter().map(load).collect());
+    document.insert("missing".into(), audit.missing.iter().map(load).collect());
+    let unshared = audit.unshared.iter().map(|of: &ForkUnshared| {
+        let mut row = json::place(&of.place);
+        row.insert("kind".into(), json!(of.kind));
+        row.insert("children".into(), json!(of.children));
+        row.insert("each".into(), json!(of.each));
+        row.insert("bytes".into(), json!(of.bytes));
+        row.insert("objects".into(), json!(of.objects));
+        Value::Object(row)
+    });
+    document.insert("unshared".into(), unshared.collect());
+    let [bytes, rows] = audit.unshared_other;
+    document.insert("other".into(), json!({"bytes": bytes, "rows": rows}));
+    let kinds = audit.kinds.iter();
+    let kinds = kinds.map(|(kind, bytes)| json!({"kind": kind, "bytes": bytes}));
+    document.insert("kinds".into(), kinds.collect());
+    document
+}
+
+/// All of it as facts, for CSV.
+fn facts(audit: &ForkAudit) -> Table {
+    let mut table = Table::new(&[
+        ("table", Align::Left),
+        ("of", Align::Left),
+        ("what", Align::Left),
+        ("fact", Align::Left),
+        ("value", Align::Right),
+    ]);
+    let mut fact = |table_name: &str, of: &str, what: &str, fact: &str, value: i64| {
+        table.row(vec![
+            table_name.to_string(),
+            of.to_string(),
+            what.to_string(),
+            fact.to_string(),
+            value.to_string(),
+        ]);
+    };
+    for child in &audit.children {
+        let pid = child.pid.to_string();
+        fact("child", &pid, &child.ending, "generation", child.generation);
+        fact("child", &pid, &child.ending, "age_micros", child.age_micros);
+        for (name, bytes) in &child.bytes {
+            fact("child", &pid, &child.ending, name, *bytes);
+        }
+    }
+    for load in audit.loads.iter().chain(&audit.missing) {
+        let mut of_load = |name, value| fact("load", &load.name, &load.outcome, name, value);
+        of_load("children", load.children);
+        of_load("attempts", load.attempts);
+        of_load("flat", load.flat);
+        of_load("cum", load.cum);
+        of_load("stats", load.stats);
+        of_load("opens", load.opens);
+        if let Some(micros) = load.micros {
+            of_load("micros", micros);
+        }
+    }
+    for of in &audit.unshared {
+        let place = json::made_place(&of.place);
+        fact("unshared", &place, &of.kind, "bytes", of.bytes);
+        fact("unshared", &place, &of.kind, "children", of.children);
+    }
+    table
+}
