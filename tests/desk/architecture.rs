@@ -34,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-environment",
             "heapprof-memory",
             "heapprof-perl",
+            "heapprof-wiretap",
         ],
     ),
     ("heapprof-memory", &[]),
@@ -66,9 +67,14 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("heapprof-web", &[]),
+    ("heapprof-wiretap", &[]),
     (
         "heapprof-alloc",
-        &["heapprof-collect", "heapprof-environment"],
+        &[
+            "heapprof-collect",
+            "heapprof-environment",
+            "heapprof-wiretap",
+        ],
     ),
     (
         "heapprof-cli",
@@ -84,6 +90,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-symbolize",
             "heapprof-text",
             "heapprof-web",
+            "heapprof-wiretap",
         ],
     ),
 ];
@@ -104,7 +111,8 @@ const OWNED: &[(&str, &str)] = &[
     // These crates live in the profiled program, or start it.
     (
         "libc",
-        "heapprof-collect heapprof-preload heapprof-alloc heapprof-attach heapprof-cli",
+        "heapprof-collect heapprof-preload heapprof-alloc heapprof-attach heapprof-cli \
+         heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
     // The last one answers with the lists of the server's interface.
@@ -139,6 +147,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
         &["apart", "stub", "taken", "thread"],
     ),
     ("crates/heapprof-cli/src/", &["inherited", "peer"]),
+    ("crates/heapprof-wiretap/src/", &["kernel"]),
     (
         "crates/heapprof-collect/src/",
         &[
@@ -242,6 +251,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "say",
             "signals",
             "start",
+            "wiretap",
         ],
     ),
 ];
