@@ -1,5 +1,5 @@
-//! The wiretap of a program: `heapprof_alive` says that code ran, and the end of the process says how
-//! often it did.
+//! The wiretap of a program: `heapprof_alive` says that code ran, and the end of the process says
+//! how often it did.
 
 use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -34,8 +34,8 @@ pub fn prepare() {
     }
 }
 
-/// Says how many datagrams this process has sent. A program that is shut in by a sandbox may make no
-/// such system call.
+/// Says how many datagrams this process has sent. A program that is shut in by a sandbox may make
+/// no such system call.
 pub fn end() {
     if !ENGINE.lifecycle().is_shut_in() {
         SENDER.end();

@@ -2,8 +2,8 @@
 //!
 //! A datagram is text of at most [`MOST_BYTES`] bytes. Its first line is [`FIRST_LINE`]. Each of
 //! the other lines is `key=value`. In values, `%` and control characters stand as `%` and two hex
-//! digits. The last line is `mac=` and 64 hex digits, if the datagram is signed. Each line ends with
-//! a line feed.
+//! digits. The last line is `mac=` and 64 hex digits, if the datagram is signed. Each line ends
+//! with a line feed.
 
 /// The most bytes of a datagram. A larger one might be sent in pieces.
 pub const MOST_BYTES: usize = 1200;

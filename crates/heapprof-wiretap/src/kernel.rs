@@ -1,7 +1,7 @@
 //! What the wiretap asks of the kernel. Nothing here waits or allocates.
 //!
-//! Calls at which a thread could be cancelled are made as system calls, because sending must not end
-//! a thread of the program.
+//! Calls at which a thread could be cancelled are made as system calls, because sending must not
+//! end a thread of the program.
 
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;

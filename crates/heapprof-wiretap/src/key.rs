@@ -64,7 +64,8 @@ impl Key {
         mac.finalize().into_bytes().into()
     }
 
-    /// Whether a signature is that of some bytes. How long it takes does not tell where it is wrong.
+    /// Whether a signature is that of some bytes. How long it takes does not tell where it is
+    /// wrong.
     pub(crate) fn verify(&self, bytes: &[u8], signature: &[u8]) -> bool {
         let mut mac = self.0.clone();
         mac.update(bytes);

@@ -7,8 +7,8 @@ use crate::datagram::{Datagram, Event};
 /// How many senders are remembered. If more come, those that were heard longest ago are forgotten.
 pub const MOST_SENDERS: usize = 16_384;
 
-/// How many of the newest numbers of a sender are remembered one by one. A datagram that comes later
-/// than so many others is refused, because nobody knows whether it came before.
+/// How many of the newest numbers of a sender are remembered one by one. A datagram that comes
+/// later than so many others is refused, because nobody knows whether it came before.
 const WINDOW: u64 = 4096;
 
 /// A sender that was not heard for so long has an unknown end.
@@ -271,8 +271,8 @@ impl Losses {
         Taken::New
     }
 
-    /// Forgets the quarter of the senders that were heard longest ago. Their ends are unknown, unless
-    /// they have said them.
+    /// Forgets the quarter of the senders that were heard longest ago. Their ends are unknown,
+    /// unless they have said them.
     fn forget(&mut self) {
         let mut heard: Vec<u64> = self.senders.values().map(|known| known.heard_ms).collect();
         let quarter = heard.len() / 4;

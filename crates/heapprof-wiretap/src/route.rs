@@ -19,8 +19,8 @@ pub struct Route {
 }
 
 impl Route {
-    /// Reads an address, which is `IP:PORT` or `[IP]:PORT`, and a key, if a file is named. No name is
-    /// looked up.
+    /// Reads an address, which is `IP:PORT` or `[IP]:PORT`, and a key, if a file is named. No name
+    /// is looked up.
     ///
     /// # Errors
     /// The address is no such address, the file gives no key, or the address is not of this machine

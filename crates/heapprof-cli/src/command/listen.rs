@@ -1,8 +1,8 @@
 //! `heapprof listen`: datagrams of the wiretap into the database.
 //!
 //! One thread does nothing but take datagrams off the socket, so that few are lost while the
-//! database is written. What it takes waits in a queue with bounds. If the queue is full, the kernel
-//! drops datagrams, and their numbers are missed.
+//! database is written. What it takes waits in a queue with bounds. If the queue is full, the
+//! kernel drops datagrams, and their numbers are missed.
 
 mod collected;
 
@@ -117,7 +117,7 @@ fn read(socket: &UdpSocket, sender: &SyncSender<Raw>, is_over: &AtomicBool) -> s
         }
         match socket.recv(&mut bytes) {
             Ok(length) => {
-                if sender.send(bytes[..length].into()).is_err() {
+                if sender.send(Box::from(&bytes[..length])).is_err() {
                     return Ok(());
                 }
             }
