@@ -36,6 +36,14 @@ int heapprof_dump(const char *path);
 /* The gzipped pprof profile in memory, its length in `*length`; free() it. NULL without memory. */
 void *heapprof_profile(size_t *length);
 
+/* The wiretap: says that the code of this name has run, in a datagram to where HEAPPROF_WIRETAP says. Without that variable
+ * it does nothing. It never waits, allocates or fails, and leaves errno as it was. It may be called in any thread, and in a
+ * signal handler. */
+void heapprof_alive(const char *name);
+
+/* Says the same, and where it was called from, such as "orders.c:12". NULL says nothing of it. */
+void heapprof_alive_at(const char *name, const char *site);
+
 /* Frames of an interpreter.
  *
  * A program that runs code of a language of its own, or switches between coroutines, may say what frames a thread's stack

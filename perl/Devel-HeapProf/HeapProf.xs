@@ -313,6 +313,22 @@ _dump(path)
   OUTPUT:
     RETVAL
 
+void
+alive(name)
+    SV *name
+  PREINIT:
+    void (*alive)(const char *, const char *) = (void (*)(const char *, const char *))find("heapprof_alive_at");
+    const char *text;
+    char site[512];
+  CODE:
+    /* A name with a zero in it is told up to there. */
+    if (alive && SvOK(name)) {
+        (void)name_of(aTHX_ name, &text);
+        snprintf(site, sizeof site, "%s:%lu", CopFILE(PL_curcop) ? CopFILE(PL_curcop) : "-",
+                 (unsigned long)CopLINE(PL_curcop));
+        alive(text, site);
+    }
+
 int
 _tell_layout()
   CODE:

@@ -15,7 +15,7 @@ fn is_ours(variable: &Variable) -> bool {
 
 fn table(variables: impl Iterator<Item = &'static Variable>) -> String {
     let by = |variable: &Variable| match variable.setter {
-        Setter::User | Setter::Gperftools => "you",
+        Setter::User | Setter::Kept | Setter::Gperftools => "you",
         Setter::UserOrRecord => "you, `record`",
         Setter::Record => "`record`",
     };

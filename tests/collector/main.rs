@@ -20,6 +20,8 @@ mod environment;
 mod preload_path;
 // The functions of include/heapprof.h, called by programs.
 mod c_api;
+// Datagrams that say which code ran.
+mod wiretap;
 // Programs that were not started for it.
 mod attach;
 // The log of events.

@@ -28,7 +28,8 @@ const OWNED: &[(&str, &str)] = &[
     // These crates live in the profiled program, or start it.
     (
         "libc",
-        "heapprof-collect heapprof-preload heapprof-alloc heapprof-attach heapprof-cli",
+        "heapprof-collect heapprof-preload heapprof-alloc heapprof-attach heapprof-cli \
+         heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
     // The last one answers with the lists of the server's interface.
@@ -63,6 +64,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
         &["apart", "stub", "taken", "thread"],
     ),
     ("crates/heapprof-cli/src/", &["inherited", "peer"]),
+    ("crates/heapprof-wiretap/src/", &["kernel"]),
     (
         "crates/heapprof-collect/src/",
         &[
@@ -166,6 +168,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "say",
             "signals",
             "start",
+            "wiretap",
         ],
     ),
 ];

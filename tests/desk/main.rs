@@ -12,6 +12,8 @@
 mod encodings;
 // The page to look at.
 mod report;
+// What programs say of the code that runs, and who listens.
+mod wiretap;
 // The server of that page.
 mod web;
 // The made sample profiles, and the README of all.

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 36] = [
+pub const COMMANDS: [&str; 39] = [
     "record",
     "preload-path",
     "perl-install",
@@ -31,6 +31,9 @@ pub const COMMANDS: [&str; 36] = [
     "detach",
     "ps",
     "follow",
+    "listen",
+    "alive",
+    "wiretap",
     "load",
     "ls",
     "rm",

@@ -33,12 +33,27 @@ mod allocator;
 mod environment;
 mod process;
 mod recording;
+mod wiretap;
 
 pub use crate::{
     allocator::HeapProf,
     recording::{
         dump, dump_at_exit, dump_to, is_running, profile, start, start_from_environment, stop,
     },
+    wiretap::alive_at,
 };
 pub use heapprof_collect::setting::{Misunderstood, SETTINGS, Setting};
 pub use heapprof_collect::{DEFAULT_PERIOD, Error, Format, Mode, Options, Output, Triggers};
+
+/// Says that the code of this name has run, in a datagram to where `HEAPPROF_WIRETAP` says. Without
+/// that variable it does nothing.
+///
+/// ```
+/// heapprof_alloc::alive!("orders.cancel");
+/// ```
+#[macro_export]
+macro_rules! alive {
+    ($name:expr) => {
+        $crate::alive_at($name, concat!(file!(), ":", line!()))
+    };
+}

@@ -62,6 +62,14 @@ fn register_for_good() -> bool {
     false
 }
 
+/// Has `end` called when the process exits.
+pub(crate) fn call_at_exit(end: extern "C" fn()) {
+    // SAFETY: it is a function of this crate, which stays as long as the program or library does.
+    unsafe {
+        libc::atexit(end);
+    }
+}
+
 /// Asks for a dump when the process exits. Forked children make one, too.
 pub(crate) fn dump_at_exit() {
     if AT_EXIT.swap(true, Ordering::AcqRel) {

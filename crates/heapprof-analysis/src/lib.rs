@@ -99,7 +99,10 @@ pub use crate::{
     session::Session,
     statement::{Call, ResultTable, Statement, Value, run as run_statement},
     stats::{Stats, StatsSize, StatsThread, StatsType, stats},
-    store::{SCHEMA_VERSION, Snapshot, Store, StoredProfile},
+    store::{
+        SCHEMA_VERSION, Snapshot, Store, StoredProfile, Wiretap, WiretapBatch, WiretapBy,
+        WiretapCode, WiretapRow, WiretapSender,
+    },
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
     timeline::{Timeline, TimelineRow, timeline},

@@ -10,6 +10,7 @@ mod remove;
 mod restore;
 mod schema;
 mod stack_tree;
+mod wiretap;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::session::Session;
 use guard::Budget;
 pub use schema::SCHEMA_VERSION;
 pub(crate) use schema::views;
+pub use wiretap::{Wiretap, WiretapBatch, WiretapBy, WiretapCode, WiretapRow, WiretapSender};
 
 /// How long to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -21,6 +21,7 @@ mod stats;
 mod store;
 mod tui;
 pub(crate) mod web;
+mod wiretap;
 
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,7 @@ pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
 pub(crate) use tui::TuiArgs;
 pub(crate) use web::WebArgs;
+pub(crate) use wiretap::{AliveArgs, ListenArgs, WiretapArgs};
 
 /// The heading of the options that every command has. They come after a command's own options, and
 /// only in the long help.
@@ -291,6 +293,15 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// List the recorded processes of this machine
     #[command(after_help = "Example: heapprof ps")]
     Ps(PsArgs),
+    /// Collect what programs say of the code that runs (heapprof_alive)
+    #[command(after_help = "Example: heapprof listen --udp 127.0.0.1:4711")]
+    Listen(ListenArgs),
+    /// Say that code runs, to where HEAPPROF_WIRETAP says
+    #[command(after_help = "Example: heapprof alive backup.weekly --site backup.sh:12")]
+    Alive(AliveArgs),
+    /// Which code ran, where and when last; and which never did
+    #[command(after_help = "Example: heapprof wiretap --expect codes.txt --since 30d")]
+    Wiretap(WiretapArgs),
     /// Put profiles into the database
     #[command(
         after_help = "Example: heapprof load monday.pb.gz tuesday.pb.gz && heapprof diff monday \

@@ -1,5 +1,6 @@
 //! What the commands share; each command has a file of its own.
 
+mod alive;
 mod attach;
 mod completions;
 mod convert;
@@ -12,6 +13,7 @@ mod gate;
 mod info;
 mod leaks;
 mod list;
+mod listen;
 mod live;
 mod load;
 mod ls;
@@ -35,6 +37,7 @@ mod traces;
 mod tree;
 mod tui;
 mod web;
+mod wiretap;
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -78,6 +81,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ps(args) => ps::run(&args)?,
         Command::Follow(args) => follow::run(&args)?,
         Command::Live(args) => live::run(&context, &args)?,
+        Command::Listen(args) => listen::run(&context, &args)?,
+        Command::Alive(args) => alive::run(&args)?,
+        Command::Wiretap(args) => return wiretap::run(&context, &args),
         Command::Load(args) => load::run(&context, &args)?,
         Command::Ls(args) => ls::run(&context, &args)?,
         Command::Rm(args) => rm::run(&context, &args)?,

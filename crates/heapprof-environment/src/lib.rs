@@ -12,6 +12,8 @@ pub enum Setter {
     User,
     /// The user, or an option of `record`.
     UserOrRecord,
+    /// The user. `record` leaves it as it is, because it has no options for it.
+    Kept,
     /// `record` alone.
     Record,
     /// The user of an existing gperftools setup.
@@ -107,6 +109,13 @@ variables! {
          Devel::HeapProf, which `heapprof perl-install` builds.";
     VERBOSE "HEAPPROF_VERBOSE", User, "`yes` or `no`", "`no`",
         "Says on stderr what became of each dump: where it was written, or why not.";
+    WIRETAP "HEAPPROF_WIRETAP", Kept, "IP:PORT", "nothing is sent",
+        "Where `heapprof_alive` sends its datagrams: where `heapprof listen` listens. No name is \
+         looked up. Off loopback it needs HEAPPROF_WIRETAP_KEY_FILE. It has nothing to do with \
+         recording.";
+    WIRETAP_KEY_FILE "HEAPPROF_WIRETAP_KEY_FILE", Kept, "path", "datagrams are not signed",
+        "A file with a key of 1 to 4096 bytes, which nobody else may write to. It signs the \
+         datagrams. If it gives no key, nothing is sent.";
     RECORD "HEAPPROF_RECORD", Record, "two process ids", "none",
         "The process id of `record`, and zeros in which the program leaves its own. The program \
          with that id writes the plain output name. SIGTERM, SIGINT and SIGABRT end with a dump.";

@@ -10,6 +10,7 @@ use crate::atfork;
 use crate::hook::{announced, label};
 use crate::perl::PERL;
 use crate::real::{ALIGNED_ALLOC, Behind};
+use crate::wiretap;
 
 /// How far the last dump is.
 static ENDED: AtomicU8 = AtomicU8::new(NOT);
@@ -95,6 +96,7 @@ fn is_due() -> bool {
 }
 
 fn last_dump() {
+    wiretap::end();
     if is_due() {
         let mask = ENGINE.lifecycle().block_signals();
         once(|| {
@@ -107,6 +109,7 @@ fn last_dump() {
 
 /// Makes the last dump before the program makes dumps impossible, and ends the recording.
 pub fn shut_in() {
+    wiretap::end();
     let mask = ENGINE.lifecycle().block_signals();
     once(|| {
         dump(Reason::Sandbox);
@@ -123,6 +126,7 @@ pub fn by_signal(signal: c_int) {
         raise_default(signal);
         return;
     }
+    wiretap::end();
     let own = once(|| {
         ENGINE.dumps().end_from_signal(signal);
         // The process is still here. This thread may be in the middle of an event; after that event
@@ -161,6 +165,7 @@ static ABORTING: AtomicBool = AtomicBool::new(false);
 /// smashed stack), which does not call ours. The thread may be in the middle of an event. It is
 /// then in the allocator behind us, where it holds nothing of ours.
 pub fn by_abort(signal: c_int) {
+    wiretap::end();
     if !ABORTING.swap(false, Ordering::AcqRel) && is_due() {
         once(|| {
             dump(Reason::Terminated);
@@ -281,6 +286,7 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     forget();
     ENGINE.forks().in_child();
+    wiretap::forked();
 }
 
 /// Forgets the ends of the process that this one was forked from.
@@ -298,6 +304,7 @@ pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
 /// Writes the profile of this image before an exec. If the exec fails, the next dump removes the
 /// file.
 unsafe extern "C" fn before_exec() {
+    wiretap::end();
     if is_due() {
         dump(Reason::Exec);
     }

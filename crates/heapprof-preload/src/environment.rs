@@ -178,6 +178,20 @@ fn read_gperftools() -> Result<Gperftools, Misunderstood> {
     })
 }
 
+/// Where the wiretap leads, and the file of its key; `None` if there is no wiretap.
+pub fn wiretap() -> Option<(&'static [u8], Option<&'static [u8]>)> {
+    let address = get(variable::WIRETAP.name)?;
+    Some((address, get(variable::WIRETAP_KEY_FILE.name)))
+}
+
+/// The variable that a wiretap could not be set up for.
+pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
+    match is_of_key {
+        true => variable::WIRETAP_KEY_FILE.name,
+        false => variable::WIRETAP.name,
+    }
+}
+
 /// Reads the environment; `None` when it asks for nothing.
 pub fn read() -> Result<Option<Asked>, Misunderstood> {
     let _ = GPERFTOOLS.set(read_gperftools());

@@ -32,6 +32,7 @@ mod signals;
 mod start;
 mod thread_local;
 mod unwinder;
+mod wiretap;
 
 #[global_allocator]
 static MEMORY: heapprof_collect::Memory = heapprof_collect::ENGINE.memory();

@@ -8,7 +8,8 @@ use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
 use crate::{
-    allocator, end, environment, identity, interpreters, late, mapped, perl, real, sandbox, signals,
+    allocator, end, environment, identity, interpreters, late, mapped, perl, real, sandbox,
+    signals, wiretap,
 };
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
@@ -132,6 +133,7 @@ fn begin() -> bool {
     identity::prepare();
     sandbox::prepare();
     allocator::prepare();
+    wiretap::prepare();
     record();
     true
 }

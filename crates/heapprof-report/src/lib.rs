@@ -39,6 +39,7 @@ mod timeline;
 mod top;
 mod traces;
 mod tree;
+mod wiretap;
 
 pub use crate::{
     convert::{Folded, profile_csv, profile_json},
@@ -66,4 +67,5 @@ pub use crate::{
     top::{SourceLine, top},
     traces::{Order as TraceOrder, traces},
     tree::tree,
+    wiretap::wiretap,
 };

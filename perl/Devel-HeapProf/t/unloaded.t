@@ -9,12 +9,13 @@ use Devel::HeapProf;
 my @warnings;
 local $SIG{__WARN__} = sub { push @warnings, @_ };
 SKIP: {
-    skip 'the library is loaded', 6 if Devel::HeapProf::is_loaded();
+    skip 'the library is loaded', 7 if Devel::HeapProf::is_loaded();
     ok !Devel::HeapProf::is_running(), 'is_running';
     ok !Devel::HeapProf::start(), 'start';
     ok !Devel::HeapProf::start(period => 1000, output => 'x'), 'start with options';
     ok !Devel::HeapProf::dump(), 'dump';
     is scalar(Devel::HeapProf::stop()), undef, 'stop';
+    is scalar(Devel::HeapProf::alive('code')), undef, 'alive';
     ok !-e 'x', 'no file';
 }
 is eval { Devel::HeapProf::start(perod => 1); 1 }, undef, 'an unknown option';

@@ -46,6 +46,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-environment",
             "heapprof-memory",
             "heapprof-perl",
+            "heapprof-wiretap",
         ],
     ),
     ("heapprof-memory", &[]),
@@ -78,9 +79,14 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("heapprof-web", &[]),
+    ("heapprof-wiretap", &[]),
     (
         "heapprof-alloc",
-        &["heapprof-collect", "heapprof-environment"],
+        &[
+            "heapprof-collect",
+            "heapprof-environment",
+            "heapprof-wiretap",
+        ],
     ),
     (
         "heapprof-cli",
@@ -98,6 +104,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-symbolize",
             "heapprof-text",
             "heapprof-web",
+            "heapprof-wiretap",
         ],
     ),
 ];

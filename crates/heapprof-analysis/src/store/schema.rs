@@ -19,10 +19,14 @@ const MIGRATIONS: &[&str] = &[
     include_str!("profile_part.sql"),
     include_str!("spread.sql"),
     include_str!("module.sql"),
+    include_str!("wiretap.sql"),
 ];
 
 /// The first version whose tables say how sure estimates are.
 const WITH_SPREAD: i64 = 4;
+
+/// The first version that has what the wiretap collects.
+const WITH_WIRETAP: i64 = 6;
 
 /// The newest version this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -151,6 +155,11 @@ fn steps(from: i64, to: i64) -> impl Iterator<Item = &'static &'static str> {
 /// Whether the tables say how sure estimates are. A database that is only read may be older.
 pub(super) fn has_spread(connection: &Connection) -> Result<bool, Error> {
     Ok(pragma(connection, "user_version")? >= WITH_SPREAD)
+}
+
+/// Whether there are tables of the wiretap. A database that is only read may be older.
+pub(super) fn has_wiretap(connection: &Connection) -> Result<bool, Error> {
+    Ok(pragma(connection, "user_version")? >= WITH_WIRETAP)
 }
 
 /// Does what [`check`] does, and refuses a file that no load has filled.

@@ -364,7 +364,7 @@ fn environment(
         preload.push(others);
     }
     // Variables that an earlier setup left would mix with the options of this recording.
-    let ours = |variable: &&Variable| variable.setter != Setter::Gperftools;
+    let ours = |variable: &&Variable| !matches!(variable.setter, Setter::Gperftools | Setter::Kept);
     for variable in variable::ALL.iter().filter(ours) {
         command.env_remove(variable.name);
     }

@@ -262,7 +262,13 @@ mod tests {
                 rename(bytes);
                 let id = Some(sys::thread_id() as u32);
                 let name = text.to_string();
-                assert_eq!(names.named(number), Named { id, name });
+                let generation = 0;
+                let named = Named {
+                    id,
+                    name,
+                    generation,
+                };
+                assert_eq!(names.named(number), named);
                 // SAFETY: the slot is this thread's own.
                 unsafe { names.end(&process, tls::current()) };
             };

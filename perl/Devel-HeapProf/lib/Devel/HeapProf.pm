@@ -222,6 +222,14 @@ until the next mark: C<heapprof top -t sv_inuse_space --tag-focus mark=loaded> s
 
 Returns the values that were made since a mark and are alive, in rows as those of L</leaks>.
 
+=head2 alive
+
+    Devel::HeapProf::alive('orders.cancel');
+
+Says that this code has run, in a datagram to where C<HEAPPROF_WIRETAP> says, with the caller's file and line. Without that
+variable it does nothing. It never waits and never fails. C<heapprof listen> collects the datagrams, and
+C<heapprof wiretap --expect FILE> shows which code was never seen.
+
 =head1 LIMITS
 
 Values are noticed after each op. If one op, such as a call of a sub that is written in C, frees a value and makes another

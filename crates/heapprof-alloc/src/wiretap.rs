@@ -1,0 +1,40 @@
+//! The wiretap of a Rust program: `alive!` says that code ran.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Once;
+
+use heapprof_collect::ENGINE;
+use heapprof_environment as variable;
+use heapprof_wiretap::{Route, Sender};
+
+use crate::process;
+
+static SENDER: Sender = Sender::new();
+
+/// Says that the code `name` has run, and where. [`alive!`](crate::alive) says where by itself.
+///
+/// The first call reads the environment, and may allocate; what it allocates is not recorded. No
+/// call waits or fails. A value that is not understood means that nothing is sent, as for the
+/// preloaded library, which says so.
+pub fn alive_at(name: &str, site: &str) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| ENGINE.lifecycle().guarded(set_up));
+    SENDER.alive(name.as_bytes(), site.as_bytes());
+}
+
+fn set_up() {
+    let get = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let Some(address) = get(variable::WIRETAP.name) else {
+        return;
+    };
+    let key_file = get(variable::WIRETAP_KEY_FILE.name);
+    if let Ok(route) = Route::new(address.as_bytes(), key_file.as_deref().map(Path::new)) {
+        SENDER.set(route);
+        process::call_at_exit(end);
+    }
+}
+
+extern "C" fn end() {
+    SENDER.end();
+}

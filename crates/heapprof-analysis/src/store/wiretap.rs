@@ -1,0 +1,468 @@
+//! What the wiretap has collected: rows that come in, and the report of them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+
+use super::{Store, schema};
+use crate::error::Error;
+
+/// The most rows of code, and the most rows of senders. What comes then is counted and dropped.
+const MOST_ROWS: i64 = 1_000_000;
+
+/// How many sites or codes a row of the report names.
+const NAMED: usize = 3;
+
+/// About how many bytes a row takes, with its index.
+const ROW_BYTES: u64 = 2048;
+
+/// Code that ran: a key, and what is added to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WiretapCode {
+    /// `alive` or `load`.
+    pub kind: String,
+    /// The name of the code, or the file of a module.
+    pub code: String,
+    /// Where it was called from; may be empty.
+    pub site: String,
+    /// The name of the machine.
+    pub host: String,
+    /// The process.
+    pub pid: i64,
+    /// What became of a module; otherwise empty.
+    pub outcome: String,
+    /// How often.
+    pub count: i64,
+    /// How many microseconds it took to load a module, in all.
+    pub us: i64,
+    /// The first time, in milliseconds since 1970 UTC.
+    pub first_ms: i64,
+    /// The last time.
+    pub last_ms: i64,
+}
+
+/// A sender, as it is known now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WiretapSender {
+    /// The number that it has drawn, in 16 hex digits.
+    pub sender: String,
+    /// The name of its machine.
+    pub host: String,
+    /// Its process.
+    pub pid: i64,
+    /// The parent of that process.
+    pub parent: i64,
+    /// How many datagrams came.
+    pub received: i64,
+    /// How many are known to have been lost.
+    pub lost: i64,
+    /// `goes on`, `ended` or `end unknown`.
+    pub state: String,
+    /// The first time that it has said, in milliseconds since 1970 UTC.
+    pub first_ms: i64,
+    /// The last time that it has said.
+    pub last_ms: i64,
+}
+
+/// What a listener has collected since it stored something last.
+#[derive(Clone, Debug, Default)]
+pub struct WiretapBatch {
+    /// Code that ran.
+    pub codes: Vec<WiretapCode>,
+    /// Senders of which something has changed.
+    pub senders: Vec<WiretapSender>,
+    /// How many datagrams were refused, by the reason.
+    pub refused: Vec<(String, i64)>,
+}
+
+/// What the rows of the report are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WiretapBy {
+    /// A row for each code.
+    #[default]
+    Code,
+    /// A row for each machine.
+    Host,
+    /// A row for each process.
+    Pid,
+}
+
+/// A row of the report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WiretapRow {
+    /// The code, the machine, or the machine and the process.
+    pub name: String,
+    /// `alive` or `load`.
+    pub kind: String,
+    /// What became of a module; otherwise empty.
+    pub outcome: String,
+    /// How often.
+    pub count: i64,
+    /// How many processes.
+    pub processes: i64,
+    /// How many machines.
+    pub hosts: i64,
+    /// The first time, in milliseconds since 1970 UTC.
+    pub first_ms: i64,
+    /// The last time.
+    pub last_ms: i64,
+    /// The first few sites of a code, or codes of a machine or process.
+    pub places: Vec<String>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// The report of the wiretap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wiretap {
+    /// What ran.
+    pub rows: Vec<WiretapRow>,
+    /// What was expected and never seen, in the order in which it was expected.
+    pub unseen: Vec<String>,
+    /// How many different names were expected, if any were.
+    pub expected: Option<usize>,
+    /// How many senders there are, by their states.
+    pub senders: BTreeMap<String, i64>,
+    /// How many datagrams came from them.
+    pub received: i64,
+    /// How many are known to have been lost.
+    pub lost: i64,
+    /// How many datagrams were refused, by the reason.
+    pub refused: Vec<(String, i64)>,
+}
+
+impl Store {
+    /// Adds what a listener has collected, all or nothing. Returns how many datagrams of code had
+    /// no room.
+    pub fn add_wiretap(&mut self, batch: &WiretapBatch) -> Result<i64, Error> {
+        let rows = batch.codes.len() + batch.senders.len() + batch.refused.len() + 1;
+        self.budget.allow(rows as u64 * ROW_BYTES);
+        add(&mut self.connection, batch, MOST_ROWS)
+    }
+
+    /// The senders that were heard last, `most` at most.
+    pub fn wiretap_senders(&self, most: usize) -> Result<Vec<WiretapSender>, Error> {
+        if !schema::has_wiretap(&self.connection)? {
+            return Ok(Vec::new());
+        }
+        let mut statement = self.connection.prepare(
+            "SELECT sender, host, pid, parent, received, lost, state, first_ms, last_ms \
+             FROM wiretap_sender ORDER BY last_ms DESC, sender LIMIT ?1",
+        )?;
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let rows = statement.query_map([most], |row| {
+            Ok(WiretapSender {
+                sender: row.get(0)?,
+                host: row.get(1)?,
+                pid: row.get(2)?,
+                parent: row.get(3)?,
+                received: row.get(4)?,
+                lost: row.get(5)?,
+                state: row.get(6)?,
+                first_ms: row.get(7)?,
+                last_ms: row.get(8)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Reports what ran, as far as it was seen at `since_ms` or later, and which of the `expected`
+    /// names were not.
+    pub fn wiretap(
+        &self,
+        by: WiretapBy,
+        since_ms: i64,
+        expected: Option<&[String]>,
+    ) -> Result<Wiretap, Error> {
+        let mut report = Wiretap::default();
+        let is_there = schema::has_wiretap(&self.connection)?;
+        if is_there {
+            report.rows = rows(&self.connection, by, since_ms)?;
+            sums(&self.connection, &mut report)?;
+        }
+        if let Some(expected) = expected {
+            let seen = match is_there {
+                true => seen(&self.connection, since_ms)?,
+                false => HashSet::new(),
+            };
+            let mut known = HashSet::new();
+            let names = expected.iter().filter(|name| known.insert(name.as_str()));
+            let names: Vec<&String> = names.collect();
+            report.expected = Some(names.len());
+            let unseen = names.into_iter().filter(|name| !seen.contains(*name));
+            report.unseen = unseen.cloned().collect();
+        }
+        Ok(report)
+    }
+}
+
+fn count(connection: &Connection, sql: &str) -> Result<i64, Error> {
+    Ok(connection.query_row(sql, [], |row| row.get(0))?)
+}
+
+fn add(connection: &mut Connection, batch: &WiretapBatch, most: i64) -> Result<i64, Error> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let dropped = add_codes(&transaction, &batch.codes, most)?;
+    let lost_senders = add_senders(&transaction, &batch.senders, most)?;
+    let refused = batch.refused.iter();
+    let refused = refused.map(|(why, count)| (why.as_str(), *count));
+    let no_room = [
+        ("no room for the code", dropped),
+        ("no room for the sender", lost_senders),
+    ];
+    for (why, count) in refused.chain(no_room).filter(|(_, count)| *count > 0) {
+        transaction.execute(
+            "INSERT INTO wiretap_refused VALUES (?1, ?2) \
+             ON CONFLICT (why) DO UPDATE SET count = count + ?2",
+            params![why, count],
+        )?;
+    }
+    transaction.commit()?;
+    Ok(dropped)
+}
+
+/// Adds rows of code. Returns how many datagrams had no room.
+fn add_codes(
+    transaction: &Transaction<'_>,
+    codes: &[WiretapCode],
+    most: i64,
+) -> Result<i64, Error> {
+    let mut rows = count(transaction, "SELECT count(*) FROM wiretap_code")?;
+    let mut dropped = 0;
+    let mut update = transaction.prepare_cached(
+        "UPDATE wiretap_code SET count = count + ?7, us = us + ?8, \
+         first_ms = min(first_ms, ?9), last_ms = max(last_ms, ?10) \
+         WHERE kind = ?1 AND code = ?2 AND site = ?3 AND host = ?4 AND pid = ?5 AND outcome = ?6",
+    )?;
+    let mut insert = transaction.prepare_cached(
+        "INSERT INTO wiretap_code VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?;
+    for c in codes {
+        let values = params![
+            c.kind, c.code, c.site, c.host, c.pid, c.outcome, c.count, c.us, c.first_ms, c.last_ms
+        ];
+        if update.execute(values)? > 0 {
+            continue;
+        }
+        if rows >= most {
+            dropped += c.count;
+            continue;
+        }
+        insert.execute(values)?;
+        rows += 1;
+    }
+    Ok(dropped)
+}
+
+/// Writes senders as they are known now. Returns how many had no room.
+fn add_senders(
+    transaction: &Transaction<'_>,
+    senders: &[WiretapSender],
+    most: i64,
+) -> Result<i64, Error> {
+    let mut rows = count(transaction, "SELECT count(*) FROM wiretap_sender")?;
+    let mut dropped = 0;
+    let mut update = transaction.prepare_cached(
+        "UPDATE wiretap_sender SET host = ?2, pid = ?3, parent = ?4, received = ?5, lost = ?6, \
+         state = ?7, first_ms = ?8, last_ms = ?9 WHERE sender = ?1",
+    )?;
+    let mut insert = transaction
+        .prepare_cached("INSERT INTO wiretap_sender VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
+    for s in senders {
+        let values = params![
+            s.sender, s.host, s.pid, s.parent, s.received, s.lost, s.state, s.first_ms, s.last_ms
+        ];
+        if update.execute(values)? > 0 {
+            continue;
+        }
+        if rows >= most {
+            dropped += 1;
+            continue;
+        }
+        insert.execute(values)?;
+        rows += 1;
+    }
+    Ok(dropped)
+}
+
+/// The statements of a report: its rows, and what belongs to each of them.
+fn statements(by: WiretapBy) -> [&'static str; 2] {
+    match by {
+        WiretapBy::Code => [
+            "SELECT code, kind, outcome, sum(count), count(DISTINCT host || ' ' || pid), \
+             count(DISTINCT host), min(first_ms), max(last_ms) FROM wiretap_code \
+             WHERE last_ms >= ?1 GROUP BY code, kind, outcome \
+             ORDER BY sum(count) DESC, code, kind, outcome",
+            "SELECT DISTINCT code, kind, outcome, site FROM wiretap_code \
+             WHERE last_ms >= ?1 AND site <> '' ORDER BY site",
+        ],
+        WiretapBy::Host => [
+            "SELECT host, kind, outcome, sum(count), count(DISTINCT host || ' ' || pid), \
+             count(DISTINCT host), min(first_ms), max(last_ms) FROM wiretap_code \
+             WHERE last_ms >= ?1 GROUP BY host, kind, outcome \
+             ORDER BY sum(count) DESC, host, kind, outcome",
+            "SELECT DISTINCT host, kind, outcome, code FROM wiretap_code \
+             WHERE last_ms >= ?1 ORDER BY code",
+        ],
+        WiretapBy::Pid => [
+            "SELECT host || ' ' || pid, kind, outcome, sum(count), \
+             count(DISTINCT host || ' ' || pid), count(DISTINCT host), min(first_ms), \
+             max(last_ms) FROM wiretap_code WHERE last_ms >= ?1 \
+             GROUP BY host, pid, kind, outcome \
+             ORDER BY sum(count) DESC, host, pid, kind, outcome",
+            "SELECT DISTINCT host || ' ' || pid, kind, outcome, code FROM wiretap_code \
+             WHERE last_ms >= ?1 ORDER BY code",
+        ],
+    }
+}
+
+fn rows(connection: &Connection, by: WiretapBy, since_ms: i64) -> Result<Vec<WiretapRow>, Error> {
+    let [of_rows, of_places] = statements(by);
+    let mut places: BTreeMap<(String, String, String), (Vec<String>, usize)> = BTreeMap::new();
+    let mut statement = connection.prepare(of_places)?;
+    let mut found = statement.query([since_ms])?;
+    while let Some(row) = found.next()? {
+        let key = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (named, more) = places.entry(key).or_default();
+        match named.len() < NAMED {
+            true => named.push(row.get(3)?),
+            false => *more += 1,
+        }
+    }
+    let mut statement = connection.prepare(of_rows)?;
+    let rows = statement.query_map([since_ms], |row| {
+        let key = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let (named, more) = places.remove(&key).unwrap_or_default();
+        Ok(WiretapRow {
+            name: key.0,
+            kind: key.1,
+            outcome: key.2,
+            count: row.get(3)?,
+            processes: row.get(4)?,
+            hosts: row.get(5)?,
+            first_ms: row.get(6)?,
+            last_ms: row.get(7)?,
+            places: named,
+            more,
+        })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn sums(connection: &Connection, report: &mut Wiretap) -> Result<(), Error> {
+    let mut statement = connection.prepare(
+        "SELECT state, count(*), sum(received), sum(lost) FROM wiretap_sender GROUP BY state",
+    )?;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        report.senders.insert(row.get(0)?, row.get(1)?);
+        report.received = report.received.saturating_add(row.get(2)?);
+        report.lost = report.lost.saturating_add(row.get(3)?);
+    }
+    let mut statement =
+        connection.prepare("SELECT why, count FROM wiretap_refused ORDER BY count DESC, why")?;
+    let refused = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    report.refused = refused.collect::<Result<_, _>>()?;
+    Ok(())
+}
+
+fn seen(connection: &Connection, since_ms: i64) -> Result<HashSet<String>, Error> {
+    let mut statement =
+        connection.prepare("SELECT DISTINCT code FROM wiretap_code WHERE last_ms >= ?1")?;
+    let names = statement.query_map([since_ms], |row| row.get(0))?;
+    Ok(names.collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(code: &str, site: &str, pid: i64, count: i64, ms: i64) -> WiretapCode {
+        WiretapCode {
+            kind: "alive".to_string(),
+            code: code.to_string(),
+            site: site.to_string(),
+            host: "web1".to_string(),
+            pid,
+            count,
+            first_ms: ms,
+            last_ms: ms,
+            ..WiretapCode::default()
+        }
+    }
+
+    fn sender(sender: &str, lost: i64, state: &str) -> WiretapSender {
+        WiretapSender {
+            sender: sender.to_string(),
+            received: 10,
+            lost,
+            state: state.to_string(),
+            ..WiretapSender::default()
+        }
+    }
+
+    #[test]
+    fn what_was_collected_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.db");
+        let mut store = Store::open_or_create(&path).unwrap();
+        for ms in [1000, 2000] {
+            let batch = WiretapBatch {
+                codes: vec![code("a", "a.c:1", 1, 2, ms), code("a", "a.c:2", 2, 1, ms)],
+                senders: vec![
+                    sender("1", ms / 1000, "ended"),
+                    sender("2", 0, "end unknown"),
+                ],
+                refused: vec![
+                    ("not understood".to_string(), 5),
+                    ("duplicate".to_string(), 0),
+                ],
+            };
+            assert_eq!(store.add_wiretap(&batch).unwrap(), 0);
+        }
+        let store = Store::open(&path).unwrap();
+        let expected = ["b", "a", "b"].map(str::to_string);
+        let report = store.wiretap(WiretapBy::Code, 0, Some(&expected)).unwrap();
+        let row = &report.rows[0];
+        assert_eq!((report.rows.len(), row.name.as_str()), (1, "a"));
+        assert_eq!((row.count, row.processes, row.hosts), (6, 2, 1));
+        assert_eq!((row.first_ms, row.last_ms), (1000, 2000));
+        assert_eq!(row.places, ["a.c:1", "a.c:2"]);
+        assert_eq!(
+            (report.unseen, report.expected),
+            (vec!["b".to_string()], Some(2))
+        );
+        // A sender is written as it is known now.
+        assert_eq!((report.received, report.lost), (20, 2));
+        assert_eq!(report.senders["end unknown"], 1);
+        assert_eq!(report.refused, [("not understood".to_string(), 10)]);
+        let later = store.wiretap(WiretapBy::Code, 2001, Some(&expected));
+        let later = later.unwrap();
+        assert_eq!((later.rows.len(), later.unseen.len()), (0, 2));
+        let by_pid = store.wiretap(WiretapBy::Pid, 0, None).unwrap().rows;
+        assert_eq!((by_pid.len(), by_pid[0].name.as_str()), (2, "web1 1"));
+        assert_eq!(by_pid[0].places, ["a"]);
+        assert_eq!(
+            store.wiretap(WiretapBy::Host, 0, None).unwrap().rows.len(),
+            1
+        );
+        assert_eq!(store.wiretap_senders(1).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn rows_are_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Store::open_or_create(&folder.path().join("w.db")).unwrap();
+        let codes = (0..10).map(|pid| code("a", "", pid, 3, 1)).collect();
+        let batch = WiretapBatch {
+            codes,
+            ..WiretapBatch::default()
+        };
+        assert_eq!(add(&mut store.connection, &batch, 4).unwrap(), 18);
+        // What has a row goes on to be counted.
+        assert_eq!(add(&mut store.connection, &batch, 4).unwrap(), 18);
+        let report = store.wiretap(WiretapBy::Code, 0, None).unwrap();
+        assert_eq!((report.rows[0].count, report.rows[0].processes), (24, 4));
+        assert_eq!(report.refused, [("no room for the code".to_string(), 36)]);
+    }
+}

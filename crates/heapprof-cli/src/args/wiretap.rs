@@ -1,0 +1,106 @@
+//! The command lines of the wiretap: `listen`, `alive`, `wiretap`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use heapprof_analysis::WiretapBy;
+use heapprof_report::Format;
+
+use super::record::time;
+use super::{FileModeArgs, OutputArgs, format};
+
+#[derive(Debug, Args)]
+pub(crate) struct ListenArgs {
+    /// Where to listen: IP:PORT, e.g. 127.0.0.1:4711; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub(crate) udp: SocketAddr,
+    /// Take only datagrams that are signed with the key in this file; off loopback it is needed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+    /// End after this time, e.g. 30s or 2h; without it at Ctrl-C
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub(crate) time: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AliveArgs {
+    /// The name of the code that runs
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Where it is called from, e.g. backup.sh:12
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub(crate) site: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    Code,
+    Host,
+    Pid,
+}
+
+impl From<By> for WiretapBy {
+    fn from(by: By) -> Self {
+        match by {
+            By::Code => Self::Code,
+            By::Host => Self::Host,
+            By::Pid => Self::Pid,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WiretapArgs {
+    /// Say which of the names in this file were never seen; one name a line, # begins a comment
+    #[arg(long, value_name = "FILE")]
+    pub(crate) expect: Option<PathBuf>,
+    /// Exit with 1 if a name that is expected was never seen
+    #[arg(long, requires = "expect")]
+    pub(crate) fail_if_unseen: bool,
+    /// What a row is
+    #[arg(long, value_enum, default_value_t = By::Code, value_name = "WHAT")]
+    pub(crate) by: By,
+    /// Only what was seen in the last time, e.g. 12h or 30d
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub(crate) since: Option<Duration>,
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = "it is no IP:PORT, such as 127.0.0.1:4711 or [::1]:4711; names are not looked up";
+    text.parse().map_err(|_| wrong.to_string())
+}
+
+/// A time as [`time`] reads it, or in days.
+fn since(text: &str) -> Result<Duration, String> {
+    const MOST_DAYS: f64 = 100_000.0;
+    let Some(days) = text.strip_suffix('d') else {
+        return time(text);
+    };
+    let number = days.trim().parse::<f64>().ok();
+    let number = number.filter(|days| (0.0..=MOST_DAYS).contains(days));
+    let number = number.ok_or_else(|| format!("{days:?} is no number of days"))?;
+    Ok(Duration::from_secs_f64(number * 86_400.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_may_be_days() {
+        assert_eq!(since("2d"), Ok(Duration::from_secs(172_800)));
+        assert_eq!(since("1.5h"), Ok(Duration::from_secs(5400)));
+        for wrong in ["d", "-1d", "NaNd", "infd", "1w"] {
+            assert!(since(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `heapprof listen`: datagrams of the wiretap into the database.
+//!
+//! One thread does nothing but take datagrams off the socket, so that few are lost while the
+//! database is written. What it takes waits in a queue with bounds. If the queue is full, the
+//! kernel drops datagrams, and their numbers are missed.
+
+mod collected;
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use heapprof_analysis::Store;
+use heapprof_wiretap::{Key, MOST_BYTES};
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use self::collected::Collected;
+use super::Shared;
+use crate::args::ListenArgs;
+use crate::{inherited, messages, output};
+
+/// What the kernel keeps of datagrams that were not taken yet, if it lets us ask for so much.
+const BUFFER: usize = 16 << 20;
+/// How many datagrams may wait to be counted.
+const QUEUE: usize = 1 << 16;
+/// How often it is looked whether it is over.
+const TICK: Duration = Duration::from_millis(50);
+/// How often the database is written.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long what is in the socket is taken at the end.
+const LAST: Duration = Duration::from_secs(5);
+
+/// A datagram as it came.
+type Raw = Box<[u8]>;
+
+pub(super) fn run(shared: &Shared, args: &ListenArgs) -> Result<()> {
+    let key = match &args.key_file {
+        Some(path) => Some(Key::read(path).with_context(|| path.display().to_string())?),
+        None => None,
+    };
+    if key.is_none() && !args.udp.ip().is_loopback() {
+        bail!(
+            "--udp {}: others can send there; name a key with --key-file, or listen at 127.0.0.1",
+            args.udp
+        );
+    }
+    let mode = args.file_mode.mode()?;
+    let socket = UdpSocket::bind(args.udp).with_context(|| format!("--udp {}", args.udp))?;
+    let address = socket.local_addr().context("the socket")?;
+    socket.set_read_timeout(Some(TICK)).context("the socket")?;
+    // Only root may have more than the system's limit. What can't be had is no error.
+    if set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        let _ = set_socket_recv_buffer_size(&socket, BUFFER);
+    }
+    let db = shared.sources.db();
+    let named = || db.display().to_string();
+    output::make_for_own(db, mode)?;
+    let mut store = Store::open_or_create(db).with_context(named)?;
+    let mut collected = Collected::new(key);
+    collected.know(&mut store).with_context(named)?;
+    let ending = [SIGINT, SIGTERM, SIGHUP]
+        .into_iter()
+        .filter(|&signal| signal != SIGHUP || !inherited::is_ignored(signal));
+    let mut signals = Signals::new(ending).context("signals")?;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (sender, receiver) = sync_channel(QUEUE);
+    let reader = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || read(&socket, &sender, &is_over)
+    });
+    let until = match args.time {
+        Some(time) => format!("for {} s", time.as_secs_f64()),
+        None => "until Ctrl-C".to_string(),
+    };
+    messages::note(&format!(
+        "listening at {address} {until}, into {}",
+        db.display()
+    ));
+    let began = Instant::now();
+    let ends = || {
+        signals.pending().next().is_some() || args.time.is_some_and(|time| began.elapsed() >= time)
+    };
+    let stored = count(&receiver, &mut collected, &mut store, &is_over, ends);
+    // A database that can't be written ends the reader, too.
+    is_over.store(true, Ordering::Relaxed);
+    drop(receiver);
+    let read = reader.join();
+    stored.with_context(named)?;
+    messages::note(&collected.summary());
+    match read {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(error).with_context(|| format!("--udp {address}")),
+        Err(_) => Err(anyhow!(
+            "--udp {address}: the reader has ended; start it again"
+        )),
+    }
+}
+
+/// Takes datagrams off the socket, until it is over and the socket is empty.
+fn read(socket: &UdpSocket, sender: &SyncSender<Raw>, is_over: &AtomicBool) -> std::io::Result<()> {
+    // One byte more tells a datagram that is too long.
+    let mut bytes = [0; MOST_BYTES + 1];
+    let mut last = None;
+    loop {
+        if last.is_none() && is_over.load(Ordering::Relaxed) {
+            socket.set_nonblocking(true)?;
+            last = Some(Instant::now());
+        }
+        if last.is_some_and(|last| last.elapsed() > LAST) {
+            return Ok(());
+        }
+        match socket.recv(&mut bytes) {
+            Ok(length) => {
+                if sender.send(Box::from(&bytes[..length])).is_err() {
+                    return Ok(());
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                if last.is_some() {
+                    return Ok(());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Counts datagrams until there are no more, and stores what was counted.
+fn count(
+    receiver: &Receiver<Raw>,
+    collected: &mut Collected,
+    store: &mut Store,
+    is_over: &AtomicBool,
+    mut ends: impl FnMut() -> bool,
+) -> Result<(), heapprof_analysis::Error> {
+    let (mut looked, mut stored) = (Instant::now(), Instant::now());
+    loop {
+        match receiver.recv_timeout(TICK) {
+            Ok(datagram) => collected.take(&datagram),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if looked.elapsed() >= TICK {
+            looked = Instant::now();
+            if !is_over.load(Ordering::Relaxed) && ends() {
+                is_over.store(true, Ordering::Relaxed);
+            }
+        }
+        if stored.elapsed() >= PAUSE || collected.is_full() {
+            collected.store(store)?;
+            stored = Instant::now();
+        }
+    }
+    collected.store_last(store)
+}

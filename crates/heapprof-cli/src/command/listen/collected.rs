@@ -1,0 +1,219 @@
+//! What a listener has counted since it wrote the database last.
+
+use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heapprof_analysis::{Error, Store, WiretapBatch, WiretapCode, WiretapSender};
+use heapprof_wiretap::{
+    Datagram, Event, Key, Losses, MOST_SENDERS, Refused, SenderLosses, State, Taken, decode,
+};
+
+/// How many different codes, sites and processes are counted before the database is written.
+const MOST_CODES: usize = 20_000;
+
+/// A kind, a code, a site, a host, a process and an outcome.
+type CodeKey = (&'static str, String, String, String, u32, &'static str);
+
+#[derive(Default)]
+struct Count {
+    count: i64,
+    us: i64,
+    first_ms: i64,
+    last_ms: i64,
+}
+
+/// Datagrams that were refused.
+#[derive(Clone, Copy, Default)]
+struct NotTaken {
+    not_understood: i64,
+    signature: i64,
+    again: i64,
+}
+
+/// What was counted.
+pub(super) struct Collected {
+    key: Option<Key>,
+    losses: Losses,
+    codes: HashMap<CodeKey, Count>,
+    refused: NotTaken,
+    /// Of all of this run.
+    received: u64,
+    no_room: i64,
+    all_refused: NotTaken,
+}
+
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| {
+        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+fn row(sender: SenderLosses) -> WiretapSender {
+    WiretapSender {
+        sender: format!("{:016x}", sender.sender),
+        host: sender.host,
+        pid: i64::from(sender.pid),
+        parent: i64::from(sender.parent),
+        received: number(sender.received),
+        lost: number(sender.lost),
+        state: sender.state.words().to_string(),
+        first_ms: number(sender.first_ms),
+        last_ms: number(sender.last_ms),
+    }
+}
+
+/// A sender of the database, unless somebody wrote something there that is none.
+fn known(row: &WiretapSender) -> Option<SenderLosses> {
+    let is_state = |state: &State| state.words() == row.state;
+    Some(SenderLosses {
+        sender: u64::from_str_radix(&row.sender, 16).ok()?,
+        host: row.host.clone(),
+        pid: u32::try_from(row.pid).ok()?,
+        parent: u32::try_from(row.parent).ok()?,
+        received: u64::try_from(row.received).ok()?,
+        lost: u64::try_from(row.lost).ok()?,
+        state: State::ALL.into_iter().find(is_state)?,
+        first_ms: u64::try_from(row.first_ms).ok()?,
+        last_ms: u64::try_from(row.last_ms).ok()?,
+    })
+}
+
+impl Collected {
+    pub(super) fn new(key: Option<Key>) -> Self {
+        Self {
+            key,
+            losses: Losses::new(MOST_SENDERS),
+            codes: HashMap::new(),
+            refused: NotTaken::default(),
+            received: 0,
+            no_room: 0,
+            all_refused: NotTaken::default(),
+        }
+    }
+
+    /// Remembers the senders that an earlier listener has heard.
+    pub(super) fn know(&mut self, store: &mut Store) -> Result<(), Error> {
+        // New senders need room, too.
+        for sender in store.wiretap_senders(MOST_SENDERS / 2)? {
+            if let Some(sender) = known(&sender) {
+                self.losses.know(&sender);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a datagram.
+    pub(super) fn take(&mut self, bytes: &[u8]) {
+        match decode(bytes, self.key.as_ref()) {
+            Ok(datagram) => match self.losses.take(&datagram, now_ms()) {
+                Taken::New => self.count(datagram),
+                Taken::Again => self.refused.again += 1,
+            },
+            Err(Refused::Signature) => self.refused.signature += 1,
+            Err(_) => self.refused.not_understood += 1,
+        }
+    }
+
+    fn count(&mut self, datagram: Datagram) {
+        let (kind, code, site, outcome, us) = match datagram.event {
+            Event::Alive { code, site } => ("alive", code, site, "", 0),
+            Event::Load {
+                code,
+                site,
+                outcome,
+                us,
+            } => ("load", code, site, outcome.word(), us),
+            Event::End { .. } => return,
+        };
+        self.received += 1;
+        let ms = number(datagram.ms);
+        let key = (kind, code, site, datagram.host, datagram.pid, outcome);
+        let count = self.codes.entry(key).or_insert_with(|| Count {
+            first_ms: ms,
+            last_ms: ms,
+            ..Count::default()
+        });
+        count.count += 1;
+        count.us = count.us.saturating_add(number(us));
+        count.first_ms = count.first_ms.min(ms);
+        count.last_ms = count.last_ms.max(ms);
+    }
+
+    /// Whether the database must be written before more is taken.
+    pub(super) fn is_full(&self) -> bool {
+        self.codes.len() >= MOST_CODES || self.losses.waiting() >= MOST_CODES
+    }
+
+    /// Writes what was counted.
+    pub(super) fn store(&mut self, store: &mut Store) -> Result<(), Error> {
+        let senders = self.losses.changed(now_ms());
+        self.write(store, senders)
+    }
+
+    /// Writes the last that was counted. Nobody listens any more.
+    pub(super) fn store_last(&mut self, store: &mut Store) -> Result<(), Error> {
+        let senders = self.losses.ended();
+        self.write(store, senders)
+    }
+
+    fn write(&mut self, store: &mut Store, senders: Vec<SenderLosses>) -> Result<(), Error> {
+        let refused = std::mem::take(&mut self.refused);
+        self.all_refused.not_understood += refused.not_understood;
+        self.all_refused.signature += refused.signature;
+        self.all_refused.again += refused.again;
+        let codes = self.codes.drain().map(|(key, count)| {
+            let (kind, code, site, host, pid, outcome) = key;
+            WiretapCode {
+                kind: kind.to_string(),
+                code,
+                site,
+                host,
+                pid: i64::from(pid),
+                outcome: outcome.to_string(),
+                count: count.count,
+                us: count.us,
+                first_ms: count.first_ms,
+                last_ms: count.last_ms,
+            }
+        });
+        let refused = [
+            ("not understood", refused.not_understood),
+            ("wrong signature", refused.signature),
+            ("came again", refused.again),
+        ];
+        let refused = refused.into_iter().filter(|(_, count)| *count > 0);
+        let batch = WiretapBatch {
+            codes: codes.collect(),
+            senders: senders.into_iter().map(row).collect(),
+            refused: refused
+                .map(|(why, count)| (why.to_string(), count))
+                .collect(),
+        };
+        if !(batch.codes.is_empty() && batch.senders.is_empty() && batch.refused.is_empty()) {
+            self.no_room += store.add_wiretap(&batch)?;
+        }
+        Ok(())
+    }
+
+    /// What was heard, in a line.
+    pub(super) fn summary(&self) -> String {
+        let sums = self.losses.sums();
+        format!(
+            "received {}, lost {}, senders {}, end unknown {}; refused: {} not understood, {} with \
+             a wrong signature, {} again, {} without room",
+            self.received,
+            sums.lost,
+            sums.senders,
+            sums.end_unknown,
+            self.all_refused.not_understood,
+            self.all_refused.signature,
+            self.all_refused.again,
+            self.no_room
+        )
+    }
+}

@@ -1,0 +1,76 @@
+//! `heapprof wiretap`: which code ran, and which never did.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::Store;
+use heapprof_report::Style;
+
+use super::Shared;
+use crate::args::WiretapArgs;
+use crate::output;
+
+/// The most bytes of a file of names.
+const MOST: u64 = 64 << 20;
+
+pub(super) fn run(shared: &Shared, args: &WiretapArgs) -> Result<ExitCode> {
+    let db = shared.sources.db();
+    let named = || db.display().to_string();
+    if !db.exists() {
+        bail!(
+            "{}: there is no such database; heapprof listen makes it",
+            db.display()
+        );
+    }
+    let expected = args.expect.as_deref().map(names).transpose()?;
+    let since_ms = match args.since {
+        Some(time) => now_ms().saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+        None => 0,
+    };
+    let by = args.by.into();
+    let report = Store::open(db)
+        .and_then(|store| store.wiretap(by, since_ms.max(0), expected.as_deref()))
+        .with_context(named)?;
+    let style = Style {
+        format: args.format,
+        ..Style::default()
+    };
+    let text = heapprof_report::wiretap(&report, by, &style)?;
+    output::text(args.output.file(), &text)?;
+    Ok(match args.fail_if_unseen && !report.unseen.is_empty() {
+        true => ExitCode::from(1),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| {
+        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+    })
+}
+
+/// The names in a file: one a line, without comments and blanks around them.
+fn names(path: &Path) -> Result<Vec<String>> {
+    let named = || format!("{}: the names cannot be read", path.display());
+    let file = File::open(path).with_context(named)?;
+    let mut text = String::new();
+    file.take(MOST + 1)
+        .read_to_string(&mut text)
+        .with_context(named)?;
+    if text.len() as u64 > MOST {
+        bail!(
+            "{}: is longer than 64 MiB; give fewer names",
+            path.display()
+        );
+    }
+    let lines = text
+        .lines()
+        .map(|line| line.split_once('#').map_or(line, |(name, _)| name));
+    let names = lines.map(str::trim).filter(|name| !name.is_empty());
+    Ok(names.map(str::to_string).collect())
+}

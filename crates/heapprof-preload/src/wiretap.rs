@@ -1,0 +1,68 @@
+//! The wiretap of a program: `heapprof_alive` says that code ran, and the end of the process says
+//! how often it did.
+
+use std::ffi::{OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use heapprof_collect::ENGINE;
+use heapprof_wiretap::{NotSet, Route, Sender};
+
+use crate::environment;
+use crate::say::{say, text};
+
+static SENDER: Sender = Sender::new();
+
+/// Sets the wiretap up, if the environment asks for it.
+pub fn prepare() {
+    let Some((address, key_file)) = environment::wiretap() else {
+        return;
+    };
+    let key_file = key_file.map(|path| Path::new(OsStr::from_bytes(path)));
+    match Route::new(address, key_file) {
+        Ok(route) => SENDER.set(route),
+        Err(wrong) => {
+            let is_of_key = matches!(wrong, NotSet::Key(_));
+            say(&[
+                b"heapprof: ",
+                environment::wrong_wiretap(is_of_key).as_bytes(),
+                b": ",
+                wrong.to_string().as_bytes(),
+                b"; nothing is sent",
+            ]);
+        }
+    }
+}
+
+/// Says how many datagrams this process has sent. A program that is shut in by a sandbox may make
+/// no such system call.
+pub fn end() {
+    if !ENGINE.lifecycle().is_shut_in() {
+        SENDER.end();
+    }
+}
+
+/// Counts anew, in a forked child.
+pub fn forked() {
+    if !ENGINE.lifecycle().is_shut_in() {
+        SENDER.forked();
+    }
+}
+
+/// Says that the code `name` has run. It may be called in any thread, and in a signal handler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_alive(name: *const c_char) {
+    // SAFETY: the caller's contract.
+    unsafe { heapprof_alive_at(name, std::ptr::null()) };
+}
+
+/// Says the same, and where it was called from.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_alive_at(name: *const c_char, site: *const c_char) {
+    if !SENDER.is_set() || ENGINE.lifecycle().is_shut_in() {
+        return;
+    }
+    // SAFETY: the caller's contract: each is a string, or null.
+    let (name, site) = unsafe { (text(name), text(site)) };
+    SENDER.alive(name.unwrap_or_default(), site.unwrap_or_default());
+}

@@ -1,0 +1,196 @@
+//! `wiretap`: which code ran, and which never did.
+
+use heapprof_analysis::{Wiretap, WiretapBy, WiretapRow};
+use serde_json::json;
+
+use crate::error::Error;
+use crate::measure::{plural, time_utc};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+fn time(ms: i64) -> String {
+    time_utc(ms.saturating_mul(1_000_000))
+}
+
+/// The kind, with what became of a module.
+fn kind(row: &WiretapRow) -> String {
+    match row.outcome.as_str() {
+        "" => row.kind.clone(),
+        outcome => format!("{} {outcome}", row.kind),
+    }
+}
+
+fn places(row: &WiretapRow) -> String {
+    let mut text = row.places.join(", ");
+    if row.more > 0 {
+        text += &format!(", {} more", row.more);
+    }
+    text
+}
+
+fn table(report: &Wiretap, by: WiretapBy) -> Table {
+    let (name, places_name) = match by {
+        WiretapBy::Code => ("code", "sites"),
+        WiretapBy::Host => ("host", "codes"),
+        WiretapBy::Pid => ("process", "codes"),
+    };
+    let mut table = Table::new(&[
+        (name, Align::Left),
+        ("kind", Align::Left),
+        ("count", Align::Right),
+        ("processes", Align::Right),
+        ("hosts", Align::Right),
+        ("first", Align::Left),
+        ("last", Align::Left),
+        (places_name, Align::Left),
+    ]);
+    for row in &report.rows {
+        table.row(vec![
+            row.name.clone(),
+            kind(row),
+            row.count.to_string(),
+            row.processes.to_string(),
+            row.hosts.to_string(),
+            time(row.first_ms),
+            time(row.last_ms),
+            places(row),
+        ]);
+    }
+    table
+}
+
+/// The line of totals.
+fn totals(report: &Wiretap) -> String {
+    let senders: i64 = report.senders.values().sum();
+    let mut line = format!(
+        "{} of {}, {} lost",
+        plural(&report.received.to_string(), "datagram"),
+        plural(&senders.to_string(), "sender"),
+        report.lost
+    );
+    for (state, count) in report.senders.iter().filter(|(state, _)| *state != "ended") {
+        line += &format!("; {count} {state}");
+    }
+    for (why, count) in &report.refused {
+        line += &format!("; {count} refused: {why}");
+    }
+    line + "\n"
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// It can't be written as CSV or JSON.
+pub fn wiretap(report: &Wiretap, by: WiretapBy, style: &Style) -> Result<String, Error> {
+    if style.format == Format::Json {
+        let rows = report.rows.iter().map(|row| {
+            json!({
+                "name": row.name, "kind": row.kind, "outcome": row.outcome, "count": row.count,
+                "processes": row.processes, "hosts": row.hosts, "first_ms": row.first_ms,
+                "last_ms": row.last_ms, "places": row.places, "more": row.more,
+            })
+        });
+        let refused = report.refused.iter();
+        let refused = refused.map(|(why, count)| (why.clone(), json!(count)));
+        let refused: serde_json::Map<_, _> = refused.collect();
+        return crate::json::text(json!({
+            "received": report.received, "lost": report.lost, "senders": report.senders,
+            "refused": refused, "rows": rows.collect::<serde_json::Value>(),
+            "expected": report.expected, "unseen": report.unseen,
+        }));
+    }
+    let mut table = table(report, by);
+    if style.format != Format::Text {
+        // One table has all: what was never seen has no count.
+        for name in &report.unseen {
+            let blank = String::new;
+            table.row(vec![
+                name.clone(),
+                "never seen".to_string(),
+                "0".to_string(),
+                "0".to_string(),
+                "0".to_string(),
+                blank(),
+                blank(),
+                blank(),
+            ]);
+        }
+        return table.render(style);
+    }
+    let mut text = totals(report);
+    match report.rows.is_empty() {
+        true => text += "nothing was seen in this time; heapprof listen collects datagrams\n",
+        false => text += &table.render(style)?,
+    }
+    if let Some(expected) = report.expected {
+        text += &format!(
+            "never seen: {} of {expected} expected\n",
+            report.unseen.len()
+        );
+        for name in &report.unseen {
+            text += &format!("  {}\n", printable(name));
+        }
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Wiretap {
+        let row = WiretapRow {
+            name: "orders.cancel".to_string(),
+            kind: "alive".to_string(),
+            count: 12,
+            processes: 2,
+            hosts: 1,
+            first_ms: 0,
+            last_ms: 1000,
+            places: vec!["orders.c:12".to_string()],
+            more: 2,
+            ..WiretapRow::default()
+        };
+        Wiretap {
+            rows: vec![row],
+            unseen: vec!["orders\nold".to_string()],
+            expected: Some(2),
+            senders: [("ended".to_string(), 1), ("end unknown".to_string(), 1)].into(),
+            received: 12,
+            lost: 3,
+            refused: vec![("not understood".to_string(), 7)],
+        }
+    }
+
+    #[test]
+    fn the_text_says_what_was_lost_and_never_seen() {
+        let text = wiretap(&report(), WiretapBy::Code, &Style::default()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "12 datagrams of 2 senders, 3 lost; 1 end unknown; 7 refused: not understood"
+        );
+        assert!(
+            lines[2].starts_with("orders.cancel  alive     12"),
+            "{text}"
+        );
+        assert!(lines[2].ends_with("orders.c:12, 2 more"), "{text}");
+        assert_eq!(
+            lines[3..],
+            ["never seen: 1 of 2 expected", "  orders\\nold"]
+        );
+        let empty = wiretap(&Wiretap::default(), WiretapBy::Code, &Style::default()).unwrap();
+        assert!(empty.contains("nothing was seen"), "{empty}");
+    }
+
+    #[test]
+    fn csv_has_one_table() {
+        let style = Style {
+            format: Format::Csv,
+            ..Style::default()
+        };
+        let text = wiretap(&report(), WiretapBy::Host, &style).unwrap();
+        assert!(text.starts_with("host,kind,count,"), "{text}");
+        assert!(text.contains("never seen,0,0,0,,,"), "{text}");
+    }
+}

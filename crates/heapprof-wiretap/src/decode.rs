@@ -1,0 +1,394 @@
+//! Reads datagrams, which anybody may have sent.
+
+use std::fmt;
+
+use crate::datagram::{
+    Datagram, Event, FIRST_LINE, MAC, MOST_BYTES, MOST_MS, MOST_SEQ, MOST_US, Outcome,
+};
+use crate::key::Key;
+
+/// Why a datagram was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is longer than a datagram may be.
+    TooLong,
+    /// It is not UTF-8, or does not end with a line feed.
+    NotText,
+    /// Its first line is another one.
+    NotOurs,
+    /// It is of a kind that is not known.
+    Kind,
+    /// A line is no `key=value`, has a key that is not known or that its kind does not have, or
+    /// stands twice.
+    Line,
+    /// A line is missing.
+    Missing,
+    /// A value is no number, or too large.
+    Number,
+    /// A value has a `%` without two hex digits, or a control character.
+    Escape,
+    /// It has no signature, or a wrong one.
+    Signature,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLong => "it is longer than 1200 bytes",
+            Self::NotText => "it is no text of whole lines",
+            Self::NotOurs => "its first line is not that of a datagram of the wiretap",
+            Self::Kind => "its kind is not known",
+            Self::Line => "it has a line that does not belong there",
+            Self::Missing => "a line is missing",
+            Self::Number => "a value is no number, or too large",
+            Self::Escape => "a value is not escaped right",
+            Self::Signature => "it has no signature, or a wrong one",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Reads a datagram. With a key, its signature must be right, which is looked at first. Without
+/// one, a signature can't be checked and is left out.
+///
+/// # Errors
+/// The datagram is not understood, or its signature is not right.
+pub fn decode(bytes: &[u8], key: Option<&Key>) -> Result<Datagram, Refused> {
+    if bytes.len() > MOST_BYTES {
+        return Err(Refused::TooLong);
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| Refused::NotText);
+    let (said, mac) = match text.and_then(|text| signed(text, key.is_some())) {
+        Ok(parts) => parts,
+        // Whoever has no key learns nothing of how a datagram is read.
+        Err(_) if key.is_some() => return Err(Refused::Signature),
+        Err(refused) => return Err(refused),
+    };
+    if let (Some(key), Some(mac)) = (key, &mac)
+        && !key.verify(said.as_bytes(), mac)
+    {
+        return Err(Refused::Signature);
+    }
+    read(said)
+}
+
+/// What was signed, and its signature, if it has one. It must have one if `must` says so.
+fn signed(text: &str, must: bool) -> Result<(&str, Option<[u8; 32]>), Refused> {
+    let lines = text.strip_suffix('\n').ok_or(Refused::NotText)?;
+    let last = lines.rfind('\n').map_or(0, |at| at + 1);
+    match lines[last..].strip_prefix(MAC) {
+        Some(hex) => Ok((&text[..last], Some(mac(hex).ok_or(Refused::Signature)?))),
+        None if must => Err(Refused::Signature),
+        None => Ok((text, None)),
+    }
+}
+
+fn mac(hex: &str) -> Option<[u8; 32]> {
+    let hex = hex.as_bytes();
+    let mut mac = [0; 32];
+    if hex.len() != 2 * mac.len() {
+        return None;
+    }
+    for (byte, digits) in mac.iter_mut().zip(hex.chunks_exact(2)) {
+        *byte = (nibble(digits[0])? << 4) | nibble(digits[1])?;
+    }
+    Some(mac)
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+/// The values of a datagram by their keys, as they stand there.
+#[derive(Default)]
+struct Lines<'a> {
+    kind: Option<&'a str>,
+    host: Option<&'a str>,
+    sender: Option<&'a str>,
+    pid: Option<&'a str>,
+    parent: Option<&'a str>,
+    seq: Option<&'a str>,
+    ms: Option<&'a str>,
+    code: Option<&'a str>,
+    site: Option<&'a str>,
+    outcome: Option<&'a str>,
+    us: Option<&'a str>,
+    count: Option<&'a str>,
+}
+
+impl<'a> Lines<'a> {
+    fn place(&mut self, key: &str) -> Option<&mut Option<&'a str>> {
+        Some(match key {
+            "kind" => &mut self.kind,
+            "host" => &mut self.host,
+            "sender" => &mut self.sender,
+            "pid" => &mut self.pid,
+            "parent" => &mut self.parent,
+            "seq" => &mut self.seq,
+            "ms" => &mut self.ms,
+            "code" => &mut self.code,
+            "site" => &mut self.site,
+            "outcome" => &mut self.outcome,
+            "us" => &mut self.us,
+            "count" => &mut self.count,
+            _ => return None,
+        })
+    }
+}
+
+fn read(text: &str) -> Result<Datagram, Refused> {
+    let mut all = text.split_terminator('\n');
+    if all.next() != Some(FIRST_LINE) {
+        return Err(Refused::NotOurs);
+    }
+    let mut lines = Lines::default();
+    for line in all {
+        let (key, value) = line.split_once('=').ok_or(Refused::Line)?;
+        let place = lines.place(key).ok_or(Refused::Line)?;
+        if place.replace(value).is_some() {
+            return Err(Refused::Line);
+        }
+    }
+    let is_there = |values: &[Option<&str>]| values.iter().any(Option::is_some);
+    let kind = lines.kind.ok_or(Refused::Missing)?;
+    let is_right = match kind {
+        "alive" => !is_there(&[lines.outcome, lines.us, lines.count]),
+        "load" => !is_there(&[lines.count]),
+        "end" => !is_there(&[lines.code, lines.site, lines.outcome, lines.us]),
+        _ => return Err(Refused::Kind),
+    };
+    if !is_right {
+        return Err(Refused::Line);
+    }
+    let seq = number(lines.seq, MOST_SEQ)?;
+    let event = match kind {
+        "alive" => Event::Alive {
+            code: name(lines.code)?,
+            site: value(lines.site)?,
+        },
+        "load" => Event::Load {
+            code: name(lines.code)?,
+            site: value(lines.site)?,
+            outcome: outcome(lines.outcome)?,
+            us: number(lines.us, MOST_US)?,
+        },
+        _ => Event::End {
+            count: number(lines.count, MOST_SEQ)?,
+        },
+    };
+    // Numbers begin at 1.
+    if seq == 0 {
+        return Err(Refused::Number);
+    }
+    let id = |text| number(text, u64::from(u32::MAX)).map(|number| number as u32);
+    Ok(Datagram {
+        host: value(lines.host)?,
+        sender: sender(lines.sender)?,
+        pid: id(lines.pid)?,
+        parent: id(lines.parent)?,
+        seq,
+        ms: number(lines.ms, MOST_MS)?,
+        event,
+    })
+}
+
+fn number(text: Option<&str>, most: u64) -> Result<u64, Refused> {
+    let text = text.ok_or(Refused::Missing)?;
+    let is_plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let number = text.parse().ok().filter(|&number| number <= most);
+    number.filter(|_| is_plain).ok_or(Refused::Number)
+}
+
+fn sender(text: Option<&str>) -> Result<u64, Refused> {
+    let text = text.ok_or(Refused::Missing)?.as_bytes();
+    if text.len() != 16 {
+        return Err(Refused::Number);
+    }
+    let mut digits = text.iter().map(|&digit| nibble(digit));
+    let number = digits.try_fold(0u64, |number, digit| {
+        Some((number << 4) | u64::from(digit?))
+    });
+    number.ok_or(Refused::Number)
+}
+
+fn outcome(text: Option<&str>) -> Result<Outcome, Refused> {
+    let text = text.ok_or(Refused::Missing)?;
+    let found = Outcome::ALL.into_iter().find(|o| o.word() == text);
+    found.ok_or(Refused::Line)
+}
+
+/// A value that must not be empty.
+fn name(text: Option<&str>) -> Result<String, Refused> {
+    let name = value(text)?;
+    match name.is_empty() {
+        true => Err(Refused::Missing),
+        false => Ok(name),
+    }
+}
+
+/// A value without its escapes. Bytes that are no UTF-8 are replaced.
+fn value(text: Option<&str>) -> Result<String, Refused> {
+    let text = text.ok_or(Refused::Missing)?.as_bytes();
+    let mut made = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match *first {
+            b'%' => {
+                let [high, low, after @ ..] = rest else {
+                    return Err(Refused::Escape);
+                };
+                let (high, low) = (nibble(*high), nibble(*low));
+                let (high, low) = high.zip(low).ok_or(Refused::Escape)?;
+                made.push((high << 4) | low);
+                rest = after;
+            }
+            0..=0x1f | 0x7f => return Err(Refused::Escape),
+            byte => made.push(byte),
+        }
+    }
+    Ok(String::from_utf8_lossy(&made).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "heapprof wiretap 1\nkind=alive\nhost=web1\nsender=00000000000000ab\n\
+                        pid=12\nparent=1\nseq=7\nms=1795183786479\ncode=orders.cancel\n\
+                        site=orders.c:12\n";
+
+    fn with(from: &str, to: &str) -> Result<Datagram, Refused> {
+        assert!(GOOD.contains(from), "{from:?}");
+        decode(GOOD.replacen(from, to, 1).as_bytes(), None)
+    }
+
+    #[test]
+    fn damage_is_told_by_its_kind() {
+        assert!(with("web1", "web2").is_ok());
+        let long = format!("code={}", "x".repeat(1200));
+        let table: &[(&str, &str, Refused)] = &[
+            ("code=orders.cancel", long.as_str(), Refused::TooLong),
+            ("c:12\n", "c:12", Refused::NotText),
+            ("wiretap 1", "wiretap 2", Refused::NotOurs),
+            ("heapprof", "heapproof", Refused::NotOurs),
+            ("kind=alive", "kind=dead", Refused::Kind),
+            ("kind=alive\n", "", Refused::Missing),
+            ("kind=alive", "kind", Refused::Line),
+            ("kind=alive", "kind=alive\nkind=alive", Refused::Line),
+            ("kind=alive", "kind=alive\nanswer=42", Refused::Line),
+            ("kind=alive", "kind=alive\nus=1", Refused::Line),
+            ("kind=alive", "kind=end", Refused::Line),
+            ("kind=alive", "kind=load", Refused::Missing),
+            ("kind=alive", "kind=load\noutcome=lost\nus=1", Refused::Line),
+            (
+                "kind=alive",
+                "kind=load\noutcome=failed\nus=-1",
+                Refused::Number,
+            ),
+            ("kind=alive", "\nkind=alive", Refused::Line),
+            ("host=web1\n", "", Refused::Missing),
+            ("code=orders.cancel", "code=", Refused::Missing),
+            ("site=orders.c:12\n", "", Refused::Missing),
+            ("00000000000000ab", "ab", Refused::Number),
+            ("00000000000000ab", "00000000000000AB", Refused::Number),
+            ("00000000000000ab", "0000000000000üb", Refused::Number),
+            ("pid=12", "pid=", Refused::Number),
+            ("pid=12", "pid=+12", Refused::Number),
+            ("pid=12", "pid=4294967296", Refused::Number),
+            ("parent=1", "parent= 1", Refused::Number),
+            ("seq=7", "seq=0", Refused::Number),
+            ("seq=7", "seq=1000000000001", Refused::Number),
+            ("seq=7", "seq=99999999999999999999999999", Refused::Number),
+            ("ms=1795183786479", "ms=253402300800000", Refused::Number),
+            ("orders.cancel", "orders%", Refused::Escape),
+            ("orders.cancel", "orders%4", Refused::Escape),
+            ("orders.cancel", "orders%4G", Refused::Escape),
+            ("orders.cancel", "orders\tcancel", Refused::Escape),
+            ("orders.cancel", "orders\u{7f}cancel", Refused::Escape),
+            ("site=orders.c:12\n", "site=\nmac=12\n", Refused::Signature),
+        ];
+        for (from, to, expected) in table {
+            assert_eq!(with(from, to), Err(*expected), "{from:?} {to:?}");
+        }
+        assert_eq!(decode(b"\xff\n", None), Err(Refused::NotText));
+        assert_eq!(decode(b"", None), Err(Refused::NotText));
+    }
+
+    #[test]
+    fn a_signature_must_be_right_if_there_is_a_key() {
+        let (key, other) = (Key::new(b"one").unwrap(), Key::new(b"two").unwrap());
+        let signed = |key: &Key| {
+            let mac = key.sign(GOOD.as_bytes());
+            let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{GOOD}mac={hex}\n")
+        };
+        let good = signed(&key);
+        assert!(decode(good.as_bytes(), Some(&key)).is_ok());
+        // Who has no key can't check it.
+        assert!(decode(good.as_bytes(), None).is_ok());
+        let changed = good.replace("pid=12", "pid=13");
+        let cut = good.replace("\nmac=", "\nmac=0");
+        let behind = format!("{good}us=1\n");
+        for wrong in [GOOD, &signed(&other), &changed, &cut, &behind, "", "mac="] {
+            let found = decode(wrong.as_bytes(), Some(&key));
+            assert_eq!(found, Err(Refused::Signature), "{wrong}");
+        }
+    }
+
+    /// A generator of numbers that are the same in each run.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, most: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % most as u64) as usize
+        }
+    }
+
+    /// Whatever comes, the answer is a datagram or a refusal, and what was damaged in its first
+    /// line is always a refusal.
+    #[test]
+    fn a_hundred_thousand_damaged_datagrams() {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let key = Key::new(b"secret").unwrap();
+        let mut understood = 0;
+        for round in 0..100_000 {
+            let mut bytes: Vec<u8> = match round % 4 {
+                0 => (0..random.below(1300))
+                    .map(|_| random.below(256) as u8)
+                    .collect(),
+                _ => GOOD.as_bytes().to_vec(),
+            };
+            for _ in 0..1 + random.below(6) {
+                let at = random.below(bytes.len().max(1));
+                match random.below(4) {
+                    0 => bytes.truncate(at),
+                    1 => bytes.insert(at.min(bytes.len()), random.below(256) as u8),
+                    2 => bytes.extend_from_within(..at.min(bytes.len())),
+                    _ => {
+                        if let Some(byte) = bytes.get_mut(at) {
+                            *byte = random.below(256) as u8;
+                        }
+                    }
+                }
+            }
+            understood += usize::from(decode(&bytes, None).is_ok());
+            assert!(decode(&bytes, Some(&key)).is_err());
+            let first = random.below(FIRST_LINE.len());
+            if let Some(byte) = bytes.get_mut(first) {
+                *byte = b'#';
+                assert!(decode(&bytes, None).is_err());
+            }
+        }
+        // Some damage only makes another name.
+        assert!(understood < 60_000, "{understood}");
+    }
+}

@@ -1,0 +1,306 @@
+//! Writes datagrams into memory on the stack. Nothing here allocates, waits or fails.
+
+use std::fmt::Write;
+
+use crate::datagram::{FIRST_LINE, MAC, MOST_BYTES, Outcome};
+use crate::key::Key;
+
+/// The most bytes of values as they stand in a datagram. With these limits every datagram fits.
+const MOST_HOST: usize = 100;
+const MOST_CODE: usize = 400;
+const MOST_SITE: usize = 300;
+
+/// What stands at the end of a value that was cut.
+const CUT: &str = "…";
+
+/// What is to be said. The names are bytes as programs have them.
+#[derive(Clone, Copy)]
+pub(crate) enum Said<'a> {
+    Alive {
+        code: &'a [u8],
+        site: &'a [u8],
+    },
+    Load {
+        code: &'a [u8],
+        site: &'a [u8],
+        outcome: Outcome,
+        us: u64,
+    },
+    End {
+        count: u64,
+    },
+}
+
+/// Who says it.
+#[derive(Clone, Copy)]
+pub(crate) struct Origin<'a> {
+    pub(crate) host: &'a [u8],
+    pub(crate) sender: u64,
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+}
+
+/// A datagram in the making.
+pub(crate) struct Encoded {
+    bytes: [u8; MOST_BYTES],
+    length: usize,
+}
+
+impl Encoded {
+    /// Writes a datagram, with a signature if there is a key.
+    pub(crate) fn new(
+        origin: &Origin<'_>,
+        seq: u64,
+        ms: u64,
+        said: &Said<'_>,
+        key: Option<&Key>,
+    ) -> Self {
+        let mut made = Self {
+            bytes: [0; MOST_BYTES],
+            length: 0,
+        };
+        made.raw(FIRST_LINE.as_bytes());
+        let kind = match said {
+            Said::Alive { .. } => "alive",
+            Said::Load { .. } => "load",
+            Said::End { .. } => "end",
+        };
+        made.line(format_args!("\nkind={kind}\nhost="));
+        made.value(origin.host, MOST_HOST);
+        made.line(format_args!("\nsender={:016x}", origin.sender));
+        made.line(format_args!("\npid={}", origin.pid));
+        made.line(format_args!("\nparent={}", origin.parent));
+        made.line(format_args!("\nseq={seq}\nms={ms}\n"));
+        match *said {
+            Said::Alive { code, site } => made.names(code, site),
+            Said::Load {
+                code,
+                site,
+                outcome,
+                us,
+            } => {
+                made.names(code, site);
+                made.line(format_args!("outcome={}\nus={us}\n", outcome.word()));
+            }
+            Said::End { count } => made.line(format_args!("count={count}\n")),
+        }
+        if let Some(key) = key {
+            let mac = key.sign(made.bytes());
+            made.raw(MAC.as_bytes());
+            for byte in mac {
+                made.line(format_args!("{byte:02x}"));
+            }
+            made.raw(b"\n");
+        }
+        made
+    }
+
+    /// What was written.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn names(&mut self, code: &[u8], site: &[u8]) {
+        self.raw(b"code=");
+        self.value(code, MOST_CODE);
+        self.raw(b"\nsite=");
+        self.value(site, MOST_SITE);
+        self.raw(b"\n");
+    }
+
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing into memory does not fail.
+        let _ = self.write_fmt(text);
+    }
+
+    /// Writes a value. If it takes more than `most` bytes, it is cut between two characters, and
+    /// ends with a mark.
+    fn value(&mut self, value: &[u8], most: usize) {
+        let end = self.length + most;
+        let mut cut = self.length;
+        for part in value.utf8_chunks() {
+            for c in part.valid().chars() {
+                let mut bytes = [0; 4];
+                let fits = match c {
+                    '\0'..='\x1f' | '\x7f' | '%' => self.escaped(c as u8, end, &mut cut),
+                    c => self.piece(c.encode_utf8(&mut bytes).as_bytes(), end, &mut cut),
+                };
+                if !fits {
+                    return;
+                }
+            }
+            // Bytes that are no UTF-8 are escaped, too: a datagram is text.
+            for &byte in part.invalid() {
+                if !self.escaped(byte, end, &mut cut) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn escaped(&mut self, byte: u8, end: usize, cut: &mut usize) -> bool {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+        self.piece(&[b'%', digits[0], digits[1]], end, cut)
+    }
+
+    /// Adds a piece of a value that ends before `end`. If there is no room for it, what was written
+    /// is cut back to `cut`, which is the last place that left room for the mark. Returns whether
+    /// there was room.
+    fn piece(&mut self, piece: &[u8], end: usize, cut: &mut usize) -> bool {
+        if self.length + piece.len() > end {
+            self.length = *cut;
+            self.raw(CUT.as_bytes());
+            return false;
+        }
+        self.raw(piece);
+        if self.length + CUT.len() <= end {
+            *cut = self.length;
+        }
+        true
+    }
+
+    /// Adds bytes, if there is room for them.
+    fn raw(&mut self, bytes: &[u8]) {
+        let end = self.length + bytes.len();
+        if let Some(room) = self.bytes.get_mut(self.length..end) {
+            room.copy_from_slice(bytes);
+            self.length = end;
+        }
+    }
+}
+
+impl Write for Encoded {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.raw(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::decode;
+    use crate::{Datagram, Event};
+
+    const ORIGIN: Origin<'static> = Origin {
+        host: b"web1",
+        sender: 0xab,
+        pid: 12,
+        parent: 1,
+    };
+
+    fn encoded(said: Said<'_>, key: Option<&Key>) -> Vec<u8> {
+        let made = Encoded::new(&ORIGIN, 7, 1_795_183_786_479, &said, key);
+        made.bytes().to_vec()
+    }
+
+    fn datagram(event: Event) -> Datagram {
+        Datagram {
+            host: "web1".to_string(),
+            sender: 0xab,
+            pid: 12,
+            parent: 1,
+            seq: 7,
+            ms: 1_795_183_786_479,
+            event,
+        }
+    }
+
+    #[test]
+    fn a_datagram_is_lines_of_text() {
+        let said = Said::Alive {
+            code: b"orders.cancel",
+            site: b"orders.c:12",
+        };
+        let text = String::from_utf8(encoded(said, None)).unwrap();
+        assert_eq!(
+            text,
+            "heapprof wiretap 1\nkind=alive\nhost=web1\nsender=00000000000000ab\npid=12\nparent=1\n\
+             seq=7\nms=1795183786479\ncode=orders.cancel\nsite=orders.c:12\n"
+        );
+    }
+
+    #[test]
+    fn what_is_encoded_is_decoded() {
+        let key = Key::new(b"secret").unwrap();
+        let odd = "50% of\na \u{7f}line, ünï…";
+        for key in [None, Some(&key)] {
+            let alive = Said::Alive {
+                code: odd.as_bytes(),
+                site: b"",
+            };
+            let event = Event::Alive {
+                code: odd.to_string(),
+                site: String::new(),
+            };
+            assert_eq!(decode(&encoded(alive, key), key), Ok(datagram(event)));
+            for outcome in Outcome::ALL {
+                let load = Said::Load {
+                    code: b"/lib/x.so",
+                    site: b"main.c:3",
+                    outcome,
+                    us: 250,
+                };
+                let event = Event::Load {
+                    code: "/lib/x.so".to_string(),
+                    site: "main.c:3".to_string(),
+                    outcome,
+                    us: 250,
+                };
+                assert_eq!(decode(&encoded(load, key), key), Ok(datagram(event)));
+            }
+            let end = encoded(Said::End { count: 7 }, key);
+            assert_eq!(decode(&end, key), Ok(datagram(Event::End { count: 7 })));
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_between_characters() {
+        let key = Key::new(b"secret").unwrap();
+        let longest = Origin {
+            host: &[b'%'; 500],
+            sender: u64::MAX,
+            pid: u32::MAX,
+            parent: u32::MAX,
+        };
+        let names: [&[u8]; 4] = [
+            &[b'x'; 5000],
+            "ü".repeat(3000).leak().as_bytes(),
+            &[0xff; 3000],
+            &[b'\n'; 3000],
+        ];
+        for name in names {
+            let said = Said::Load {
+                code: name,
+                site: name,
+                outcome: Outcome::Missing,
+                us: 3_600_000_000,
+            };
+            let made = Encoded::new(
+                &longest,
+                crate::datagram::MOST_SEQ,
+                crate::datagram::MOST_MS,
+                &said,
+                Some(&key),
+            );
+            assert!(made.bytes().len() <= MOST_BYTES);
+            let Event::Load { code, site, .. } = decode(made.bytes(), Some(&key)).unwrap().event
+            else {
+                panic!("it is no load");
+            };
+            assert!(code.ends_with(CUT) && site.ends_with(CUT), "{code} {site}");
+            assert!(code.len() > site.len());
+        }
+        // A name that just fits is not cut.
+        for (length, is_cut) in [(400, false), (401, true)] {
+            let name = "x".repeat(length);
+            let said = Said::Alive {
+                code: name.as_bytes(),
+                site: b"",
+            };
+            let text = String::from_utf8(encoded(said, None)).unwrap();
+            assert_eq!(text.contains(CUT), is_cut, "{length}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The key that datagrams are signed with, and the file that it comes from.
+
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use crate::kernel;
+
+/// The most bytes of a key.
+const MOST: u64 = 4096;
+
+/// A key of HMAC-SHA256.
+#[derive(Clone)]
+pub struct Key(Hmac<Sha256>);
+
+impl Key {
+    /// Makes a key of some bytes. `None` if there are none.
+    #[must_use]
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let key = Hmac::<Sha256>::new_from_slice(bytes).ok()?;
+        (!bytes.is_empty()).then_some(Self(key))
+    }
+
+    /// Reads the key that a file holds. A line end behind it is no part of it.
+    ///
+    /// # Errors
+    /// The file can't be read, others may write to it, or it is empty or too long.
+    pub fn read(path: &Path) -> Result<Self, KeyError> {
+        // A pipe that nobody writes to does not keep the program waiting.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+            .open(path)
+            .map_err(KeyError::Unreadable)?;
+        let found = file.metadata().map_err(KeyError::Unreadable)?;
+        if !found.is_file() {
+            return Err(KeyError::NoFile);
+        }
+        let is_ours = found.uid() == kernel::user() || found.uid() == 0;
+        if !is_ours || found.mode() & 0o022 != 0 {
+            return Err(KeyError::OthersWrite);
+        }
+        let mut bytes = Vec::new();
+        file.take(MOST + 1)
+            .read_to_end(&mut bytes)
+            .map_err(KeyError::Unreadable)?;
+        if bytes.len() as u64 > MOST {
+            return Err(KeyError::TooLong);
+        }
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        Self::new(bytes).ok_or(KeyError::Empty)
+    }
+
+    /// The signature of some bytes.
+    pub(crate) fn sign(&self, bytes: &[u8]) -> [u8; 32] {
+        let mut mac = self.0.clone();
+        mac.update(bytes);
+        mac.finalize().into_bytes().into()
+    }
+
+    /// Whether a signature is that of some bytes. How long it takes does not tell where it is
+    /// wrong.
+    pub(crate) fn verify(&self, bytes: &[u8], signature: &[u8]) -> bool {
+        let mut mac = self.0.clone();
+        mac.update(bytes);
+        mac.verify_slice(signature).is_ok()
+    }
+}
+
+/// Why a file gives no key.
+#[derive(Debug)]
+pub enum KeyError {
+    /// It can't be read.
+    Unreadable(std::io::Error),
+    /// It is no plain file.
+    NoFile,
+    /// It belongs to another user, or others may write to it.
+    OthersWrite,
+    /// It is longer than 4096 bytes.
+    TooLong,
+    /// Nothing is in it.
+    Empty,
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(error) => write!(f, "the key cannot be read: {error}"),
+            Self::NoFile => f.write_str("is no plain file; put the key into one"),
+            Self::OthersWrite => {
+                f.write_str("others may write to it, or own it; chmod 600 and chown it")
+            }
+            Self::TooLong => f.write_str("is longer than 4096 bytes, the most of a key"),
+            Self::Empty => f.write_str("is empty; a key is 1 to 4096 bytes"),
+        }
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// The first of the test cases of RFC 4231, and a wrong signature.
+    #[test]
+    fn signatures_are_those_of_the_standard() {
+        let key = Key::new(&[0x0b; 20]).unwrap();
+        let mac = key.sign(b"Hi There");
+        assert_eq!(
+            (mac[..4].to_vec(), mac[28..].to_vec()),
+            (vec![0xb0, 0x34, 0x4c, 0x61], vec![0x2e, 0x32, 0xcf, 0xf7])
+        );
+        assert!(key.verify(b"Hi There", &mac));
+        assert!(!key.verify(b"Hi there", &mac));
+        assert!(!key.verify(b"Hi There", &mac[..31]));
+        assert!(Key::new(b"").is_none());
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "the folder is the test's own")]
+    fn a_file_gives_a_key_if_only_its_user_writes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let read = |content: &[u8], mode: u32| {
+            fs::write(&path, content).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            Key::read(&path).map(|key| key.sign(b"x"))
+        };
+        let expected = Key::new(b"secret").unwrap().sign(b"x");
+        for content in [&b"secret"[..], b"secret\n", b"secret\r\n"] {
+            assert_eq!(read(content, 0o600).unwrap(), expected);
+        }
+        assert_ne!(read(b"secret\n\n", 0o600).unwrap(), expected);
+        assert!(matches!(read(b"secret", 0o620), Err(KeyError::OthersWrite)));
+        assert!(matches!(read(b"secret", 0o602), Err(KeyError::OthersWrite)));
+        assert!(matches!(read(b"\n", 0o600), Err(KeyError::Empty)));
+        assert!(matches!(read(&[1; 4097], 0o600), Err(KeyError::TooLong)));
+        assert!(read(&[1; 4096], 0o600).is_ok());
+        assert!(matches!(Key::read(folder.path()), Err(KeyError::NoFile)));
+        let missing = Key::read(&folder.path().join("missing"));
+        assert!(matches!(missing, Err(KeyError::Unreadable(_))));
+    }
+}

@@ -1,0 +1,27 @@
+//! The wiretap: datagrams by which a program says which of its code ran.
+//!
+//! A program sends one datagram for each call of `alive`, over UDP, and does not wait for anything.
+//! Whoever listens counts them by code, and knows by their numbers how many were lost.
+//! [`Sender`] is in the program, [`decode`] and [`Losses`] are where somebody listens. Nothing here
+//! knows a database, a terminal or a command line, because the crate is a part of every program
+//! that is profiled.
+#![deny(unsafe_code)]
+
+mod datagram;
+mod decode;
+mod encode;
+#[allow(unsafe_code)]
+mod kernel;
+mod key;
+mod losses;
+mod route;
+mod sender;
+
+pub use crate::{
+    datagram::{Datagram, Event, MOST_BYTES, Outcome},
+    decode::{Refused, decode},
+    key::{Key, KeyError},
+    losses::{Losses, MOST_SENDERS, SenderLosses, State, Sums, Taken},
+    route::{NotSet, Route},
+    sender::Sender,
+};

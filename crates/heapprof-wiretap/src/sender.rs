@@ -1,0 +1,309 @@
+//! The sender in a program: it numbers datagrams, and lets go of each at once.
+//!
+//! Each call costs some system calls, of which none waits. Nothing is allocated, no lock is taken,
+//! and errno stays as it was. So a call is safe in any thread, and in a signal handler.
+
+use std::net::SocketAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::datagram::Outcome;
+use crate::encode::{Encoded, Origin, Said};
+use crate::kernel;
+use crate::route::Route;
+
+/// How often a call looks whether another thread has drawn the number of this process.
+const TRIES: u32 = 1000;
+
+/// Sends datagrams, once it has a route. A process has one of them.
+pub struct Sender {
+    route: OnceLock<Route>,
+    /// The process that the numbers below are of, and whether a thread is changing them.
+    process: AtomicU64,
+    parent: AtomicU32,
+    id: AtomicU64,
+    /// The number of the last datagram.
+    last: AtomicU64,
+    /// What the last `end` has said.
+    ended: AtomicU64,
+    /// The socket: its descriptor plus 1, and its number in the kernel. 0 if there is none.
+    socket: AtomicU64,
+}
+
+/// The word of a process whose numbers are right.
+fn settled(pid: u32) -> u64 {
+    u64::from(pid) << 1
+}
+
+/// The word of a process whose numbers a thread is changing.
+fn changing(pid: u32) -> u64 {
+    settled(pid) | 1
+}
+
+impl Sender {
+    /// Makes a sender that sends nothing yet.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "it is for statics")]
+    pub const fn new() -> Self {
+        Self {
+            route: OnceLock::new(),
+            process: AtomicU64::new(0),
+            parent: AtomicU32::new(0),
+            id: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            socket: AtomicU64::new(0),
+        }
+    }
+
+    /// Sends along a route from now on. The first route stays.
+    pub fn set(&self, route: Route) {
+        if self.route.set(route).is_ok() {
+            self.forked();
+        }
+    }
+
+    /// Whether anything is sent.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.route.get().is_some()
+    }
+
+    /// Says that this process is another one than before. A child that was forked calls it before
+    /// its first thread begins; a process that can't call it is noticed by its id.
+    pub fn forked(&self) {
+        if self.is_set() {
+            kernel::keeping_errno(|| {
+                // Threads of the parent that were changing the numbers are not here.
+                let pid = std::process::id();
+                self.process.store(changing(pid), Ordering::Relaxed);
+                self.renew(pid);
+            });
+        }
+    }
+
+    /// Says that code has run.
+    pub fn alive(&self, code: &[u8], site: &[u8]) {
+        // A name is needed to be told by. An empty one would not be understood.
+        if !code.is_empty() {
+            self.say(&Said::Alive { code, site });
+        }
+    }
+
+    /// Says what became of a module that was to be loaded, and how many microseconds that took.
+    pub fn load(&self, code: &[u8], site: &[u8], outcome: Outcome, us: u64) {
+        let us = us.min(crate::datagram::MOST_US);
+        if !code.is_empty() {
+            self.say(&Said::Load {
+                code,
+                site,
+                outcome,
+                us,
+            });
+        }
+    }
+
+    /// Says how many datagrams this process has sent, if it has sent any. Another thread may send
+    /// more afterwards, and then the next end says so.
+    pub fn end(&self) {
+        let Some(route) = self.route.get() else {
+            return;
+        };
+        let pid = std::process::id();
+        // The numbers may be another process's, whose memory this one shares or has a copy of.
+        if self.process.load(Ordering::Acquire) != settled(pid) {
+            return;
+        }
+        let count = self.last.load(Ordering::Relaxed);
+        if count == 0 || self.ended.swap(count, Ordering::Relaxed) == count {
+            return;
+        }
+        let id = self.id.load(Ordering::Relaxed);
+        kernel::keeping_errno(|| self.send(route, (pid, id), count, &Said::End { count }));
+    }
+
+    fn say(&self, said: &Said<'_>) {
+        let Some(route) = self.route.get() else {
+            return;
+        };
+        kernel::keeping_errno(|| {
+            let Some(origin) = self.origin() else {
+                return;
+            };
+            let seq = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+            self.send(route, origin, seq, said);
+        });
+    }
+
+    /// This process, and the number that it has drawn. `None` if this call has interrupted the
+    /// thread that draws it. Such a datagram is not sent, and has no number.
+    fn origin(&self) -> Option<(u32, u64)> {
+        let pid = std::process::id();
+        for _ in 0..TRIES {
+            let found = self.process.load(Ordering::Acquire);
+            if found == settled(pid) {
+                return Some((pid, self.id.load(Ordering::Relaxed)));
+            }
+            let new = changing(pid);
+            let is_mine = found != new
+                && self
+                    .process
+                    .compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire)
+                    .is_ok();
+            if is_mine {
+                self.renew(pid);
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        None
+    }
+
+    /// Begins to count anew. No other thread does so meanwhile.
+    fn renew(&self, pid: u32) {
+        let parent = std::os::unix::process::parent_id();
+        self.parent.store(parent, Ordering::Relaxed);
+        self.id.store(kernel::random(), Ordering::Relaxed);
+        self.last.store(0, Ordering::Relaxed);
+        self.ended.store(0, Ordering::Relaxed);
+        self.process.store(settled(pid), Ordering::Release);
+    }
+
+    /// Sends a datagram. What the kernel refuses counts as sent, so that it is missed.
+    fn send(&self, route: &Route, (pid, sender): (u32, u64), seq: u64, said: &Said<'_>) {
+        let origin = Origin {
+            host: route.host(),
+            sender,
+            pid,
+            parent: self.parent.load(Ordering::Relaxed),
+        };
+        let made = Encoded::new(&origin, seq, kernel::now_ms(), said, route.key.as_ref());
+        if let Some(socket) = self.socket(&route.to) {
+            kernel::send(socket, made.bytes(), &route.to);
+        }
+    }
+
+    /// The socket. If the program has closed it, a new one is opened. If the program has a file of
+    /// its own at that number by now, that file is left alone.
+    fn socket(&self, to: &SocketAddr) -> Option<i32> {
+        let descriptor = |kept: u64| (kept >> 32) as i32 - 1;
+        let kept = self.socket.load(Ordering::Acquire);
+        if kept != 0 && kernel::socket_number(descriptor(kept)) == Some(kept as u32) {
+            return Some(descriptor(kept));
+        }
+        let opened = kernel::open_socket(to)?;
+        let Some(number) = kernel::socket_number(opened) else {
+            kernel::close(opened);
+            return None;
+        };
+        let new = ((opened as u64 + 1) << 32) | u64::from(number);
+        let mine = self
+            .socket
+            .compare_exchange(kept, new, Ordering::AcqRel, Ordering::Acquire);
+        match mine {
+            Ok(_) => Some(opened),
+            // Another thread was faster.
+            Err(other) => {
+                kernel::close(opened);
+                Some(descriptor(other))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{Datagram, Event, MOST_BYTES, decode};
+
+    fn received(socket: &UdpSocket) -> Datagram {
+        let mut bytes = [0; MOST_BYTES];
+        let length = socket.recv(&mut bytes).unwrap();
+        decode(&bytes[..length], None).unwrap()
+    }
+
+    fn listening() -> (UdpSocket, Sender) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let patience = Some(Duration::from_secs(10));
+        socket.set_read_timeout(patience).unwrap();
+        let sender = Sender::new();
+        let address = socket.local_addr().unwrap().to_string();
+        sender.set(Route::new(address.as_bytes(), None).unwrap());
+        (socket, sender)
+    }
+
+    #[test]
+    fn datagrams_are_numbered_and_the_end_counts_them() {
+        let (socket, sender) = listening();
+        sender.end();
+        sender.alive(b"a", b"main.c:1");
+        sender.alive(b"", b"");
+        sender.load(b"/lib/b.so", b"", Outcome::Failed, u64::MAX);
+        sender.end();
+        sender.end();
+        sender.alive(b"c", b"");
+        sender.end();
+        let all: Vec<Datagram> = (0..5).map(|_| received(&socket)).collect();
+        assert_eq!(
+            all.iter().map(|d| d.seq).collect::<Vec<_>>(),
+            [1, 2, 2, 3, 3]
+        );
+        assert_eq!(all[2].event, Event::End { count: 2 });
+        assert_eq!(all[4].event, Event::End { count: 3 });
+        assert!(all.iter().all(|d| d.pid == std::process::id()));
+        assert!(all.iter().all(|d| d.sender == all[0].sender));
+        assert!(matches!(
+            &all[1].event,
+            Event::Load {
+                us: 3_600_000_000,
+                ..
+            }
+        ));
+        sender.forked();
+        sender.alive(b"d", b"");
+        let child = received(&socket);
+        assert_eq!(child.seq, 1);
+        assert_ne!(child.sender, all[0].sender);
+    }
+
+    #[test]
+    fn nobody_has_to_listen() {
+        let (socket, sender) = listening();
+        drop(socket);
+        for _ in 0..1000 {
+            sender.alive(b"a", b"");
+        }
+        sender.end();
+        // Without a route nothing happens.
+        let sender = Sender::new();
+        sender.alive(b"a", b"");
+        sender.end();
+        assert!(!sender.is_set());
+    }
+
+    #[test]
+    fn a_socket_that_was_closed_is_opened_again() {
+        let (socket, sender) = listening();
+        sender.alive(b"a", b"");
+        let first = sender.socket(&socket.local_addr().unwrap()).unwrap();
+        kernel::close(first);
+        sender.alive(b"b", b"");
+        assert_eq!([received(&socket).seq, received(&socket).seq], [1, 2]);
+    }
+
+    #[test]
+    fn threads_share_the_numbers() {
+        let (socket, sender) = listening();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..10).for_each(|_| sender.alive(b"a", b"")));
+            }
+        });
+        let mut numbers: Vec<u64> = (0..40).map(|_| received(&socket).seq).collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, (1..=40).collect::<Vec<_>>());
+    }
+}
