@@ -88,7 +88,7 @@ static OP *note_and_call_sub(pTHX) {
     OP *next;
     look_before(aTHX);
     /* Whoever catches a death does not load anything at once. */
-    if (loads.count && is_audited(aTHX)) settle(aTHX);
+    if (loads.count && is_audited(aTHX)) settle(aTHX_ (const char *)__builtin_frame_address(0));
     if (!call) return call_sub(aTHX);
     cv = sub_in_c(*PL_stack_sp);
     if (!cv) {
@@ -257,7 +257,7 @@ void
 _look()
   CODE:
     if (is_audited(aTHX)) {
-        settle(aTHX);
+        settle(aTHX_ (const char *)__builtin_frame_address(0));
         loads.look(1);
     }
 

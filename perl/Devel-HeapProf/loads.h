@@ -4,7 +4,8 @@
  * The ops that load files are replaced, as those are that call subs. So nothing of this can be seen in @INC or %INC, and
  * an attempt is seen whatever names the file. An attempt has ended when the context of its file has left the stack; then
  * %INC says how it went. Whoever dies leaves many contexts at once, and nobody is told. So what has ended is also looked
- * for before each call of a sub, and at the end of each file and eval. */
+ * for before each call of a sub, and at the end of each file and eval. While Perl looks for a file, it may run a sub in @INC;
+ * then the search goes on if its C function is still on the stack. */
 #include <time.h>
 #include <unistd.h>
 
@@ -29,6 +30,9 @@ struct attempt {
     char name[LONGEST_NAME];
     char site[LONGEST_SITE];
     bool is_do;
+    /* Whether Perl looks for it or compiles it, and the C frame in which it does. */
+    bool is_searched;
+    const char *frame;
     /* Whether its file was found and compiled, and has a context. */
     bool is_entered;
     const PERL_SI *stack;
@@ -130,12 +134,14 @@ static void count_calls(pTHX_ const struct attempt *attempt, const char *found, 
     }
 }
 
-/* Whether the file of an attempt still runs. */
-static bool still_runs(pTHX_ const struct attempt *attempt) {
+/* Whether an attempt goes on, as seen from a C frame. */
+static bool goes_on(pTHX_ const struct attempt *attempt, const char *frame) {
     const PERL_SI *stack = PL_curstackinfo;
     const PERL_CONTEXT *cx;
     while (stack && stack != attempt->stack) stack = stack->si_prev;
-    if (!stack || !attempt->is_entered || stack->si_cxix <= attempt->depth) return FALSE;
+    if (!stack) return FALSE;
+    if (attempt->is_searched) return frame < attempt->frame && stack->si_cxix >= attempt->depth;
+    if (!attempt->is_entered || stack->si_cxix <= attempt->depth) return FALSE;
     cx = &stack->si_cxstack[attempt->depth + 1];
     return CxTYPE(cx) == CXt_EVAL && (CxOLD_OP_TYPE(cx) == OP_REQUIRE || CxOLD_OP_TYPE(cx) == OP_DOFILE);
 }
@@ -156,9 +162,9 @@ static void tell_of(pTHX_ const struct attempt *attempt) {
     loads.tell(&load);
 }
 
-/* Tells of the attempts that have ended. */
-static void settle(pTHX) {
-    while (loads.count && !still_runs(aTHX_ &loads.attempt[loads.count - 1])) {
+/* Tells of the attempts that have ended, as seen from a C frame. */
+static void settle(pTHX_ const char *frame) {
+    while (loads.count && !goes_on(aTHX_ &loads.attempt[loads.count - 1], frame)) {
         loads.count--;
         tell_of(aTHX_ &loads.attempt[loads.count]);
     }
@@ -177,19 +183,22 @@ static bool is_attempt(pTHX_ bool is_do, char *name) {
     return TRUE;
 }
 
-static OP *note_load(pTHX_ OP *(*load)(pTHX), bool is_do) {
+__attribute__((noinline)) static OP *note_load(pTHX_ OP *(*load)(pTHX), bool is_do) {
     struct attempt *attempt;
     const PERL_SI *stack = PL_curstackinfo;
     I32 depth = cxstack_ix;
+    const char *frame = (const char *)__builtin_frame_address(0);
     OP *next;
     int place;
     if (!is_audited(aTHX)) return load(aTHX);
-    settle(aTHX);
+    settle(aTHX_ frame);
     place = loads.count;
     if (place == DEEPEST || !is_attempt(aTHX_ is_do, loads.attempt[place].name)) return load(aTHX);
     attempt = &loads.attempt[place];
     attempt->is_do = is_do;
     attempt->is_entered = FALSE;
+    attempt->is_searched = TRUE;
+    attempt->frame = frame;
     attempt->stack = stack;
     attempt->depth = depth;
     write_site(aTHX_ attempt->site);
@@ -197,8 +206,11 @@ static OP *note_load(pTHX_ OP *(*load)(pTHX), bool is_do) {
     loads.count++;
     /* If it dies, it does not come back. */
     next = load(aTHX);
-    if (loads.count == place + 1) attempt->is_entered = PL_curstackinfo == stack && cxstack_ix > depth;
-    settle(aTHX);
+    if (loads.count == place + 1) {
+        attempt->is_searched = FALSE;
+        attempt->is_entered = PL_curstackinfo == stack && cxstack_ix > depth;
+    }
+    settle(aTHX_ frame);
     return next;
 }
 
@@ -212,14 +224,14 @@ static OP *note_done(pTHX) {
 
 static OP *note_end_of_file(pTHX) {
     OP *next = leave_file(aTHX);
-    if (loads.count && is_audited(aTHX)) settle(aTHX);
+    if (loads.count && is_audited(aTHX)) settle(aTHX_ (const char *)__builtin_frame_address(0));
     return next;
 }
 
 /* The last moment before variables are freed. */
 static OP *note_exit(pTHX) {
     if (is_audited(aTHX)) {
-        settle(aTHX);
+        settle(aTHX_ (const char *)__builtin_frame_address(0));
         loads.look(0);
     }
     return exit_program(aTHX);

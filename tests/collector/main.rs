@@ -20,6 +20,8 @@ mod environment;
 mod preload_path;
 // The functions of include/heapprof.h, called by programs.
 mod c_api;
+// What forked children share, load and copy.
+mod fork_audit;
 // Datagrams that say which code ran.
 mod wiretap;
 // Programs that were not started for it.

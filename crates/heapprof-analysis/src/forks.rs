@@ -11,7 +11,9 @@ use heapprof_profile::Profile;
 use heapprof_profile::fork::{Audited, COW_TYPES, Fork, KIND, Outcome};
 use heapprof_profile::recorded::GENERATION;
 
-use crate::question::{Part, Question};
+use heapprof_totals::entity::EntityTable;
+
+use crate::part::Part;
 
 /// All rows of a question.
 #[derive(Debug, Default)]
@@ -67,10 +69,9 @@ const SITES: usize = 8;
 const EVAL: &str = "(eval string)";
 
 /// The rows of a question's profiles.
-pub(crate) fn forks(question: &Question) -> Forks {
+pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
     let mut forks = Forks::default();
-    let audited: Vec<Option<Audited>> = question
-        .parts
+    let audited: Vec<Option<Audited>> = parts
         .iter()
         .map(|part| Audited::of(&part.profile))
         .collect();
@@ -80,7 +81,7 @@ pub(crate) fn forks(question: &Question) -> Forks {
         generations.insert(of.fork.pid, of.fork.generation);
     }
     let mut by_name: HashMap<(u32, String), Taken> = HashMap::new();
-    for (at, part) in question.parts.iter().enumerate() {
+    for (at, part) in parts.iter().enumerate() {
         if audited[at].is_some() {
             continue;
         }
@@ -91,7 +92,7 @@ pub(crate) fn forks(question: &Question) -> Forks {
             (true, None) => newest(&part.profile),
             (false, None) => continue,
         };
-        for (name, taken) in taken(question, part, generation) {
+        for (name, taken) in taken(table, part, generation) {
             let entry = by_name.entry((pid, name)).or_insert(Taken {
                 part: at,
                 ..Taken::default()
@@ -103,11 +104,11 @@ pub(crate) fn forks(question: &Question) -> Forks {
             }
         }
     }
-    for (at, of) in audited.into_iter().enumerate() {
+    for ((at, part), of) in parts.iter().enumerate().zip(audited) {
         let Some(of) = of else { continue };
         let pid = of.fork.pid;
         forks.loads.extend(noted(at, &of, &mut by_name));
-        forks.unshared.extend(unshared(question, at, pid));
+        forks.unshared.extend(unshared(table, part, at, pid));
         forks.children.push(ChildRow {
             part: at,
             fork: of.fork,
@@ -137,9 +138,9 @@ fn noted(part: usize, of: &Audited, by_name: &mut HashMap<(u32, String), Taken>)
     let mut rows = Vec::new();
     for load in &of.loads {
         let taken = match load.outcome {
-            // A second attempt has loaded nothing new.
-            Outcome::Loaded => by_name.remove(&(pid, load.name.clone())),
-            _ => None,
+            Outcome::NotFound => None,
+            // A second attempt has loaded nothing new. One that failed may have left something.
+            _ => by_name.remove(&(pid, load.name.clone())),
         };
         let taken = taken.unwrap_or_default();
         rows.push(LoadRow {
@@ -193,7 +194,7 @@ fn loaded(name: &str) -> Option<(&str, &'static str)> {
 }
 
 /// What a process of this generation has allocated in loading, by name.
-fn taken(question: &Question, part: &Part, generation: u32) -> HashMap<String, Taken> {
+fn taken(table: &EntityTable, part: &Part, generation: u32) -> HashMap<String, Taken> {
     let profile = &part.profile;
     let samples = &profile.samples;
     let column = profile
@@ -213,10 +214,10 @@ fn taken(question: &Question, part: &Part, generation: u32) -> HashMap<String, T
         let mut is_innermost = true;
         for (depth, &frame) in stack.iter().enumerate() {
             let entity = part.mapped.entity[frame as usize];
-            let Some((name, kind)) = loaded(question.table.name(entity)) else {
+            let Some((name, kind)) = loaded(table.name(entity)) else {
                 continue;
             };
-            let site = || site(question, part, &stack[depth + 1..]);
+            let site = || site(table, part, &stack[depth + 1..]);
             // Each evaluation of a text has the place of its call for a name.
             let name = match kind {
                 "string eval" => {
@@ -244,12 +245,12 @@ fn taken(question: &Question, part: &Part, generation: u32) -> HashMap<String, T
 }
 
 /// The places of some frames, as an audit writes them.
-fn site(question: &Question, part: &Part, frames: &[u32]) -> String {
+fn site(table: &EntityTable, part: &Part, frames: &[u32]) -> String {
     let mut places: Vec<String> = Vec::new();
     for &frame in frames {
-        let entity = &question.table.entity[part.mapped.entity[frame as usize] as usize];
-        let function = &question.table.function[entity.function as usize];
-        let file = question.table.text(function.filename);
+        let entity = &table.entity[part.mapped.entity[frame as usize] as usize];
+        let function = &table.function[entity.function as usize];
+        let file = table.text(function.filename);
         if file.is_empty() || places.len() == SITES {
             continue;
         }
@@ -262,8 +263,7 @@ fn site(question: &Question, part: &Part, frames: &[u32]) -> String {
 }
 
 /// What lies on the pages that a child no longer shares.
-fn unshared(question: &Question, at: usize, pid: u32) -> Vec<UnsharedRow> {
-    let part = &question.parts[at];
+fn unshared(table: &EntityTable, part: &Part, at: usize, pid: u32) -> Vec<UnsharedRow> {
     let profile = &part.profile;
     let samples = &profile.samples;
     let find = |i: usize| profile.find_sample_type(COW_TYPES[i].0).ok();
@@ -278,7 +278,7 @@ fn unshared(question: &Question, at: usize, pid: u32) -> Vec<UnsharedRow> {
         }
         let entity = match stack.first() {
             Some(&leaf) => part.mapped.entity[leaf as usize],
-            None => question.table.empty_stack,
+            None => table.empty_stack,
         };
         let values = samples.values(i);
         let sum = sums

@@ -56,6 +56,7 @@ mod list;
 mod moments;
 mod nameless;
 mod own_code;
+mod part;
 mod peek;
 mod place;
 mod question;

@@ -11,6 +11,9 @@ use heapprof_profile::fork::{Figures, Mapped};
 use crate::blame::{self, Child, Region};
 use crate::forked::{Forked, is_ours, may_be_inherited, read, signed};
 
+/// The variables of heapprof's library have at most so many bytes.
+const VARIABLES: u64 = 1 << 20;
+
 /// What was seen of a child.
 #[derive(Clone, Debug)]
 pub struct Look {
@@ -44,8 +47,9 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
         let of_file = before.filter(|file| {
             area.name.is_empty() && file.name.starts_with('/') && file.end == area.start
         });
-        let is_own = is_ours(of_file.unwrap_or(area));
-        if is_own {
+        // The program's memory may have come to lie there, too, in one piece with ours.
+        let is_small = area.end - area.start <= VARIABLES;
+        if is_ours(area) || (is_small && of_file.is_some_and(is_ours)) {
             counts.own += area.resident;
             counts.own_private += area.private;
         } else if may_be_inherited(area) {

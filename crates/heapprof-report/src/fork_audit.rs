@@ -280,7 +280,7 @@ fn unshared(audit: &ForkAudit, sum: i128, bytes: &Measure, style: &Style) -> Tab
 /// What to write before the fork so that it is loaded once.
 fn written_before(load: &ForkLoad) -> String {
     match (&*load.kind, load.name.strip_suffix(".pm")) {
-        ("require", Some(module)) if !module.starts_with('/') => {
+        ("require", Some(module)) if !module.starts_with(['/', '.']) => {
             format!("use {};", module.replace('/', "::"))
         }
         ("require", _) => format!("require '{}';", load.name),

@@ -41,7 +41,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) threads: bool,
     /// Also note what forked children load and no longer share, for heapprof fork-audit
-    #[arg(long, conflicts_with_all = ["period", "live"])]
+    #[arg(long, conflicts_with_all = ["period", "live"], hide_short_help = true)]
     pub(crate) fork_audit: bool,
     /// Also keep the profiles of children that never held 64 KiB
     #[arg(long)]

@@ -10,7 +10,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
 use heapprof_fork::{Forked, Look, look};
 use heapprof_live::{Process, status};
 use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load};
@@ -233,9 +232,12 @@ impl Audit {
                 self.left_out
             ));
         }
+        let mut profiles: Vec<Made> = self.ended.into_iter().map(Child::profile).collect();
+        name(&mut profiles);
         let mut written = 0;
-        for child in self.ended {
-            match child.write(main, wanted) {
+        for made in profiles {
+            let (path, _) = wanted.names.of_last(main, false, made.pid, &made.program);
+            match put(&made.profile, &beside(&path), false, wanted.mode) {
                 Ok(_) => written += 1,
                 Err(error) => notes.push(format!("--fork-audit: {error:#}")),
             }
@@ -271,13 +273,13 @@ impl Child {
         self.next = Instant::now() + pause.max(began.elapsed() * SHARE);
     }
 
-    /// Writes what is known of the child. Returns where.
-    fn write(mut self, main: u32, wanted: &Wanted) -> Result<PathBuf> {
-        let (mut fork, owner) = (self.fork, self.owner);
+    /// A profile of what is known of the child.
+    fn profile(mut self) -> Made {
+        let mut fork = self.fork;
         let (mut profile, mut mapped) = (None, Vec::new());
         if let Err(error) = &self.forked {
             fork.lacks = format!("its pages could not be read when it was forked: {error}");
-        } else if self.seen.is_none() && fork.lacks.is_empty() {
+        } else if self.seen.is_none() && self.before.is_none() && fork.lacks.is_empty() {
             fork.lacks = "it was gone before it was looked at".to_string();
         }
         // An interpreter cleans up before it says that it ends.
@@ -295,25 +297,49 @@ impl Child {
         if fork.program.is_empty() {
             fork.program = "unknown".to_string();
         }
-        let (path, _) = wanted.names.of_last(main, false, fork.pid, &fork.program);
+        let (pid, program) = (fork.pid, fork.program.clone());
         let audited = Audited {
             fork,
             loads: self.loads,
             mapped,
         };
         describe(&mut profile, &audited);
-        // Names come from files that the child has mapped.
-        let named = acting(owner, || {
-            let mut named = profile.clone();
-            Symbolizer::new(Options::default()).symbolize(&mut named);
+        Made {
+            pid,
+            program,
+            owner: self.owner,
+            profile,
+        }
+    }
+}
+
+/// A profile of a child that is to be written.
+struct Made {
+    pid: u32,
+    program: String,
+    owner: Owner,
+    profile: Profile,
+}
+
+/// Gives the frames of profiles names, with the rights of the users whose processes they are of:
+/// names come from files that these have mapped.
+fn name(profiles: &mut [Made]) {
+    profiles.sort_by_key(|made| (made.owner.user, made.owner.group));
+    for of_owner in profiles.chunk_by_mut(|a, b| a.owner == b.owner) {
+        let owner = of_owner[0].owner;
+        let mut named: Vec<Profile> = of_owner.iter().map(|made| made.profile.clone()).collect();
+        // The children of a program have the same libraries.
+        let done = acting(owner, || {
+            let mut symbolizer = Symbolizer::new(Options::default());
+            for profile in &mut named {
+                symbolizer.symbolize(profile);
+            }
             named
         });
-        put(
-            &named.unwrap_or(profile),
-            &beside(&path),
-            false,
-            wanted.mode,
-        )
+        // Without these rights, they stay as they are.
+        for (made, named) in of_owner.iter_mut().zip(done.unwrap_or_default()) {
+            made.profile = named;
+        }
     }
 }
 

@@ -1,0 +1,95 @@
+//! One profile of a question, and what is known of how sure its totals are.
+
+use std::sync::{Arc, OnceLock};
+
+use heapprof_profile::Profile;
+use heapprof_totals::entity::Mapped;
+use heapprof_totals::estimate::{Estimate, Spread, Step, period_in_bytes};
+use heapprof_totals::totals::{self, Total, Totals};
+use heapprof_totals::view::View;
+
+/// One profile of a question.
+pub(crate) struct Part {
+    pub(crate) name: String,
+    pub(crate) profile: Arc<Profile>,
+    pub(crate) view: View,
+    pub(crate) mapped: Mapped,
+    /// The question's type number of each sample type.
+    pub(crate) types: Vec<usize>,
+    /// The sample type that the query asks for.
+    pub(crate) column: usize,
+    /// The sample types that are computed.
+    pub(crate) columns: Vec<usize>,
+    /// Totals of `columns`, before filters.
+    pub(crate) whole: Vec<Total>,
+    /// What is known of these totals if they are estimates.
+    pub(crate) known: Vec<Option<WholeSpread>>,
+    pub(crate) totals: OnceLock<Totals>,
+}
+
+/// What is known of a total, and what one sample stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WholeSpread {
+    pub(crate) spread: Spread,
+    pub(crate) step: Step,
+}
+
+impl Part {
+    /// How sure a sum of a column is; `None` if it is exact, or if no sample stands behind it.
+    pub(crate) fn estimate(&self, column: usize, value: i64, spread: Spread) -> Option<Estimate> {
+        let known = self.known[column]?;
+        let is_known = spread.samples > 0 || spread.variance > 0.0;
+        is_known.then(|| spread.estimate(value, known.step))
+    }
+
+    /// How sure the total of a column is, before filters.
+    pub(crate) fn whole_estimate(&self, column: usize) -> Option<Estimate> {
+        let WholeSpread { spread, step } = self.known[column]?;
+        let net = self.whole[column].net;
+        match net == 0 && spread.samples == 0 && step.each <= 0.0 {
+            true => None,
+            false => Some(spread.estimate(net, step)),
+        }
+    }
+}
+
+/// What is known of the total of a column.
+///
+/// A peak is an estimate, but nobody can say how sure it is: its moment is the one at which the
+/// estimate is largest.
+pub(crate) fn known(profile: &Profile, column: usize, whole: Total) -> Option<WholeSpread> {
+    let value_type = profile.sample_type[column];
+    let name = profile.text(value_type.r#type);
+    if is_peak(name) || is_counted(name) {
+        return None;
+    }
+    let period_type = profile.period_type?;
+    let period = period_in_bytes(
+        profile.text(period_type.r#type),
+        profile.text(period_type.unit),
+        profile.period,
+    );
+    let spread = totals::whole_spread(profile, column);
+    let step = Step::of_bytes(period, profile.text(value_type.unit));
+    let step = step.or_of(Some(spread), whole.total);
+    // If nothing was sampled, the total is 0. What is known of it follows from the period alone.
+    let nothing = period.is_some() && whole.total == 0;
+    (spread.samples > 0 || spread.variance > 0.0 || nothing).then_some(WholeSpread { spread, step })
+}
+
+/// Whether values of a sample type say what is held at a moment: in use, at the peak, of an
+/// interpreter's values.
+pub(crate) fn is_heap(sample_type: &str) -> bool {
+    sample_type.contains("inuse_")
+}
+
+/// Whether values of a sample type are counted one by one, also in a sampled recording: those of
+/// Perl's values.
+pub(crate) fn is_counted(sample_type: &str) -> bool {
+    sample_type.starts_with("sv_")
+}
+
+/// Whether values of a sample type belong to the moment at which the heap was largest.
+pub(crate) fn is_peak(sample_type: &str) -> bool {
+    sample_type.starts_with("peak_")
+}
