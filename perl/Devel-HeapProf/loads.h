@@ -240,7 +240,7 @@ static OP *note_exit(pTHX) {
 /* Begins to note what forked children load, if that is wanted. */
 static void audit_loads(pTHX) {
     const char *wanted = getenv("HEAPPROF_FORK_AUDIT");
-    if (loads.tell || !wanted || strcmp(wanted, "yes") != 0) return;
+    if (loads.tell || !wanted || !*wanted) return;
     loads.look = (int (*)(int))find("heapprof_look");
     loads.tell = (int (*)(const struct heapprof_load *))find("heapprof_load");
     if (!loads.tell || !loads.look) return;

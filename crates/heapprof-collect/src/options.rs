@@ -117,9 +117,9 @@ pub struct Output {
     /// Which process is given a file in memory. In that file the recorded process keeps what a
     /// profile is made of, so that it is there when the process was killed.
     pub keep: Keep,
-    /// Whether whoever listens at the socket of `keep` looks at forked children's pages: a child
-    /// waits for them when it begins, and before its last dump.
-    pub audits: bool,
+    /// The socket of somebody who looks at forked children's pages: a child waits for them when it
+    /// begins, and before its last dump. If it is empty, nobody does.
+    pub audit: Vec<u8>,
     /// gperftools' way of naming: `prefix.NNNN.heap`, `prefix_PID.NNNN.heap` after a fork or exec.
     pub numbered_prefix: bool,
     /// With `numbered_prefix`: `prefix_PID.NNNN.heap` for the main process, too.

@@ -1,6 +1,8 @@
 //! A recording from start to stop: its dumps, and what forks, signals and unloaded code do to it.
 
 pub(crate) mod account;
+#[cfg(not(shuttle))]
+mod audit;
 pub(crate) mod clock;
 pub(crate) mod dumps;
 pub(crate) mod fork;

@@ -138,9 +138,9 @@ variables! {
     KEEP "HEAPPROF_KEEP", Record, "path", "none",
         "A socket at which `record` takes files in memory. Each process hands one over and keeps \
          its books in it, so that there is a profile of it when it was killed.";
-    FORK_AUDIT "HEAPPROF_FORK_AUDIT", Record, "`yes` or `no`", "`no`",
-        "`record` looks at the pages of forked children: a child waits for it when it begins, and \
-         before its last profile.";
+    FORK_AUDIT "HEAPPROF_FORK_AUDIT", Record, "path", "none",
+        "A socket at which `record` is told of forked children, whose pages it looks at: a child \
+         waits for it when it begins, and before its last profile.";
     PREFIX "HEAPPROFILE", Gperftools, "path prefix", "nothing is recorded",
         "Records every allocation into `PREFIX.NNNN.heap`.";
     PREFIX_ALLOCATED "HEAP_PROFILE_ALLOCATION_INTERVAL", Gperftools, "bytes", "1 GiB",

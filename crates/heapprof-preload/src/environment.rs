@@ -208,7 +208,9 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
         if let Some(path) = get(variable::KEEP.name) {
             options.output.keep = Keep::Socket(path.to_vec());
-            options.output.audits = yes(variable::FORK_AUDIT.name, false)?;
+        }
+        if let Some(path) = get(variable::FORK_AUDIT.name) {
+            options.output.audit = path.to_vec();
         }
         let lines = parsed(variable::LINES.name, &setting::SIZE)?;
         let is_told = |bytes: &u64| *bytes > 0 && !options.output.list.is_empty();

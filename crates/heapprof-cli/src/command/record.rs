@@ -83,7 +83,13 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         if preloaded {
             environment(&mut command, args, mode, &library, &names, list.path());
             if let Ok(keeper) = &keeper {
-                command.env(variable::KEEP.name, keeper.path());
+                // A file of its own would take each child more memory than its parent's tables,
+                // which it shares until one of them writes there.
+                let what = match args.fork_audit {
+                    true => variable::FORK_AUDIT,
+                    false => variable::KEEP,
+                };
+                command.env(what.name, keeper.path());
             }
         }
         if let Some(live) = &live {
@@ -417,7 +423,6 @@ fn environment(
         command.env(variable::WRAPPERS.name, wrappers);
     }
     command.env(variable::LIVE.name, answer(args.live));
-    command.env(variable::FORK_AUDIT.name, answer(args.fork_audit));
     command.env(variable::LOG.name, answer(args.log.log.is_some()));
     if let Some(growth) = args.on_growth {
         command.env(variable::GROWTH.name, growth.to_string());

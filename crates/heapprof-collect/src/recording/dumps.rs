@@ -14,7 +14,7 @@ use crate::platform::process::Process;
 use crate::platform::{sys, tls, trial};
 use crate::reason::Reason;
 #[cfg(not(shuttle))]
-use crate::recording::kept;
+use crate::recording::audit;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
 use crate::recording::{lines, live};
@@ -246,7 +246,7 @@ fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Resu
         if let Some(options) = dumping.options.with(process, |o| o.clone()) {
             #[cfg(not(shuttle))]
             if reason.ends_program() || reason == Reason::Exec {
-                kept::wait_before_end(process, &options);
+                audit::ending(engine, &options, reason == Reason::Exec);
             }
             if reserved {
                 lines::look(engine, &options);

@@ -12,9 +12,9 @@ use crate::outside;
 use crate::platform::process::Held;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
-#[cfg(not(shuttle))]
-use crate::recording::kept;
 use crate::recording::lines;
+#[cfg(not(shuttle))]
+use crate::recording::{audit, kept};
 
 /// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in
 /// a process with two of them, the handlers of one are called for a fork.
@@ -155,13 +155,16 @@ impl Forks {
         // Nobody is to take these books for the child's before they are, or if they never are.
         #[cfg(not(shuttle))]
         outside::hide(engine);
-        let keeps = process.pages.kept.is_shared() && process.recorded.is_running();
-        let asked = match keeps && kept.whole && engine.reserve(ROOM) {
+        let keeps = process.pages.kept.is_shared();
+        let is_running = process.recorded.is_running();
+        let asked = match is_running && kept.whole && engine.reserve(ROOM) {
             true => dumping.asked(process),
             false => None,
         };
         #[cfg(not(shuttle))]
-        let file = asked.as_ref().and_then(|asked| kept::file(engine, asked));
+        let file = asked.as_ref().filter(|_| keeps);
+        #[cfg(not(shuttle))]
+        let file = file.and_then(|asked| kept::file(engine, asked));
         #[cfg(shuttle)]
         let file: Option<sys::File> = None;
         let had_state = entry::has_state(engine);
@@ -194,12 +197,17 @@ impl Forks {
             false => process.recorded.stop(),
         }
         #[cfg(not(shuttle))]
-        if let Some(asked) = asked.filter(|_| whole) {
-            let handed = file.as_ref().map(|file| (file, &asked));
-            kept::show(engine, handed, Some(parent));
+        let asked = asked.filter(|_| whole);
+        #[cfg(not(shuttle))]
+        if let Some(asked) = &asked {
+            kept::show(engine, file.as_ref().map(|file| (file, asked)));
         }
         // Before a signal's handler may fork.
         drop(file);
+        #[cfg(not(shuttle))]
+        if let Some(asked) = asked {
+            audit::forked(engine, &asked, parent);
+        }
         entry::end_apart(engine);
         sys::restore_signals(kept.mask);
         if kept.streams {

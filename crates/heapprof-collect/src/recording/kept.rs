@@ -6,31 +6,17 @@ use std::ptr::{addr_of_mut, copy_nonoverlapping};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use heapprof_books::{KEPT_MAGIC, Kept as Header, VERSION};
-use heapprof_profile::fork::Load;
 
 use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::{Keep, Options};
 use crate::outside;
 use crate::platform::kept::LEN;
-use crate::platform::process::Process;
-use crate::platform::sys::{self, File, Patience};
+use crate::platform::sys::{self, File};
 use crate::platform::trial;
 
 /// What is said to whoever is handed the file.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";
-/// What a forked child says that waits until somebody has looked at its pages. Behind it stand its
-/// generation and the process that it was forked from.
-const FORKED: &str = "heapprof's forked books 1";
-/// What a process says before its last profile, if somebody looks at its pages.
-const ENDING: &[u8] = b"heapprof's end 1\n";
-/// What a process says that wants to be looked at now.
-const LOOK: &[u8] = b"heapprof's look 1\n";
-/// What a process says that has tried to load something. What it was follows.
-const LOAD: &str = "heapprof's load 1\n";
-/// So many seconds it waits.
-const PATIENCE: i64 = 5;
-
 /// A file for the books, if one was asked for and can be had. Why it can't goes into the list.
 pub(super) fn file(engine: &Engine, options: &Options) -> Option<File> {
     if options.output.keep == Keep::Nobody {
@@ -81,13 +67,8 @@ pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
     Some(file)
 }
 
-/// Writes the header, and hands the file over, if it is a new one. A forked child says which
-/// process it was forked from.
-pub(super) fn show(
-    engine: &'static Engine,
-    handed: Option<(&File, &Options)>,
-    parent: Option<i32>,
-) {
+/// Writes the header, and hands the file over, if it is a new one.
+pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
     let kept = &engine.process.pages.kept;
     if !kept.is_there() {
         return;
@@ -101,15 +82,7 @@ pub(super) fn show(
         Keep::Nobody => Ok(()),
         Keep::Socket(path) => CString::new(&**path)
             .map_err(|_| libc::EINVAL)
-            .and_then(|path| match parent.filter(|_| options.output.audits) {
-                Some(parent) => {
-                    let generation = engine.threads.names.generation();
-                    let text = format!("{FORKED} {generation} {parent}\n");
-                    let patience = Patience::of_seconds(PATIENCE);
-                    sys::tell_and_wait(Some(file), &path, text.as_bytes(), patience)
-                }
-                None => sys::hand_over(file, &path, GREETING),
-            }),
+            .and_then(|path| sys::hand_over(file, &path, GREETING)),
         Keep::Taker(taker) => {
             (taker.0)(file.number());
             Ok(())
@@ -118,48 +91,6 @@ pub(super) fn show(
     if let Err(errno) = handed {
         say(options, errno, "they could not be handed over");
     }
-}
-
-/// Waits until somebody has looked at the process's pages, if that was asked for. The process ends,
-/// or becomes another program.
-pub(super) fn wait_before_end(process: &Process, options: &Options) {
-    tell(process, options, ENDING);
-}
-
-impl Engine {
-    /// Waits until somebody has looked at the process's pages, if that was asked for
-    /// ([`Output::audits`](crate::options::Output::audits)). The program may be about to end.
-    /// Returns whether somebody looked.
-    pub fn wait_for_look(&self, ends: bool) -> bool {
-        let options = self.dumping.options.with(&self.process, |o| o.clone());
-        let text = if ends { ENDING } else { LOOK };
-        options.is_some_and(|options| tell(&self.process, &options, text))
-    }
-
-    /// Tells whoever audits the children of a program that this child has tried to load something.
-    /// Returns whether somebody was told.
-    pub fn tell_of_load(&self, load: &Load) -> bool {
-        if self.threads.names.generation() == 0 {
-            return false;
-        }
-        let options = self.dumping.options.with(&self.process, |o| o.clone());
-        let text = format!("{LOAD}{}", load.comment());
-        options.is_some_and(|options| tell(&self.process, &options, text.as_bytes()))
-    }
-}
-
-/// Tells somebody who audits, and waits for them. Returns whether that could be.
-fn tell(process: &Process, options: &Options, text: &[u8]) -> bool {
-    let Keep::Socket(path) = &options.output.keep else {
-        return false;
-    };
-    if !options.output.audits || !process.pages.kept.is_shared() {
-        return false;
-    }
-    // Nobody may be there any more.
-    CString::new(&**path).is_ok_and(|path| {
-        sys::tell_and_wait(None, &path, text, Patience::of_seconds(PATIENCE)).is_ok()
-    })
 }
 
 /// Makes a file. The error is an errno, or 0, and a text.

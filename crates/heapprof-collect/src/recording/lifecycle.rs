@@ -90,7 +90,7 @@ impl Lifecycle {
                     engine.code.mappings.remember(process);
                 }
                 let handed = handed.as_ref().map(|(file, asked)| (file, asked));
-                kept::show(engine, handed, None);
+                kept::show(engine, handed);
                 crate::outside::show(engine);
             }
             true

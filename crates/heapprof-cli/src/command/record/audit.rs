@@ -6,27 +6,25 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_fork::{Forked, Look, look};
-use heapprof_live::{Process, status};
+use heapprof_live::{Process, is_there, status};
 use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load};
 use heapprof_profile::{Profile, ProfileBuilder};
 use heapprof_symbolize::{Options, Symbolizer};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use super::kept::{Wanted, put};
 use crate::place::{Owner, acting};
 
-/// What a forked child says first. Its generation and its parent follow.
-const FORKED: &[u8] = b"heapprof's forked books 1 ";
-/// What a process says before its last profile.
-const ENDING: &[u8] = b"heapprof's end 1\n";
-/// What a process says that wants to be looked at now.
-const LOOK: &[u8] = b"heapprof's look 1\n";
-/// What a child says that has tried to load something. What it was follows.
-const LOAD: &[u8] = b"heapprof's load 1\n";
+/// What a process says: a word, its generation, and what else there is to say. All begin so.
+const BEGIN: &str = "heapprof's ";
 /// A child is looked at for the first time after so long, and then each time it has got older by a
 /// part of its age, but within bounds.
 const FIRST: Duration = Duration::from_millis(100);
@@ -41,37 +39,50 @@ const MOST_LOADS: usize = 10_000;
 /// The longest title of a process that is kept, in bytes.
 const LONGEST_TITLE: usize = 200;
 
-/// What somebody who has called says of an audit.
+/// What a process says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// A child has been forked, and hands its file over.
-    Forked { generation: u8, parent: u32 },
-    /// A process is about to end, or to become another program.
-    Ending,
-    /// A process wants to be looked at.
+pub(super) struct Said {
+    /// How many forks lie between the first process and it.
+    generation: u8,
+    what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum What {
+    /// It has been forked from this process.
+    Forked(u32),
+    /// It is about to end.
+    End,
+    /// It is about to become another program.
+    Exec,
+    /// It wants to be looked at.
     Look,
-    /// A child has tried to load something.
+    /// It has tried to load something.
     Load(Load),
 }
 
 impl Said {
     /// What a text says; `None` if it is about something else.
     pub(super) fn of(text: &[u8]) -> Option<Self> {
-        if text == ENDING {
-            return Some(Self::Ending);
-        }
-        if text == LOOK {
-            return Some(Self::Look);
-        }
-        if let Some(load) = text.strip_prefix(LOAD) {
-            return Load::of_comment(&String::from_utf8_lossy(load)).map(Self::Load);
-        }
-        let rest = std::str::from_utf8(text.strip_prefix(FORKED)?).ok()?;
-        let (generation, parent) = rest.strip_suffix('\n')?.split_once(' ')?;
-        Some(Self::Forked {
-            generation: generation.parse().ok()?,
-            parent: parent.parse().ok()?,
-        })
+        let text = String::from_utf8_lossy(text);
+        let rest = text.strip_prefix(BEGIN)?.strip_suffix('\n')?;
+        let (first, more) = rest.split_once('\n').unwrap_or((rest, ""));
+        let words: Vec<&str> = first.split(' ').collect();
+        let (word, generation, rest) = match words[..] {
+            [word, "1", generation] => (word, generation, None),
+            [word, "1", generation, rest] => (word, generation, Some(rest)),
+            _ => return None,
+        };
+        let what = match (word, rest) {
+            ("child", Some(parent)) => What::Forked(parent.parse().ok()?),
+            ("end", None) => What::End,
+            ("exec", None) => What::Exec,
+            ("look", None) => What::Look,
+            ("load", None) => What::Load(Load::of_comment(more)?),
+            _ => return None,
+        };
+        let generation = generation.parse().ok()?;
+        Some(Self { generation, what })
     }
 }
 
@@ -98,8 +109,10 @@ struct Child {
     before: Option<(Look, Duration)>,
     /// The last look that it has asked for.
     asked: Option<(Look, Duration)>,
-    /// Whether it has said that it is about to end.
-    is_ending: bool,
+    /// How it ends, if it has said so.
+    ending: Option<Ending>,
+    /// Readable once it has ended; `None` if the kernel gives no such thing.
+    ends: Option<OwnedFd>,
     /// When it is looked at next.
     next: Instant,
     loads: Vec<Load>,
@@ -107,23 +120,44 @@ struct Child {
 
 impl Audit {
     /// Notes what a process says.
-    pub(super) fn hear(&mut self, pid: u32, said: Said, owner: Owner) {
-        match said {
-            Said::Forked { generation, parent } => self.forked(pid, generation, parent, owner),
-            Said::Ending => self.ending(pid),
-            Said::Look => {
-                if let Some(child) = self.children.get_mut(&pid) {
-                    child.look();
-                    child.asked = child.seen.clone();
+    pub(super) fn hear(&mut self, pid: Pid, said: Said, owner: Owner) {
+        let number = pid.as_raw_nonzero().get().unsigned_abs();
+        if let What::Forked(parent) = said.what {
+            return self.forked(pid, said.generation, parent, owner);
+        }
+        // The program that a child became is no child.
+        let generation = u32::from(said.generation);
+        let child = self.children.get_mut(&number);
+        let Some(child) = child.filter(|child| child.fork.generation == generation) else {
+            return;
+        };
+        match said.what {
+            What::Forked(_) => {}
+            What::End | What::Exec => child.end(said.what == What::Exec),
+            What::Look => {
+                child.look();
+                child.asked = child.seen.clone();
+            }
+            What::Load(load) => {
+                if child.loads.len() < MOST_LOADS {
+                    child.loads.push(load);
                 }
             }
-            Said::Load(load) => self.loaded(pid, load),
         }
     }
 
+    /// What can be read once a child has ended.
+    pub(super) fn ends(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.children
+            .values()
+            .filter_map(|child| child.ends.as_ref())
+    }
+
     /// A child has been forked, and waits.
-    fn forked(&mut self, pid: u32, generation: u8, parent: u32, owner: Owner) {
-        self.end(pid, Ending::Exec);
+    fn forked(&mut self, pid: Pid, generation: u8, parent: u32, owner: Owner) {
+        let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
+        let pid = pid.as_raw_nonzero().get().unsigned_abs();
+        self.end(pid);
         if self.children.len() + self.ended.len() >= MOST {
             self.left_out += 1;
             return;
@@ -143,6 +177,8 @@ impl Audit {
                 pid,
                 parent,
                 at: at.map_or(0, micros),
+                program: comm(pid),
+                title: title(pid).unwrap_or_default(),
                 ..Fork::default()
             },
             since: Instant::now(),
@@ -151,45 +187,21 @@ impl Audit {
             seen: None,
             before: None,
             asked: None,
-            is_ending: false,
+            ending: None,
+            ends,
             next: Instant::now() + FIRST,
             loads: Vec::new(),
         };
         self.children.insert(pid, child);
     }
 
-    /// A process is about to end, and waits.
-    fn ending(&mut self, pid: u32) {
-        if let Some(child) = self.children.get_mut(&pid) {
-            if !child.is_ending {
-                child.before = child.seen.take();
-            }
-            // What an interpreter writes when it cleans up says nothing of what the child has done.
-            let cleans_up = |(seen, _): &(Look, Duration)| seen.cleans_up;
-            let is_late = child.is_ending && child.seen.as_ref().is_some_and(cleans_up);
-            if !is_late {
-                child.look();
-            }
-            child.is_ending = true;
-        }
-    }
-
-    /// A child has tried to load something.
-    fn loaded(&mut self, pid: u32, load: Load) {
-        let child = self.children.get_mut(&pid);
-        if let Some(child) = child.filter(|child| child.loads.len() < MOST_LOADS) {
-            child.loads.push(load);
-        }
-    }
-
-    /// A process has ended, or has become another program.
-    pub(super) fn end(&mut self, pid: u32, how: Ending) {
+    /// A process has ended.
+    fn end(&mut self, pid: u32) {
         if let Some(mut child) = self.children.remove(&pid) {
-            child.fork.ending = match how {
-                Ending::Ended if !child.is_ending => Ending::Killed,
-                how => how,
-            };
-            child.fork.age = micros(child.since.elapsed());
+            child.fork.ending = child.ending.unwrap_or(Ending::Killed);
+            if child.fork.ending != Ending::Exec {
+                child.fork.age = micros(child.since.elapsed());
+            }
             self.ended.push(child);
         }
     }
@@ -197,11 +209,17 @@ impl Audit {
     /// Looks at those whose turn it is.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
+        let has_ended = |(pid, child): (&u32, &Child)| match &child.ends {
+            Some(ends) => is_readable(ends).then_some(*pid),
+            None => (!is_there(*pid)).then_some(*pid),
+        };
+        let ended: Vec<u32> = self.children.iter().filter_map(has_ended).collect();
+        ended.into_iter().for_each(|pid| self.end(pid));
         if self.next.is_some_and(|next| next > now) {
             return;
         }
         let due = self.children.values_mut();
-        let due = due.filter(|child| child.next <= now);
+        let due = due.filter(|child| child.next <= now && child.ending != Some(Ending::Exec));
         // The others come next.
         if let Some(child) = due.min_by_key(|child| child.next) {
             child.look();
@@ -211,7 +229,9 @@ impl Audit {
 
     /// When somebody is to be looked at.
     pub(super) fn until(&self) -> Option<Instant> {
-        let first = self.children.values().map(|child| child.next).min()?;
+        let all = self.children.values();
+        let all = all.filter(|child| child.ending != Some(Ending::Exec));
+        let first = all.map(|child| child.next).min()?;
         Some(self.next.map_or(first, |next| next.max(first)))
     }
 
@@ -220,10 +240,13 @@ impl Audit {
     pub(super) fn write(mut self, main: u32, wanted: &Wanted) -> (usize, Vec<String>) {
         let running: Vec<u32> = self.children.keys().copied().collect();
         for pid in running {
-            if let Some(child) = self.children.get_mut(&pid) {
+            if let Some(child) = self.children.get_mut(&pid)
+                && child.ending.is_none()
+            {
                 child.look();
+                child.ending = Some(Ending::Running);
             }
-            self.end(pid, Ending::Running);
+            self.end(pid);
         }
         let mut notes = Vec::new();
         if self.left_out > 0 {
@@ -247,6 +270,21 @@ impl Audit {
 }
 
 impl Child {
+    /// It is about to end, or to become another program.
+    fn end(&mut self, is_exec: bool) {
+        if self.ending.is_none() {
+            self.before = self.seen.take();
+        }
+        // What an interpreter writes when it cleans up says nothing of what the child has done.
+        let cleans_up = |(seen, _): &(Look, Duration)| seen.cleans_up;
+        if self.ending.is_none() || !self.seen.as_ref().is_some_and(cleans_up) {
+            self.look();
+        }
+        // What comes after an exec is no child.
+        self.fork.age = micros(self.since.elapsed());
+        self.ending = Some(if is_exec { Ending::Exec } else { Ending::Ended });
+    }
+
     fn look(&mut self) {
         let began = Instant::now();
         let Ok(forked) = &self.forked else {
@@ -294,9 +332,6 @@ impl Child {
             }
         }
         let mut profile = profile.unwrap_or_else(|| ProfileBuilder::new(&COW_TYPES).finish());
-        if fork.program.is_empty() {
-            fork.program = "unknown".to_string();
-        }
         let (pid, program) = (fork.pid, fork.program.clone());
         let audited = Audited {
             fork,
@@ -370,6 +405,15 @@ fn beside(profile: &Path) -> PathBuf {
     OsString::from_vec([stem, b".fork", ENDING].concat()).into()
 }
 
+/// What the kernel calls a process.
+fn comm(pid: u32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match String::from_utf8_lossy(&name).trim_end() {
+        "" => "unknown".to_string(),
+        name => name.to_string(),
+    }
+}
+
 /// The command line of a process, as it is now.
 fn title(pid: u32) -> Option<String> {
     let mut bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -386,33 +430,41 @@ fn micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }
 
+/// Whether a descriptor can be read, or has come to its end.
+pub(super) fn is_readable(fd: &OwnedFd) -> bool {
+    let mut one = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
+    poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_is_said_is_understood() {
-        let forked = |generation, parent| Some(Said::Forked { generation, parent });
-        for (text, said) in [
-            ("heapprof's forked books 1 2 77\n", forked(2, 77)),
-            ("heapprof's end 1\n", Some(Said::Ending)),
-            ("heapprof's look 1\n", Some(Said::Look)),
-            ("heapprof's load 1\nx", None),
-            ("heapprof's kept books 1\n", None),
-            ("heapprof's forked books 1 2\n", None),
-            ("heapprof's forked books 1 999 7\n", None),
-            ("heapprof's forked books 1 2 77", None),
-            ("", None),
-        ] {
-            assert_eq!(Said::of(text.as_bytes()), said, "{text:?}");
-        }
-        assert_eq!(Said::of(b"heapprof's forked books 1 \xff"), None);
+        let said = |generation, what| Some(Said { generation, what });
         let load = Load {
             name: "A.pm".to_string(),
             ..Load::default()
         };
-        let text = format!("heapprof's load 1\n{}", load.comment());
-        assert_eq!(Said::of(text.as_bytes()), Some(Said::Load(load)));
+        let of_load = format!("heapprof's load 1 3\n{}\n", load.comment());
+        for (text, expected) in [
+            ("heapprof's child 1 2 77\n", said(2, What::Forked(77))),
+            ("heapprof's end 1 1\n", said(1, What::End)),
+            ("heapprof's exec 1 0\n", said(0, What::Exec)),
+            ("heapprof's look 1 1\n", said(1, What::Look)),
+            (of_load.as_str(), said(3, What::Load(load))),
+            ("heapprof's kept books 1\n", None),
+            ("heapprof's child 1 2\n", None),
+            ("heapprof's child 1 999 7\n", None),
+            ("heapprof's child 1 2 77", None),
+            ("heapprof's load 1 3\nx\n", None),
+            ("heapprof's end 2 1\n", None),
+            ("", None),
+        ] {
+            assert_eq!(Said::of(text.as_bytes()), expected, "{text:?}");
+        }
+        assert_eq!(Said::of(b"heapprof's child 1 \xff"), None);
     }
 
     #[test]

@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heapprof_live::{Kept, Logged, State, is_there, status};
-use heapprof_profile::fork::Ending;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fcntl_setfl;
 use rustix::io::Errno;
@@ -21,7 +20,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 
-use super::audit::{Audit, Said};
+use super::audit::{Audit, Said, is_readable};
 use super::kept::{Died, End, Wanted, Who, write};
 use super::oom::{self, Counts, Group};
 use super::written::Written;
@@ -285,6 +284,8 @@ impl Keeping {
         );
         let ends = self.processes.iter().filter_map(|of| of.ends.as_ref());
         all.extend(ends.map(|fd| each(fd.as_fd())));
+        let children = self.audit.iter().flat_map(Audit::ends);
+        all.extend(children.map(|fd| each(fd.as_fd())));
         let _ = poll(&mut all, left.as_ref());
         let _ = rustix::io::read(&self.woken, &mut [0u8; 8]);
         self.is_short = false;
@@ -313,9 +314,7 @@ impl Keeping {
         for caller in std::mem::take(&mut self.callers) {
             match records::receive(&caller.socket, LONGEST) {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
-                Ok((text, file)) if self.audit.is_some() && Said::of(&text).is_some() => {
-                    self.note_child(&caller, &text, file);
-                }
+                Ok((text, None)) if self.audit.is_some() => self.note_child(&caller, &text),
                 Ok((_, Some(file))) => self.take(&caller, file),
                 // There was no number for the file, or it is somebody else who calls.
                 Ok((_, None)) => self.note("a process's file could not be taken".to_string()),
@@ -352,15 +351,9 @@ impl Keeping {
     }
 
     /// Notes what a process says that waits for its audit, and lets it go on.
-    fn note_child(&mut self, caller: &Caller, text: &[u8], file: Option<File>) {
-        let pid = number_of(caller.pid);
-        let Some(said) = Said::of(text) else { return };
-        if let Some(file) = file {
-            // It ends what was there under that number.
-            self.take(caller, file);
-        }
-        if let Some(audit) = &mut self.audit {
-            audit.hear(pid, said, caller.owner);
+    fn note_child(&mut self, caller: &Caller, text: &[u8]) {
+        if let (Some(audit), Some(said)) = (&mut self.audit, Said::of(text)) {
+            audit.hear(caller.pid, said, caller.owner);
         }
         // It may be gone.
         let _ = records::answer(&caller.socket, "go on\n", None);
@@ -405,13 +398,6 @@ impl Keeping {
 
     /// Writes the profile of a process, unless it has done so itself.
     fn finish(&mut self, process: &Process, end: End) {
-        if let Some(audit) = &mut self.audit {
-            let how = match end {
-                End::Death => Ending::Ended,
-                End::Exec => Ending::Exec,
-            };
-            audit.end(process.number(), how);
-        }
         let has_said_all = match process.kept.state() {
             Ok(State::GoesOn) => false,
             Ok(State::BeforeExec) => !process.stays,
@@ -469,7 +455,7 @@ impl Keeping {
 
 impl Process {
     fn number(&self) -> u32 {
-        number_of(self.pid)
+        self.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
     /// Looks whether it is still the program that has said that it becomes another one.
@@ -510,10 +496,6 @@ impl Process {
     }
 }
 
-fn number_of(pid: Pid) -> u32 {
-    pid.as_raw_nonzero().get().unsigned_abs()
-}
-
 /// Allows as many open files as this process may have: two for each process that is kept. The
 /// program has begun by now, with the limit that it had.
 fn allow_files() {
@@ -536,10 +518,4 @@ fn caller(socket: OwnedFd, asks: bool) -> Option<Caller> {
         pid,
         until: Instant::now() + PATIENCE,
     })
-}
-
-/// Whether a descriptor can be read, or has come to its end.
-fn is_readable(fd: &OwnedFd) -> bool {
-    let mut one = [PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)];
-    poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }

@@ -108,16 +108,11 @@ pub(crate) fn hand_over(file: &File, path: &CStr, text: &[u8]) -> Result<(), i32
     send(call_at(path)?.number() as usize, Some(file), text)
 }
 
-/// As [`hand_over`], or without a file, and waits until whoever listens has answered or hung up, as
-/// long as there is patience.
-pub(crate) fn tell_and_wait(
-    file: Option<&File>,
-    path: &CStr,
-    text: &[u8],
-    mut patience: Patience,
-) -> Result<(), i32> {
+/// Says something to whoever listens at a socket's path, and waits until they have answered or hung
+/// up, as long as there is patience. The error is an errno.
+pub(crate) fn tell_and_wait(path: &CStr, text: &[u8], mut patience: Patience) -> Result<(), i32> {
     let socket = call_at(path)?;
-    send(socket.number() as usize, file, text)?;
+    send(socket.number() as usize, None, text)?;
     socket.is_answered(&mut patience);
     Ok(())
 }

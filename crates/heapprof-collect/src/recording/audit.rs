@@ -1,0 +1,69 @@
+//! What a process says to whoever audits the forked children of a program, and waits for.
+//!
+//! A child is looked at when it begins, so that its pages are those that it has inherited, and
+//! before it ends. It waits for both, but not for long. Whoever audits may be gone by then.
+
+use std::ffi::CString;
+
+use heapprof_profile::fork::Load;
+
+use crate::engine::Engine;
+use crate::options::Options;
+use crate::platform::sys::{self, Patience};
+
+/// What a forked child says first. The process that it was forked from follows.
+const FORKED: &str = "heapprof's child 1";
+/// What a process says before its last profile, and before it becomes another program.
+const END: &str = "heapprof's end 1";
+const EXEC: &str = "heapprof's exec 1";
+/// What a process says that wants to be looked at now.
+const LOOK: &str = "heapprof's look 1";
+/// What a child says that has tried to load something. What it was follows on the next line.
+const LOAD: &str = "heapprof's load 1";
+/// So many seconds a process waits.
+const PATIENCE: i64 = 5;
+
+/// Says that this is a forked child of a process.
+pub(super) fn forked(engine: &Engine, options: &Options, parent: i32) {
+    tell(engine, options, FORKED, &format!(" {parent}"));
+}
+
+/// Says that the process ends, or that it becomes another program.
+pub(super) fn ending(engine: &Engine, options: &Options, is_exec: bool) {
+    tell(engine, options, if is_exec { EXEC } else { END }, "");
+}
+
+impl Engine {
+    /// Waits until somebody has looked at the process's pages, if that was asked for
+    /// ([`Output::audit`](crate::options::Output::audit)). The program may be about to end. Returns
+    /// whether somebody looked.
+    pub fn wait_for_look(&self, ends: bool) -> bool {
+        let options = self.dumping.options.with(&self.process, |o| o.clone());
+        let text = if ends { END } else { LOOK };
+        options.is_some_and(|options| tell(self, &options, text, ""))
+    }
+
+    /// Tells whoever audits the children of a program that this child has tried to load something.
+    /// Returns whether somebody was told.
+    pub fn tell_of_load(&self, load: &Load) -> bool {
+        if self.threads.names.generation() == 0 {
+            return false;
+        }
+        let options = self.dumping.options.with(&self.process, |o| o.clone());
+        let text = format!("\n{}", load.comment());
+        options.is_some_and(|options| tell(self, &options, LOAD, &text))
+    }
+}
+
+/// Tells somebody who audits, and waits for them. Returns whether that could be.
+fn tell(engine: &Engine, options: &Options, what: &str, rest: &str) -> bool {
+    let process = &engine.process;
+    if options.output.audit.is_empty() || process.is_shut_in() || process.is_filtered() {
+        return false;
+    }
+    let generation = engine.threads.names.generation();
+    let text = format!("{what} {generation}{rest}\n");
+    CString::new(&*options.output.audit).is_ok_and(|path| {
+        sys::tell_and_wait(&path, text.as_bytes(), Patience::of_seconds(PATIENCE)).is_ok()
+    })
+}
