@@ -30,6 +30,8 @@ pub struct ForkChild {
     pub ending: String,
     /// Bytes, by the names of `fork_child`'s columns.
     pub bytes: Vec<(&'static str, i64)>,
+    /// Mean bytes between samples of its allocations; 1 if all are known.
+    pub period: i64,
     /// Why something is not known, or empty.
     pub lacks: String,
 }
@@ -132,13 +134,13 @@ pub fn fork_audit(session: &Session, limit: Option<usize>) -> Result<ForkAudit, 
     let children = session.rows(
         &format!(
             "SELECT pid, parent, generation, program, title, time_micros, looked_micros, \
-             age_micros, ending, lacks, {} FROM fork_child ORDER BY time_micros, pid",
+             age_micros, ending, lacks, period, {} FROM fork_child ORDER BY time_micros, pid",
             BYTES.join(", ")
         ),
         [],
         |row| {
             let bytes = BYTES.iter().enumerate();
-            let bytes = bytes.map(|(i, &name)| Ok((name, row.get(10 + i)?)));
+            let bytes = bytes.map(|(i, &name)| Ok((name, row.get(11 + i)?)));
             Ok(ForkChild {
                 pid: row.get(0)?,
                 parent: row.get(1)?,
@@ -150,6 +152,7 @@ pub fn fork_audit(session: &Session, limit: Option<usize>) -> Result<ForkAudit, 
                 age_micros: row.get(7)?,
                 ending: row.get(8)?,
                 lacks: row.get(9)?,
+                period: row.get(10)?,
                 bytes: bytes.collect::<rusqlite::Result<_>>()?,
             })
         },

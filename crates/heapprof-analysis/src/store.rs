@@ -2,6 +2,7 @@
 //! share.
 
 mod bytes;
+mod fork;
 mod guard;
 #[cfg(test)]
 mod hostile;

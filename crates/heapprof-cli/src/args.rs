@@ -131,6 +131,11 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
+    /// The database that was typed.
+    pub(crate) fn typed_db(&self) -> Option<&Path> {
+        self.db.as_deref()
+    }
+
     /// The database: as typed, otherwise as the environment says (an empty variable says nothing),
     /// otherwise in the current folder.
     pub(crate) fn db(&self) -> PathBuf {

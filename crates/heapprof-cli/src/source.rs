@@ -20,6 +20,8 @@ use crate::{default_profile, fetch, messages, name, outside};
 #[derive(Clone)]
 pub(crate) struct Sources {
     db: PathBuf,
+    /// Whether it was named on the command line.
+    is_typed: bool,
     options: Options,
     /// Whether the short names of what is in use (`objects`, `space`) become the long ones, because
     /// jeprof does not tell the two apart.
@@ -39,6 +41,7 @@ impl Sources {
     pub(crate) fn new(cli: &Cli) -> Self {
         Self {
             db: cli.db(),
+            is_typed: cli.typed_db().is_some(),
             options: Options::default()
                 .max_inflated(cli.max_inflated)
                 .values(cli.values.clone())
@@ -75,6 +78,11 @@ impl Sources {
     /// Looks names up in another database.
     pub(crate) fn set_db(&mut self, db: PathBuf) {
         self.db = db;
+    }
+
+    /// The database, if it was typed.
+    pub(crate) fn typed_db(&self) -> Option<&Path> {
+        self.is_typed.then_some(&*self.db)
     }
 
     pub(crate) fn db(&self) -> &Path {

@@ -76,12 +76,13 @@ impl Counting<'_> {
     fn count(&mut self, range: Range<u64>, stack: u32, kind: &'static str) -> u64 {
         let bytes = self.unshared.bytes_in(range.clone());
         if bytes != 0 {
-            self.add(bytes, range.start, stack, kind);
+            self.add(bytes, 1.0, range.start, stack, kind);
         }
         bytes
     }
 
-    fn add(&mut self, bytes: u64, at: u64, stack: u32, kind: &'static str) {
+    /// Adds what one or more blocks of a stack have there.
+    fn add(&mut self, bytes: u64, blocks: f64, at: u64, stack: u32, kind: &'static str) {
         let next = self
             .regions
             .partition_point(|region| region.range.start <= at);
@@ -89,12 +90,12 @@ impl Counting<'_> {
         let Some(region) = region.filter(|region| region.range.contains(&at)) else {
             return;
         };
-        // What was changed meanwhile is not counted twice.
-        let bytes = bytes.min(region.left);
+        // What was changed meanwhile is not counted twice, and estimates are not more than all.
+        let bytes = ((bytes as f64 * blocks).round() as u64).min(region.left);
         region.left -= bytes;
         region.has_blocks = true;
         let sum = self.sums.entry((stack, kind)).or_default();
-        sum[0] += 1;
+        sum[0] = sum[0].saturating_add(blocks.round() as i64);
         sum[1] = sum[1].saturating_add(signed(bytes));
     }
 }
@@ -116,8 +117,9 @@ pub(crate) fn blame(
     unshared: &PageSet,
     regions: Vec<Region>,
 ) -> Result<Profile, Error> {
-    let blocks = process.blocks()?;
-    let all = in_order(blocks.all);
+    let mut blocks = process.blocks()?;
+    let all = in_order(std::mem::take(&mut blocks.all));
+    let weights = |size: u64| blocks.weight(size);
     let held = held(process);
     let mut counting = Counting {
         unshared,
@@ -143,17 +145,12 @@ pub(crate) fn blame(
             None if is_new(block.stack) => NEW,
             None => DATA,
         };
-        match taken.get(&i) {
-            // The parts of an arena that values have were counted.
-            Some(&taken) => {
-                let bytes = unshared.bytes_in(range).saturating_sub(taken);
-                if bytes != 0 {
-                    counting.add(bytes, block.address, block.stack, kind);
-                }
-            }
-            None => {
-                counting.count(range, block.stack, kind);
-            }
+        // The parts of an arena that values have were counted.
+        let taken = taken.get(&i).copied().unwrap_or(0);
+        let bytes = unshared.bytes_in(range).saturating_sub(taken);
+        if bytes != 0 {
+            let blocks = weights(block.size);
+            counting.add(bytes, blocks, block.address, block.stack, kind);
         }
     }
     profile(process, counting)

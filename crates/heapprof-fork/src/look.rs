@@ -21,6 +21,8 @@ pub struct Look {
     pub figures: Figures,
     /// The files that it has mapped since the fork.
     pub mapped: Vec<Mapped>,
+    /// Mean bytes between samples; 1 if all blocks are known.
+    pub period: u64,
     /// Whether it is an interpreter, which frees much, and so writes much, when it ends.
     pub cleans_up: bool,
     /// Whose allocations lie on pages that it has inherited and has alone, or why that is not
@@ -83,12 +85,17 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
         stacks: forked.stacks,
         generation,
     };
-    let blame = Process::open(pid)
+    let process = Process::open(pid);
+    let period = process
+        .as_ref()
+        .map_or(1, |process| process.period().unwrap_or(1));
+    let blame = process
         .and_then(|process| blame::blame(&process, &child, &counts.unshared, regions))
         .map_err(|error: Error| error.to_string());
     Ok(Look {
         figures,
         mapped: mapped(&areas, forked),
+        period,
         cleans_up: areas.iter().any(|area| is_interpreter(area.name)),
         blame,
     })

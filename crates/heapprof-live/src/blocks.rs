@@ -37,9 +37,23 @@ pub struct Block {
 pub struct Blocks {
     /// In no order.
     pub all: Vec<Block>,
+    /// Mean bytes between samples; 1 if all blocks are there.
+    pub period: u64,
     /// How many forks lie between the first process and the one in which a stack allocated, by the
     /// number of the stack. It is known where threads are kept apart.
     pub generations: Vec<u8>,
+}
+
+impl Blocks {
+    /// How many blocks of this size one stands for: whoever takes samples takes one with a chance
+    /// of 1 - e^(-size/period).
+    #[must_use]
+    pub fn weight(&self, size: u64) -> f64 {
+        match self.period {
+            0 | 1 => 1.0,
+            period => -1.0 / (-(size.max(1) as f64) / period as f64).exp_m1(),
+        }
+    }
 }
 
 impl Process {
@@ -56,7 +70,10 @@ impl Process {
             }
             let names = Names::read(reader, books, &|_| None)?;
             let stacks = Stacks::new(reader, books, len as usize)?;
-            let mut found = Blocks::default();
+            let mut found = Blocks {
+                period: reader.u64(books.period)?,
+                ..Blocks::default()
+            };
             let mut words = Vec::new();
             for number in 0..len as usize {
                 // Whose stack it is stands in front of the frames.
@@ -93,6 +110,14 @@ impl Process {
             }
             Ok(found)
         })
+    }
+
+    /// Mean bytes between samples; 1 if every allocation is counted.
+    ///
+    /// # Errors
+    /// The process may end meanwhile.
+    pub fn period(&self) -> Result<u64, Error> {
+        self.with_books(|reader, books| reader.u64(books.period))
     }
 
     /// How many stacks there are by now.

@@ -12,7 +12,7 @@ use heapprof_perl::Layout;
 use crate::perl::{PERL, Traced};
 use crate::real::real;
 use crate::say::{misunderstood, say, status, text};
-use crate::{end, environment, mapped};
+use crate::{end, environment, mapped, wiretap};
 
 /// Starts a recording into `output`, a pattern as in HEAPPROF_OUTPUT. If `output` is null, the
 /// environment's pattern is used. If there is no such pattern either, no files are written. A
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn heapprof_load(load: *const LoadTold) -> c_int {
         let Some(outcome) = Outcome::of(&text(load.outcome, NAME)) else {
             return false;
         };
-        ENGINE.tell_of_load(&Load {
+        let load = Load {
             name: text(load.name, NAME),
             kind: text(load.kind, NAME),
             outcome,
@@ -116,7 +116,12 @@ pub unsafe extern "C" fn heapprof_load(load: *const LoadTold) -> c_int {
             site: text(load.site, SITE),
             stats: load.stats,
             opens: load.opens,
-        })
+        };
+        let is_noted = ENGINE.tell_of_load(&load);
+        if is_noted {
+            wiretap::load(&load);
+        }
+        is_noted
     }))
 }
 

@@ -5,8 +5,8 @@ use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use heapprof_collect::ENGINE;
-use heapprof_wiretap::{NotSet, Route, Sender};
+use heapprof_collect::{ENGINE, Load, Outcome};
+use heapprof_wiretap::{self as wiretap, NotSet, Route, Sender};
 
 use crate::environment;
 use crate::say::{say, text};
@@ -47,6 +47,20 @@ pub fn forked() {
     if !ENGINE.lifecycle().is_shut_in() {
         SENDER.forked();
     }
+}
+
+/// Says that a forked child has tried to load something.
+pub fn load(load: &Load) {
+    if !SENDER.is_set() || ENGINE.lifecycle().is_shut_in() {
+        return;
+    }
+    let outcome = match load.outcome {
+        Outcome::Loaded => wiretap::Outcome::Loaded,
+        Outcome::Failed => wiretap::Outcome::Failed,
+        Outcome::NotFound => wiretap::Outcome::Missing,
+    };
+    let us = u64::try_from(load.micros).unwrap_or(0);
+    SENDER.load(load.name.as_bytes(), load.site.as_bytes(), outcome, us);
 }
 
 /// Says that the code `name` has run. It may be called in any thread, and in a signal handler.

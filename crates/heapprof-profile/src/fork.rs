@@ -145,6 +145,8 @@ pub struct Fork {
     pub ending: Ending,
     /// What it had then.
     pub figures: Figures,
+    /// Mean bytes between samples, if its blocks are a sample; 1 if all are known.
+    pub period: i64,
     /// Why something is not known, if that is so.
     pub lacks: String,
 }
@@ -240,6 +242,7 @@ impl Audited {
         line.number("age", fork.age);
         line.text("ending", fork.ending.name());
         fork.figures.each(|key, value| line.number(key, value));
+        line.number("period", fork.period);
         line.text("lacks", &fork.lacks);
         let mut all = vec![line.0];
         all.extend(self.loads.iter().map(Load::comment));
@@ -292,6 +295,7 @@ impl Fork {
             "looked" => self.looked = number(&value),
             "age" => self.age = number(&value),
             "ending" => self.ending = Ending::of(&value).unwrap_or_default(),
+            "period" => self.period = number(&value),
             "lacks" => self.lacks = value,
             key => self.figures.set(key, number(&value)),
         }
@@ -434,6 +438,7 @@ mod tests {
                     unshared: 40_960,
                     ..Figures::default()
                 },
+                period: 4096,
                 lacks: "pages: not ours\n".to_string(),
             },
             loads: vec![Load {

@@ -77,7 +77,16 @@ fn head(audit: &ForkAudit, name: &str, bytes: &Measure) -> Vec<String> {
             share("own_private_space"),
         );
     }
-    vec![line]
+    let mut lines = vec![line];
+    let period = audit.children.iter().map(|child| child.period).max();
+    if let Some(period @ 2..) = period {
+        lines.push(format!(
+            "What is said of allocations is estimated from samples, one every {} on average; what \
+             is said of pages is exact",
+            bytes.show(period)
+        ));
+    }
+    lines
 }
 
 fn plural_of(count: usize, one: &str, many: &str) -> String {
@@ -368,6 +377,7 @@ fn document(audit: &ForkAudit, name: &str) -> Map<String, Value> {
             "looked_micros": child.looked_micros,
             "age_micros": child.age_micros,
             "ending": child.ending,
+            "period": child.period,
             "lacks": child.lacks,
         });
         for (name, bytes) in &child.bytes {

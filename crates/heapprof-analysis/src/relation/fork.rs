@@ -49,6 +49,10 @@ pub(super) static FORK_CHILD: Relation = Relation {
             "what of that no other process has",
         ),
         ("inherited_space INTEGER", "what it had at the fork"),
+        (
+            "period INTEGER",
+            "mean bytes between samples of its allocations; 1 if all are known",
+        ),
         ("lacks TEXT", "why something is not known; may be empty"),
     ],
     keys: 0,
@@ -83,6 +87,7 @@ pub(super) static FORK_CHILD: Relation = Relation {
             21 => of.own.into(),
             22 => of.own_private.into(),
             23 => of.inherited.into(),
+            24 => fork.period.into(),
             _ => fork.lacks.as_str().into(),
         }
     },

@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("spread.sql"),
     include_str!("module.sql"),
     include_str!("wiretap.sql"),
+    include_str!("fork.sql"),
 ];
 
 /// The first version whose tables say how sure estimates are.

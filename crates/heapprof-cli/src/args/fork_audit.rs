@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
-use super::{LimitArg, ReportArgs};
+use super::{FileModeArgs, LimitArg, ReportArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct ForkAuditArgs {
@@ -15,8 +15,14 @@ pub(crate) struct ForkAuditArgs {
     /// repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) fail_if: Vec<String>,
+    /// With CMD: sample allocations instead of recording all of them, which takes less memory in
+    /// each child; what is said of allocations is then an estimate
+    #[arg(long, value_name = "SIZE", value_parser = super::record::period, requires = "command")]
+    pub(crate) period: Option<u64>,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     /// Run this program, audit its forked children, and report when it has ended; then -o is the

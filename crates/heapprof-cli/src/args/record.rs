@@ -13,9 +13,9 @@ pub(crate) struct RecordArgs {
     /// Record every allocation instead of a sample
     #[arg(long, conflicts_with = "period")]
     pub(crate) exact: bool,
-    /// Average bytes between samples
-    #[arg(long, value_name = "SIZE", default_value = "512KiB", value_parser = period)]
-    pub(crate) period: u64,
+    /// Average bytes between samples [default: 512KiB]
+    #[arg(long, value_name = "SIZE", value_parser = period)]
+    pub(crate) period: Option<u64>,
     /// File pattern or folder for the profiles
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: Option<PathBuf>,
@@ -41,7 +41,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) threads: bool,
     /// Also note what forked children load and no longer share, for heapprof fork-audit
-    #[arg(long, conflicts_with_all = ["period", "live"], hide_short_help = true)]
+    #[arg(long, conflicts_with = "live", hide_short_help = true)]
     pub(crate) fork_audit: bool,
     /// Also keep the profiles of children that never held 64 KiB
     #[arg(long)]
@@ -89,9 +89,18 @@ pub(crate) struct RecordArgs {
 impl RecordArgs {
     /// Whether every allocation is recorded.
     pub(crate) fn is_exact(&self) -> bool {
-        self.exact || self.fork_audit || self.log.log.is_some()
+        let audits = self.fork_audit && self.period.is_none();
+        self.exact || audits || self.log.log.is_some()
+    }
+
+    /// Average bytes between samples.
+    pub(crate) fn period(&self) -> u64 {
+        self.period.unwrap_or(PERIOD)
     }
 }
+
+/// Average bytes between samples, unless something else is asked for.
+const PERIOD: u64 = 512 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Answer {

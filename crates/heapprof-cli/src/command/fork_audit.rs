@@ -6,11 +6,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use heapprof_analysis::{ForkAudit, ForkRule, Granularity, Query, Session, Types, fork_audit};
+use heapprof_analysis::{
+    ForkAudit, ForkRule, Granularity, Query, Session, Store, Types, fork_audit,
+};
 
 use super::{Shared, record};
 use crate::args::size::size;
-use crate::args::{Cli, Command, ForkAuditArgs, OutputArgs, ReportArgs};
+use crate::args::{Cli, Command, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
 use crate::{messages, name, output};
 
 /// The ending of profiles.
@@ -38,7 +40,7 @@ pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
         Some(folder) => folder.to_path_buf(),
         None => free_folder(&args.command[0])?,
     };
-    let ended = record(&folder, &args.command)?;
+    let ended = record(&folder, args)?;
     let to_stdout = ReportArgs {
         output: OutputArgs::default(),
         ..args.report.clone()
@@ -54,15 +56,19 @@ pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
 }
 
 /// Records a program into a folder, and returns how it ended.
-fn record(folder: &Path, command: &[OsString]) -> Result<ExitCode> {
+fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     // A folder that is named with an ending of a file would be taken for one.
     std::fs::create_dir_all(folder)
         .with_context(|| format!("{}: cannot be made", folder.display()))?;
-    let words = ["heapprof", "record", "--fork-audit", "-o"].map(OsStr::new);
-    let words = words
-        .into_iter()
-        .chain([folder.as_os_str(), OsStr::new("--")]);
-    let cli = Cli::try_parse_from(words.chain(command.iter().map(OsString::as_os_str)))?;
+    let mode = format!("--file-mode={:o}", asked.file_mode.mode()?.0);
+    let period = asked.period.map(|period| format!("--period={period}"));
+    let mut words = vec!["heapprof", "record", "--fork-audit", &mode];
+    words.extend(period.as_deref());
+    words.push("-o");
+    let mut words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
+    words.extend([folder.as_os_str(), OsStr::new("--")]);
+    words.extend(asked.command.iter().map(OsString::as_os_str));
+    let cli = Cli::try_parse_from(words)?;
     let color = cli.color;
     match cli.command {
         Command::Record(args) => record::run(&args, color),
@@ -99,6 +105,9 @@ fn report(
     let (audit, session) = ask(shared, &names, shared.limit(&args.limit, report))?;
     let audited = audited.join(" + ");
     let shown = name::shown(&audited);
+    if let Some(db) = shared.sources.typed_db() {
+        keep(db, args.file_mode.mode()?, &audit_name(&audited), &session)?;
+    }
     let written = shared.finish(report, &session, |style| {
         Ok(heapprof_report::fork_audit(&audit, &shown, style)?)
     });
@@ -119,6 +128,23 @@ fn report(
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),
     })
+}
+
+/// Keeps an audit in a database.
+fn keep(db: &Path, mode: FileMode, name: &str, session: &Session) -> Result<()> {
+    let named = || db.display().to_string();
+    output::make_for_own(db, mode)?;
+    let mut store = Store::open_or_create(db).with_context(named)?;
+    store.keep_audit(name, session).with_context(named)?;
+    messages::note(&format!("kept audit {name} in {}", db.display()));
+    Ok(())
+}
+
+/// What an audit is called in a database: as its folder or file, without the ending.
+fn audit_name(audited: &str) -> String {
+    let path = Path::new(audited).file_name().unwrap_or(audited.as_ref());
+    let name = path.to_string_lossy();
+    name.strip_suffix(ENDING).unwrap_or(&name).to_string()
 }
 
 /// The report of these profiles, and the session that was asked.

@@ -388,7 +388,7 @@ fn environment(
             variable::MODE.name,
             if args.is_exact() { "exact" } else { "sampled" },
         )
-        .env(variable::PERIOD.name, args.period.to_string())
+        .env(variable::PERIOD.name, args.period().to_string())
         .env(variable::PEAK.name, answer(args.on_peak))
         .env(variable::MMAP.name, answer(args.mmap))
         .env(

@@ -325,6 +325,7 @@ impl Child {
         let seen = self.asked.take().or(before).or(self.seen.take());
         if let Some((seen, after)) = seen {
             fork.looked = micros(after);
+            fork.period = i64::try_from(seen.period).unwrap_or(1);
             (fork.figures, mapped) = (seen.figures, seen.mapped);
             match seen.blame {
                 Ok(blame) => profile = Some(blame),
@@ -384,7 +385,10 @@ fn describe(profile: &mut Profile, audited: &Audited) {
     let plain = [
         format!("program: {}", fork.program),
         format!("pid: {}", fork.pid),
-        "mode: exact".to_string(),
+        match fork.period {
+            0 | 1 => "mode: exact".to_string(),
+            period => format!("mode: sampled, one in {period} bytes; values are estimates"),
+        },
         "dump: audit of a forked child".to_string(),
     ];
     for comment in plain.into_iter().chain(audited.comments()) {

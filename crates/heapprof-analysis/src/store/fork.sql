@@ -1,0 +1,56 @@
+-- Version 7: what audits of forked children noted. Never change this migration.
+CREATE TABLE fork_child (
+  audit TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  parent INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  program TEXT NOT NULL,
+  title TEXT NOT NULL,
+  time_micros INTEGER NOT NULL,
+  looked_micros INTEGER NOT NULL,
+  age_micros INTEGER NOT NULL,
+  ending TEXT NOT NULL,
+  rss INTEGER NOT NULL,
+  pss INTEGER NOT NULL,
+  private_dirty INTEGER NOT NULL,
+  private_clean INTEGER NOT NULL,
+  shared_dirty INTEGER NOT NULL,
+  shared_clean INTEGER NOT NULL,
+  swap INTEGER NOT NULL,
+  huge INTEGER NOT NULL,
+  new_space INTEGER NOT NULL,
+  shared_space INTEGER NOT NULL,
+  unshared_space INTEGER NOT NULL,
+  own_space INTEGER NOT NULL,
+  own_private_space INTEGER NOT NULL,
+  inherited_space INTEGER NOT NULL,
+  period INTEGER NOT NULL,
+  lacks TEXT NOT NULL,
+  PRIMARY KEY (audit, pid, time_micros)
+);
+CREATE TABLE fork_load (
+  audit TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  outcome TEXT NOT NULL,
+  micros INTEGER,
+  site TEXT NOT NULL,
+  stats INTEGER NOT NULL,
+  opens INTEGER NOT NULL,
+  flat INTEGER NOT NULL,
+  cum INTEGER NOT NULL,
+  PRIMARY KEY (audit, position)
+);
+CREATE TABLE fork_unshared (
+  audit TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  function TEXT NOT NULL,
+  filename TEXT NOT NULL,
+  line INTEGER NOT NULL,
+  objects INTEGER NOT NULL,
+  bytes INTEGER NOT NULL,
+  PRIMARY KEY (audit, pid, kind, function, filename, line)
+);
