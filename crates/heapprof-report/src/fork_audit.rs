@@ -20,15 +20,23 @@ const PARTS: usize = 2;
 /// No function is left out whose name could be mistaken for one that is shown.
 const NOBODY: &[&str] = &[];
 
-/// Writes the report. `name` is what was audited.
-pub fn fork_audit(audit: &ForkAudit, name: &str, style: &Style) -> Result<String, Error> {
+/// Writes the report. `name` is what was audited. A table for people has at most so many rows.
+///
+/// # Errors
+/// A unit may be of something else than bytes.
+pub fn fork_audit(
+    audit: &ForkAudit,
+    name: &str,
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
     let bytes = Measure::new("bytes", style.unit.as_deref())?;
     match style.format {
-        Format::Json => json::text(document(audit, name)),
+        Format::Json => json::text(fork_document(audit, name, &str::to_string)),
         Format::Csv => facts(audit).render(style),
         Format::Text | Format::Markdown => {
             let mut text = with_head(&head(audit, name, &bytes), "", style);
-            for (title, table) in tables(audit, &bytes, style)? {
+            for (title, table) in tables(audit, &bytes, limit, style)? {
                 text += "\n";
                 let body = match table.is_empty() {
                     true => String::new(),
@@ -96,6 +104,7 @@ fn plural_of(count: usize, one: &str, many: &str) -> String {
 fn tables(
     audit: &ForkAudit,
     bytes: &Measure,
+    limit: Option<usize>,
     style: &Style,
 ) -> Result<Vec<(String, Table)>, Error> {
     let mut tables = Vec::new();
@@ -116,15 +125,15 @@ fn tables(
             plural(&loaded.len().to_string(), "file"),
             bytes.show(sum)
         );
-        tables.push((title, loads(&loaded, bytes, style)?));
+        tables.push((title, loads(&loaded, bytes, limit, style)?));
     }
     if !failed.is_empty() {
         let title = "Found after the fork, and not loaded: an error".to_string();
-        tables.push((title, loads(&failed, bytes, style)?));
+        tables.push((title, loads(&failed, bytes, limit, style)?));
     }
     if !audit.missing.is_empty() {
         let title = "Only looked for after the fork: no memory, but system calls".to_string();
-        tables.push((title, missing(audit, style)));
+        tables.push((title, missing(audit, limit, style)));
     }
     if !audit.unshared.is_empty() {
         let sum: i128 = audit
@@ -202,11 +211,16 @@ fn described(child: &ForkChild) -> String {
     text
 }
 
-fn loads(all: &[&ForkLoad], bytes: &Measure, style: &Style) -> Result<Table, Error> {
+fn loads(
+    all: &[&ForkLoad],
+    bytes: &Measure,
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<Table, Error> {
     let mut table = Table::new(&[
         ("children", Align::Right),
         ("each", Align::Right),
-        ("alone", Align::Right),
+        ("together", Align::Right),
         ("time", Align::Right),
         ("how", Align::Left),
         ("what", Align::Left),
@@ -214,11 +228,12 @@ fn loads(all: &[&ForkLoad], bytes: &Measure, style: &Style) -> Result<Table, Err
         ("first asked for at", Align::Left),
     ]);
     let time = Measure::new("nanoseconds", None)?;
-    for load in all {
+    let most = limit.unwrap_or(all.len()).min(all.len());
+    for load in &all[..most] {
         table.row(vec![
             load.children.to_string(),
             bytes.show(load.each),
-            bytes.show(load.flat / load.children.max(1)),
+            bytes.show(load.flat),
             load.micros
                 .map_or_else(String::new, |micros| time.show(i128::from(micros) * 1000)),
             load.kind.clone(),
@@ -227,10 +242,18 @@ fn loads(all: &[&ForkLoad], bytes: &Measure, style: &Style) -> Result<Table, Err
             site(&load.site, style),
         ]);
     }
+    if let rest @ [_, ..] = &all[most..] {
+        let flat: i128 = rest.iter().map(|load| i128::from(load.flat)).sum();
+        let mut cells = vec![String::new(), String::new(), bytes.show(flat)];
+        cells.extend([String::new(), String::new()]);
+        cells.push(format!("(other: {} more)", rest.len()));
+        cells.extend([String::new(), String::new()]);
+        table.row(cells);
+    }
     Ok(table)
 }
 
-fn missing(audit: &ForkAudit, style: &Style) -> Table {
+fn missing(audit: &ForkAudit, limit: Option<usize>, style: &Style) -> Table {
     let mut table = Table::new(&[
         ("children", Align::Right),
         ("attempts", Align::Right),
@@ -238,13 +261,25 @@ fn missing(audit: &ForkAudit, style: &Style) -> Table {
         ("what", Align::Left),
         ("first asked for at", Align::Left),
     ]);
-    for load in &audit.missing {
+    let all = &audit.missing;
+    let most = limit.unwrap_or(all.len()).min(all.len());
+    for load in &all[..most] {
         table.row(vec![
             load.children.to_string(),
             load.attempts.to_string(),
             load.stats.to_string(),
             load.name.clone(),
             site(&load.site, style),
+        ]);
+    }
+    if let rest @ [_, ..] = &all[most..] {
+        let sum = |of: fn(&ForkLoad) -> i64| rest.iter().map(of).sum::<i64>().to_string();
+        table.row(vec![
+            String::new(),
+            sum(|load| load.attempts),
+            sum(|load| load.stats),
+            format!("(other: {} more)", rest.len()),
+            String::new(),
         ]);
     }
     table
@@ -363,7 +398,12 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-fn document(audit: &ForkAudit, name: &str) -> Map<String, Value> {
+/// The report as JSON. `path` writes the path of a file, or a place in one.
+pub fn fork_document(
+    audit: &ForkAudit,
+    name: &str,
+    path: &dyn Fn(&str) -> String,
+) -> Map<String, Value> {
     let mut document = Map::new();
     document.insert("profile".into(), json!(name));
     let children = audit.children.iter().map(|child| {
@@ -387,9 +427,14 @@ fn document(audit: &ForkAudit, name: &str) -> Map<String, Value> {
     });
     document.insert("children".into(), children.collect());
     let load = |load: &ForkLoad| {
-        let site: Vec<&str> = load.site.split(" < ").filter(|at| !at.is_empty()).collect();
+        let site = load.site.split(" < ").filter(|at| !at.is_empty());
+        let site: Vec<String> = site.map(path).collect();
+        let name = match load.name.starts_with('/') {
+            true => path(&load.name),
+            false => load.name.clone(),
+        };
         json!({
-            "name": load.name,
+            "name": name,
             "kind": load.kind,
             "outcome": load.outcome,
             "children": load.children,
@@ -408,6 +453,9 @@ fn document(audit: &ForkAudit, name: &str) -> Map<String, Value> {
     document.insert("missing".into(), audit.missing.iter().map(load).collect());
     let unshared = audit.unshared.iter().map(|of: &ForkUnshared| {
         let mut row = json::place(&of.place);
+        if let Some(file) = &of.place.file {
+            row.insert("file".into(), json!(path(file)));
+        }
         row.insert("kind".into(), json!(of.kind));
         row.insert("children".into(), json!(of.children));
         row.insert("each".into(), json!(of.each));

@@ -47,7 +47,7 @@ pub use crate::{
     diff::{broken_line, diff},
     error::Error,
     flame::{FlameOptions, Root, flame_folded, flame_svg},
-    fork_audit::{fork_audit, fork_broken},
+    fork_audit::{fork_audit, fork_broken, fork_document},
     glyphs::{Dots, bar},
     info::info,
     leaks::{leaks, value_line},

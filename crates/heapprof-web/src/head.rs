@@ -50,6 +50,8 @@ struct Head<'a> {
     source: &'a BTreeMap<u32, BTreeMap<u32, String>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     estimate: BTreeMap<&'a str, Estimate>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forks: Option<&'a serde_json::Value>,
     columns: &'a [Place],
 }
 
@@ -108,6 +110,7 @@ pub(crate) fn json(report: &Report, columns: &[Place]) -> Result<Vec<u8>, Error>
         commands: &report.commands,
         source: &report.source,
         estimate: Estimate::all(report)?,
+        forks: report.forks.as_ref(),
         columns,
     };
     Ok(serde_json::to_vec(&head).expect("texts, numbers and lists are JSON"))

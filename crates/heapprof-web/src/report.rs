@@ -53,6 +53,8 @@ pub struct Report {
     pub source: BTreeMap<u32, BTreeMap<u32, String>>,
     /// How far off a type's total may be, as a share of it, by the name of the type.
     pub estimates: BTreeMap<String, f64>,
+    /// What an audit of forked children noted, as `heapprof fork-audit --format json` says it.
+    pub forks: Option<serde_json::Value>,
 }
 
 /// A sample type, in pprof's words: `inuse_space` in `bytes`.

@@ -15,6 +15,8 @@ use crate::args::size::size;
 use crate::args::{Cli, Command, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
 use crate::{messages, name, output};
 
+/// The ending of what was noted of a child.
+pub(super) const NOTED: &str = ".fork.pb.gz";
 /// The ending of profiles.
 const ENDING: &str = ".pb.gz";
 /// The most folders of one name that are tried.
@@ -102,14 +104,15 @@ fn report(
     for name in audited {
         names.extend(profiles_of(name)?);
     }
-    let (audit, session) = ask(shared, &names, shared.limit(&args.limit, report))?;
+    let limit = shared.limit(&args.limit, report);
+    let (audit, session) = ask(shared, &names, limit)?;
     let audited = audited.join(" + ");
     let shown = name::shown(&audited);
     if let Some(db) = shared.sources.typed_db() {
         keep(db, args.file_mode.mode()?, &audit_name(&audited), &session)?;
     }
     let written = shared.finish(report, &session, |style| {
-        Ok(heapprof_report::fork_audit(&audit, &shown, style)?)
+        Ok(heapprof_report::fork_audit(&audit, &shown, limit, style)?)
     });
     match written {
         // Whoever stops reading the report still gets the verdict.
@@ -148,7 +151,11 @@ fn audit_name(audited: &str) -> String {
 }
 
 /// The report of these profiles, and the session that was asked.
-fn ask(shared: &Shared, names: &[String], limit: Option<usize>) -> Result<(ForkAudit, Session)> {
+pub(super) fn ask(
+    shared: &Shared,
+    names: &[String],
+    limit: Option<usize>,
+) -> Result<(ForkAudit, Session)> {
     let query = Query {
         granularity: Granularity::Lines,
         ..Query::default()
@@ -160,7 +167,7 @@ fn ask(shared: &Shared, names: &[String], limit: Option<usize>) -> Result<(ForkA
 
 /// The profiles that a name stands for: a folder's, with those of children in folders below it; a
 /// profile's, with those of its children beside it.
-fn profiles_of(name: &str) -> Result<Vec<String>> {
+pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
     let path = name::path(name);
     let mut found = Vec::new();
     if path.is_dir() {

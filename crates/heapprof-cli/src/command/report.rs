@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use heapprof_analysis::{Granularity, Query, Source, TreeOptions, Types, agree, report};
+use heapprof_analysis::{ForkAudit, Granularity, Query, Source, TreeOptions, Types, agree, report};
 use heapprof_report::Measure;
 use heapprof_web::{Container, page};
 
 use self::paths::Paths;
-use super::Shared;
+use super::{Shared, fork_audit};
 use crate::args::report::PathNames;
 use crate::args::{Cli, PageArgs};
 use crate::source::{Sources, in_order_of_time};
 use crate::source_file::SourceFiles;
-use crate::{messages, output};
+use crate::{messages, name, output};
 
 /// With so many profiles, time is the question.
 const SERIES: usize = 3;
@@ -39,11 +39,17 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         granularity: Granularity::Lines,
         ..args.question.query()
     };
-    let names = expanded(
-        &shared.sources,
-        &shared.sources.or_newest(&args.profiles.profiles)?,
-    )?;
-    let sources = read(shared, args, &names)?;
+    let named = shared.sources.or_newest(&args.profiles.profiles)?;
+    let audit = audited(shared, args, &named)?;
+    let names = match &audit {
+        Some(audit) => audit.names.clone(),
+        None => expanded(&shared.sources, &named)?,
+    };
+    let sources = match audit.is_some() {
+        // What all children copy.
+        true => vec![shared.sources.read(&names)?],
+        false => read(shared, args, &names)?,
+    };
     let options = TreeOptions {
         reverse: false,
         least: 0.0,
@@ -64,6 +70,15 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
     if let Some(asked) = &args.question.sample_type {
         rows.default_type.clone_from(asked);
     }
+    if let Some(audit) = audit {
+        let paths = Paths::new(args.paths);
+        let path = |path: &str| paths.shown(path);
+        let document = heapprof_report::fork_document(&audit.found, &named.join(" + "), &path);
+        rows.forks = Some(document.into());
+        rows.sql.insert("forks".to_string(), audit.sql);
+        let command = format!("heapprof fork-audit {}", name::quoted(named[0].as_ref()));
+        rows.commands.insert("forks".to_string(), command);
+    }
     if args.anonymize {
         anonymous::make(&mut rows);
     }
@@ -78,6 +93,37 @@ pub(super) fn run(shared: &Shared, args: &PageArgs) -> Result<()> {
         messages::note(&said(file, &page, &rows, args)?);
     }
     Ok(())
+}
+
+/// What a folder has of an audit of forked children.
+struct Audit {
+    /// What the children copied.
+    names: Vec<String>,
+    found: ForkAudit,
+    sql: String,
+}
+
+/// The most rows of an audit that a page has of places.
+const PLACES: usize = 500;
+
+/// The audit in the one folder that is named; `None` if there is none.
+fn audited(shared: &Shared, args: &PageArgs, named: &[String]) -> Result<Option<Audit>> {
+    let [folder] = named else { return Ok(None) };
+    if shared.sources.are_known() || !args.base.is_empty() || !Path::new(folder).is_dir() {
+        return Ok(None);
+    }
+    let all = fork_audit::profiles_of(folder)?;
+    let of_forks = |name: &&String| name.ends_with(fork_audit::NOTED);
+    let names: Vec<String> = all.iter().filter(of_forks).cloned().collect();
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let (found, session) = fork_audit::ask(shared, &all, Some(PLACES))?;
+    Ok(Some(Audit {
+        names,
+        found,
+        sql: super::statements(&session),
+    }))
 }
 
 /// What a page shows beside the numbers.

@@ -1,7 +1,8 @@
 //! What a process says to whoever audits the forked children of a program, and waits for.
 //!
 //! A child is looked at when it begins, so that its pages are those that it has inherited, and
-//! before it ends. It waits for both, but not for long. Whoever audits may be gone by then.
+//! before it ends. It waits for both, but not for long: whoever audits may be gone by then. What it
+//! loads it only says.
 
 use std::ffi::CString;
 
@@ -20,17 +21,23 @@ const EXEC: &str = "heapprof's exec 1";
 const LOOK: &str = "heapprof's look 1";
 /// What a child says that has tried to load something. What it was follows on the next line.
 const LOAD: &str = "heapprof's load 1";
-/// So many seconds a process waits.
+/// So many seconds a process waits to be looked at.
 const PATIENCE: i64 = 5;
 
 /// Says that this is a forked child of a process.
 pub(super) fn forked(engine: &Engine, options: &Options, parent: i32) {
-    tell(engine, options, FORKED, &format!(" {parent}"));
+    tell(engine, options, FORKED, &format!(" {parent}"), PATIENCE);
 }
 
 /// Says that the process ends, or that it becomes another program.
 pub(super) fn ending(engine: &Engine, options: &Options, is_exec: bool) {
-    tell(engine, options, if is_exec { EXEC } else { END }, "");
+    tell(
+        engine,
+        options,
+        if is_exec { EXEC } else { END },
+        "",
+        PATIENCE,
+    );
 }
 
 impl Engine {
@@ -40,7 +47,7 @@ impl Engine {
     pub fn wait_for_look(&self, ends: bool) -> bool {
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = if ends { END } else { LOOK };
-        options.is_some_and(|options| tell(self, &options, text, ""))
+        options.is_some_and(|options| tell(self, &options, text, "", PATIENCE))
     }
 
     /// Tells whoever audits the children of a program that this child has tried to load something.
@@ -51,12 +58,12 @@ impl Engine {
         }
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = format!("\n{}", load.comment());
-        options.is_some_and(|options| tell(self, &options, LOAD, &text))
+        options.is_some_and(|options| tell(self, &options, LOAD, &text, 0))
     }
 }
 
-/// Tells somebody who audits, and waits for them. Returns whether that could be.
-fn tell(engine: &Engine, options: &Options, what: &str, rest: &str) -> bool {
+/// Tells somebody who audits, and waits for them for so many seconds. Returns whether that could be.
+fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64) -> bool {
     let process = &engine.process;
     if options.output.audit.is_empty() || process.is_shut_in() || process.is_filtered() {
         return false;
@@ -64,6 +71,6 @@ fn tell(engine: &Engine, options: &Options, what: &str, rest: &str) -> bool {
     let generation = engine.threads.names.generation();
     let text = format!("{what} {generation}{rest}\n");
     CString::new(&*options.output.audit).is_ok_and(|path| {
-        sys::tell_and_wait(&path, text.as_bytes(), Patience::of_seconds(PATIENCE)).is_ok()
+        sys::tell_and_wait(&path, text.as_bytes(), Patience::of_seconds(seconds)).is_ok()
     })
 }

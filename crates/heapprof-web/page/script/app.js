@@ -201,7 +201,8 @@ function isSameQuestion(a, b) {
 
 function drawView(app, keepScroll) {
   const host = byId('view');
-  const next = app.views.find(view => view.id === app.state.view) || app.views[0];
+  const isChosen = view => view.id === app.state.view && (view.isThere?.(app) ?? true);
+  const next = app.views.find(isChosen) || app.views[0];
   app.state.view = next.id;
   hideTip();
   const isSame = app.view === next;

@@ -4,7 +4,7 @@ import { el } from './dom.js';
 import { factTable } from './tip.js';
 
 const KEYS = [
-  ['1 … 6', 'views'], ['/', 'search'], ['↑ ↓ ← →', 'move in the flame graph, table or timeline'],
+  ['1 … 7', 'views'], ['/', 'search'], ['↑ ↓ ← →', 'move in the flame graph, table or timeline'],
   ['Enter', 'zoom; in the table: pivot'], ['P', 'pivot on the selected function'],
   ['Esc', 'one step back: search, pivot, zoom, selection, comparison'],
   ['I  F', 'inverted, flip'], ['O', 'own code only'], ['B', 'bytes or objects'],

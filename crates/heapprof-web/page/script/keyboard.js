@@ -15,9 +15,10 @@ export function listenToKeys(app, views) {
 }
 
 function act(app, views, event) {
-  const number = '123456'.indexOf(event.key);
-  if (event.key.length === 1 && number >= 0 && views[number]) {
-    app.change({ view: views[number].id });
+  const there = views.filter(view => view.isThere?.(app) ?? true);
+  const number = '1234567'.indexOf(event.key);
+  if (event.key.length === 1 && number >= 0 && there[number]) {
+    app.change({ view: there[number].id });
     return;
   }
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;

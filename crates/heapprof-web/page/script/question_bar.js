@@ -15,7 +15,8 @@ export function drawQuestionBar(app, views) {
       ownCode(app), shown(app)));
 }
 
-function tabs(app, views) {
+function tabs(app, all) {
+  const views = all.filter(view => view.isThere?.(app) ?? true);
   const move = (i, event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;

@@ -3,6 +3,7 @@
 import { makeApp } from './app.js';
 import { byId, el, fill } from './dom.js';
 import { makeFlameView } from './flame.js';
+import { makeForksView } from './forks.js';
 import { makeGrowthView } from './growth.js';
 import { listenToKeys } from './keyboard.js';
 import { goLive } from './live.js';
@@ -46,7 +47,7 @@ async function loadOrExplain(source, question) {
 function openPage(source, container, perf) {
   const views = [
     makeFlameView(), makeTableView(), makeTreemapView(), makeSummaryView(), makeTimelineView(),
-    makeGrowthView(),
+    makeGrowthView(), makeForksView(),
   ];
   const app = makeApp(source, views, perf);
   app.take(container, location.hash.slice(1));

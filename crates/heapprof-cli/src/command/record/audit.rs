@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use heapprof_fork::{Forked, Look, look};
 use heapprof_live::{Process, is_there, status};
 use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load};
-use heapprof_profile::{Profile, ProfileBuilder};
+use heapprof_profile::{Profile, ProfileBuilder, ValueType};
 use heapprof_symbolize::{Options, Symbolizer};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -91,6 +91,8 @@ impl Said {
 pub(super) struct Audit {
     children: HashMap<u32, Child>,
     ended: Vec<Child>,
+    /// Those that were found to have ended. What they have said may still have to be heard.
+    gone: Vec<u32>,
     /// When somebody is looked at next.
     next: Option<Instant>,
     /// How many children there was no room for.
@@ -158,6 +160,7 @@ impl Audit {
         let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
         let pid = pid.as_raw_nonzero().get().unsigned_abs();
         self.end(pid);
+        self.gone.retain(|gone| *gone != pid);
         if self.children.len() + self.ended.len() >= MOST {
             self.left_out += 1;
             return;
@@ -206,15 +209,24 @@ impl Audit {
         }
     }
 
-    /// Looks at those whose turn it is.
-    pub(super) fn look(&mut self) {
-        let now = Instant::now();
+    /// The children that have ended, of those that are not known to have.
+    fn ended_by_now(&self) -> Vec<u32> {
         let has_ended = |(pid, child): (&u32, &Child)| match &child.ends {
             Some(ends) => is_readable(ends).then_some(*pid),
             None => (!is_there(*pid)).then_some(*pid),
         };
-        let ended: Vec<u32> = self.children.iter().filter_map(has_ended).collect();
-        ended.into_iter().for_each(|pid| self.end(pid));
+        self.children.iter().filter_map(has_ended).collect()
+    }
+
+    /// Looks at those whose turn it is.
+    pub(super) fn look(&mut self) {
+        let now = Instant::now();
+        // What they had said before they ended has been heard by now.
+        let gone = std::mem::replace(&mut self.gone, self.ended_by_now());
+        for pid in gone {
+            self.gone.retain(|other| *other != pid);
+            self.end(pid);
+        }
         if self.next.is_some_and(|next| next > now) {
             return;
         }
@@ -238,6 +250,9 @@ impl Audit {
     /// Those that still run are looked at for the last time. Writes what is known of all, beside
     /// the profiles that they have. Returns how many that are, and what could not be written.
     pub(super) fn write(mut self, main: u32, wanted: &Wanted) -> (usize, Vec<String>) {
+        self.ended_by_now()
+            .into_iter()
+            .for_each(|pid| self.end(pid));
         let running: Vec<u32> = self.children.keys().copied().collect();
         for pid in running {
             if let Some(child) = self.children.get_mut(&pid)
@@ -397,6 +412,12 @@ fn describe(profile: &mut Profile, audited: &Audited) {
     }
     profile.time_nanos = fork.at.saturating_add(fork.looked).saturating_mul(1000);
     profile.duration_nanos = fork.looked.saturating_mul(1000);
+    let [space, bytes] = ["space", "bytes"].map(|text| profile.strings.intern(text));
+    profile.period_type = Some(ValueType {
+        r#type: space,
+        unit: bytes,
+    });
+    profile.period = fork.period.max(1);
     let default = profile.strings.intern(COW_TYPES[1].0);
     profile.default_sample_type = default;
 }

@@ -39,6 +39,8 @@ pub(super) fn make(report: &mut Report) {
     report.program = hashed("p", &report.program);
     report.source.clear();
     report.commands.clear();
+    // It has names of processes, files and lines.
+    report.forks = None;
 }
 
 /// A key that only whoever has all the names can work out, so that nobody can find a name by

@@ -72,6 +72,7 @@ pub(super) fn rows(
         history: process::curve(&found.history),
         sizes: process::sizes(&found.sizes, found.period == 1),
         estimates: estimates.collect(),
+        forks: None,
         source: source_of_file,
         snapshots: found
             .moments
