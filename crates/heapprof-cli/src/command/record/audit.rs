@@ -209,6 +209,11 @@ impl Audit {
         }
     }
 
+    /// Whether no child is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.children.is_empty()
+    }
+
     /// The children that have ended, of those that are not known to have.
     fn ended_by_now(&self) -> Vec<u32> {
         let has_ended = |(pid, child): (&u32, &Child)| match &child.ends {
@@ -222,8 +227,8 @@ impl Audit {
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         // What they had said before they ended has been heard by now.
-        let gone = std::mem::replace(&mut self.gone, self.ended_by_now());
-        for pid in gone {
+        let by_now = self.ended_by_now();
+        for pid in std::mem::replace(&mut self.gone, by_now) {
             self.gone.retain(|other| *other != pid);
             self.end(pid);
         }

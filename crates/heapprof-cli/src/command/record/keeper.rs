@@ -238,8 +238,10 @@ impl Keeping {
             if let Some(audit) = &mut self.audit {
                 audit.look();
             }
+            let has_children = self.audit.as_ref().is_some_and(|audit| !audit.is_empty());
             let is_done = until.is_some_and(|until| {
-                self.processes.is_empty() && self.callers.is_empty() || until <= Instant::now()
+                let is_idle = self.processes.is_empty() && self.callers.is_empty();
+                is_idle && !has_children || until <= Instant::now()
             });
             if is_done {
                 return;
