@@ -158,7 +158,11 @@ static void tell_of(pTHX_ const struct attempt *attempt) {
         load.outcome = "loaded";
     else
         load.outcome = entry || attempt->is_entered ? "failed" : "not found";
-    count_calls(aTHX_ attempt, is_known && SvPOK(*entry) ? SvPVX(*entry) : NULL, &load.stats, &load.opens);
+    load.stats = 0;
+    load.opens = 1;
+    /* Of a file that was found and failed, nothing says where it was. */
+    if (strcmp(load.outcome, "failed") != 0)
+        count_calls(aTHX_ attempt, is_known && SvPOK(*entry) ? SvPVX(*entry) : NULL, &load.stats, &load.opens);
     loads.tell(&load);
 }
 

@@ -1,7 +1,10 @@
 //! `fork-audit`: how much forked children share, what they load too late, and whose memory they
 //! copy.
 
+use std::collections::HashMap;
+
 use heapprof_totals::query::Granularity;
+use rusqlite::Row;
 
 use crate::error::Error;
 use crate::place::{self, Place};
@@ -178,17 +181,29 @@ pub fn fork_audit(session: &Session, limit: Option<usize>) -> Result<ForkAudit, 
 
 /// Attempts whose outcome is, or is not, that nothing was found.
 fn loads(session: &Session, is: &str, order: &str) -> Result<Vec<ForkLoad>, Error> {
-    // The site is that of the first attempt, as SQLite gives it beside `min`.
+    // The last row of each is the first attempt.
+    let sites = session.rows(
+        &format!(
+            "SELECT name, kind, outcome, site FROM fork_load WHERE outcome {is} 'not found' \
+             ORDER BY position DESC"
+        ),
+        [],
+        |row| Ok((key(row)?, row.get::<_, String>(3)?)),
+    )?;
+    let mut sites: HashMap<[String; 3], String> = sites.into_iter().collect();
     let sql = format!(
-        "SELECT name, kind, outcome, count(DISTINCT pid), count(*), max(cum), sum(flat), sum(cum), \
-         sum(micros), sum(stats), sum(opens), site, min(position) FROM fork_load \
+        "SELECT name, kind, outcome, count(DISTINCT profile), count(*), max(cum), sum(flat), \
+         sum(cum), sum(micros), sum(stats), sum(opens) FROM fork_load \
          WHERE outcome {is} 'not found' GROUP BY name, kind, outcome ORDER BY {order}, name"
     );
     session.rows(&sql, [], |row| {
+        let key = key(row)?;
+        let site = sites.remove(&key).unwrap_or_default();
+        let [name, kind, outcome] = key;
         Ok(ForkLoad {
-            name: row.get(0)?,
-            kind: row.get(1)?,
-            outcome: row.get(2)?,
+            name,
+            kind,
+            outcome,
             children: row.get(3)?,
             attempts: row.get(4)?,
             each: row.get(5)?,
@@ -197,9 +212,14 @@ fn loads(session: &Session, is: &str, order: &str) -> Result<Vec<ForkLoad>, Erro
             micros: row.get(8)?,
             stats: row.get(9)?,
             opens: row.get(10)?,
-            site: row.get(11)?,
+            site,
         })
     })
+}
+
+/// What a row of loads is known by: name, kind and outcome.
+fn key(row: &Row<'_>) -> rusqlite::Result<[String; 3]> {
+    Ok([row.get(0)?, row.get(1)?, row.get(2)?])
 }
 
 type Unshared = (Vec<ForkUnshared>, [i64; 2]);
@@ -212,7 +232,7 @@ fn unshared(session: &Session, limit: Option<usize>) -> Result<Unshared, Error> 
     );
     let limit = limit.map_or(String::new(), |n| format!(" LIMIT {n}"));
     let sql = format!(
-        "SELECT {places}, u.kind, count(DISTINCT u.pid), max(u.bytes), sum(u.bytes), \
+        "SELECT {places}, u.kind, count(DISTINCT u.profile), max(u.bytes), sum(u.bytes), \
          sum(u.objects) FROM fork_unshared u JOIN entity e ON e.id = u.entity \
          JOIN function f ON f.id = e.function GROUP BY u.kind, u.entity \
          ORDER BY sum(u.bytes) DESC, u.kind, {order}{limit}"

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use heapprof_profile::Profile;
-use heapprof_profile::fork::{Audited, COW_TYPES, Fork, KIND, Outcome};
+use heapprof_profile::fork::{Audited, COW_TYPES, Fork, KIND, Load, Outcome};
 use heapprof_profile::recorded::GENERATION;
 
 use heapprof_totals::entity::EntityTable;
@@ -75,26 +75,27 @@ pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
         .iter()
         .map(|part| Audited::of(&part.profile))
         .collect();
-    // What is known of a process's generation, by its number.
-    let mut generations: HashMap<u32, u32> = HashMap::new();
-    for of in audited.iter().flatten() {
-        generations.insert(of.fork.pid, of.fork.generation);
-    }
-    let mut by_name: HashMap<(u32, String), Taken> = HashMap::new();
+    // The order of the forks, in which attempts are counted.
+    let mut order: Vec<usize> = (0..parts.len()).filter(|&i| audited[i].is_some()).collect();
+    order.sort_by_key(|&i| audited[i].as_ref().map(|of| (of.fork.at, of.fork.pid)));
+    let mut by_child: HashMap<Option<usize>, HashMap<String, Taken>> = HashMap::new();
     for (at, part) in parts.iter().enumerate() {
         if audited[at].is_some() {
             continue;
         }
-        let pid = process(&part.profile);
-        let generation = match (generations.is_empty(), generations.get(&pid)) {
-            (_, Some(&generation)) => generation,
+        let child = child_of(&part.profile, &audited);
+        let generation = match child.and_then(|child| audited[child].as_ref()) {
+            Some(of) => of.fork.generation,
             // Nothing was audited: what the last of its generations loaded.
-            (true, None) => newest(&part.profile),
-            (false, None) => continue,
+            None if order.is_empty() => newest(&part.profile),
+            None => continue,
         };
+        let pid = process(&part.profile);
+        let of_child = by_child.entry(child).or_default();
         for (name, taken) in taken(table, part, generation) {
-            let entry = by_name.entry((pid, name)).or_insert(Taken {
+            let entry = of_child.entry(name).or_insert(Taken {
                 part: at,
+                pid,
                 ..Taken::default()
             });
             entry.flat = entry.flat.saturating_add(taken.flat);
@@ -104,43 +105,69 @@ pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
             }
         }
     }
-    for ((at, part), of) in parts.iter().enumerate().zip(audited) {
-        let Some(of) = of else { continue };
+    for at in order {
+        let Some(of) = &audited[at] else { continue };
         let pid = of.fork.pid;
-        forks.loads.extend(noted(at, &of, &mut by_name));
-        forks.unshared.extend(unshared(table, part, at, pid));
+        let mut rest = by_child.remove(&Some(at)).unwrap_or_default();
+        forks.loads.extend(noted(at, of, &mut rest));
+        // What nobody noted is seen in stacks alone.
+        forks.loads.extend(seen(at, rest));
+        forks.unshared.extend(unshared(table, &parts[at], at, pid));
         forks.children.push(ChildRow {
             part: at,
-            fork: of.fork,
+            fork: of.fork.clone(),
         });
     }
-    // What nobody noted is seen in stacks alone.
-    let mut rest: Vec<_> = by_name.into_iter().collect();
-    rest.sort_by(|a, b| a.0.cmp(&b.0));
-    forks
-        .loads
-        .extend(rest.into_iter().map(|((pid, name), taken)| LoadRow {
-            part: taken.part,
-            pid,
-            name,
-            kind: taken.kind.to_string(),
-            site: taken.site,
-            flat: taken.flat,
-            cum: taken.cum,
-            ..LoadRow::default()
-        }));
+    if let Some(rest) = by_child.remove(&None) {
+        let first = rest.values().map(|taken| taken.part).min().unwrap_or(0);
+        forks.loads.extend(seen(first, rest));
+    }
     forks
 }
 
+/// The audited child that a profile is of: of those with its number, the one that was forked when
+/// its recording began.
+fn child_of(profile: &Profile, audited: &[Option<Audited>]) -> Option<usize> {
+    let pid = process(profile);
+    let began = profile.time_nanos.saturating_sub(profile.duration_nanos) / 1000;
+    let all = audited.iter().enumerate();
+    let all = all.filter_map(|(i, of)| Some((i, &of.as_ref()?.fork)));
+    let all = all.filter(|(_, fork)| fork.pid == pid);
+    let nearest = all.min_by_key(|(_, fork)| fork.at.abs_diff(began));
+    nearest.map(|(i, _)| i)
+}
+
+/// Rows of loads that are seen in stacks alone.
+fn seen(part: usize, rest: HashMap<String, Taken>) -> Vec<LoadRow> {
+    let mut rest: Vec<(String, Taken)> = rest.into_iter().collect();
+    rest.sort_by(|a, b| a.0.cmp(&b.0));
+    let row = |(name, taken): (String, Taken)| LoadRow {
+        part,
+        pid: taken.pid,
+        name,
+        kind: taken.kind.to_string(),
+        site: taken.site,
+        flat: taken.flat,
+        cum: taken.cum,
+        ..LoadRow::default()
+    };
+    rest.into_iter().map(row).collect()
+}
+
 /// The rows of what was noted of a child, with the bytes that its stacks have.
-fn noted(part: usize, of: &Audited, by_name: &mut HashMap<(u32, String), Taken>) -> Vec<LoadRow> {
+fn noted(part: usize, of: &Audited, by_name: &mut HashMap<String, Taken>) -> Vec<LoadRow> {
     let pid = of.fork.pid;
+    let is_loaded = |load: &&Load| load.outcome == Outcome::Loaded;
+    let loaded = of.loads.iter().filter(is_loaded);
+    let loaded: HashSet<&str> = loaded.map(|load| &*load.name).collect();
     let mut rows = Vec::new();
     for load in &of.loads {
         let taken = match load.outcome {
             Outcome::NotFound => None,
-            // A second attempt has loaded nothing new. One that failed may have left something.
-            _ => by_name.remove(&(pid, load.name.clone())),
+            // It may have left something, but what was loaded later has more.
+            Outcome::Failed if loaded.contains(&*load.name) => None,
+            // A second attempt has loaded nothing new.
+            _ => by_name.remove(&load.name),
         };
         let taken = taken.unwrap_or_default();
         rows.push(LoadRow {
@@ -176,6 +203,7 @@ fn noted(part: usize, of: &Audited, by_name: &mut HashMap<(u32, String), Taken>)
 #[derive(Debug, Default)]
 struct Taken {
     part: usize,
+    pid: u32,
     kind: &'static str,
     site: String,
     flat: i64,

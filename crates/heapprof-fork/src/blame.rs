@@ -14,7 +14,7 @@ use heapprof_profile::Profile;
 use heapprof_profile::fork::{COW_TYPES, KIND};
 
 use crate::forked::signed;
-use crate::perl::{Held, Piece, held};
+use crate::perl::{Held, Part, held};
 
 /// A block of the parent's.
 const DATA: &str = "data";
@@ -24,7 +24,7 @@ const NEW: &str = "new blocks";
 const KEY: &str = "shared keys";
 
 /// A mapping with pages that are not shared.
-pub(crate) struct Region {
+pub(crate) struct Piece {
     range: Range<u64>,
     /// What it is called.
     name: String,
@@ -34,7 +34,7 @@ pub(crate) struct Region {
     has_blocks: bool,
 }
 
-impl Region {
+impl Piece {
     /// A mapping with so many such pages, and the name of its file.
     pub(crate) fn new(area: &Area<'_>, name: &str, pages: u64) -> Self {
         Self {
@@ -62,18 +62,18 @@ impl Region {
 }
 
 /// Values by stack and kind.
-type Sums = HashMap<(u32, &'static str), [i64; 2]>;
+type Sums = HashMap<(Option<u32>, &'static str), (f64, i64)>;
 
 /// What is being counted.
 struct Counting<'a> {
     unshared: &'a PageSet,
-    regions: Vec<Region>,
+    pieces: Vec<Piece>,
     sums: Sums,
 }
 
 impl Counting<'_> {
     /// Counts the bytes in `range` that lie on the pages. Returns how many that are.
-    fn count(&mut self, range: Range<u64>, stack: u32, kind: &'static str) -> u64 {
+    fn count(&mut self, range: Range<u64>, stack: Option<u32>, kind: &'static str) -> u64 {
         let bytes = self.unshared.bytes_in(range.clone());
         if bytes != 0 {
             self.add(bytes, 1.0, range.start, stack, kind);
@@ -82,11 +82,11 @@ impl Counting<'_> {
     }
 
     /// Adds what one or more blocks of a stack have there.
-    fn add(&mut self, bytes: u64, blocks: f64, at: u64, stack: u32, kind: &'static str) {
+    fn add(&mut self, bytes: u64, blocks: f64, at: u64, stack: Option<u32>, kind: &'static str) {
         let next = self
-            .regions
+            .pieces
             .partition_point(|region| region.range.start <= at);
-        let region = next.checked_sub(1).map(|i| &mut self.regions[i]);
+        let region = next.checked_sub(1).map(|i| &mut self.pieces[i]);
         let Some(region) = region.filter(|region| region.range.contains(&at)) else {
             return;
         };
@@ -95,8 +95,8 @@ impl Counting<'_> {
         region.left -= bytes;
         region.has_blocks = true;
         let sum = self.sums.entry((stack, kind)).or_default();
-        sum[0] = sum[0].saturating_add(blocks.round() as i64);
-        sum[1] = sum[1].saturating_add(signed(bytes));
+        sum.0 += blocks;
+        sum.1 = sum.1.saturating_add(signed(bytes));
     }
 }
 
@@ -115,15 +115,15 @@ pub(crate) fn blame(
     process: &Process,
     child: &Child,
     unshared: &PageSet,
-    regions: Vec<Region>,
+    pieces: Vec<Piece>,
 ) -> Result<Profile, Error> {
     let mut blocks = process.blocks()?;
     let all = in_order(std::mem::take(&mut blocks.all));
     let weights = |size: u64| blocks.weight(size);
-    let held = held(process);
+    let held = held(process, unshared);
     let mut counting = Counting {
         unshared,
-        regions,
+        pieces,
         sums: Sums::new(),
     };
     let is_new = |stack: u32| {
@@ -137,7 +137,7 @@ pub(crate) fn blame(
     for &at in &held.keys {
         kinds.extend(place(&all, at).map(|i| (i, KEY)));
     }
-    let taken = count_pieces(&owned(child, &held, &all), &all, &mut counting);
+    let taken = count_parts(&owned(child, &held, &all, unshared), &all, &mut counting);
     for (i, block) in all.iter().enumerate() {
         let range = block.address..block.address.saturating_add(block.size);
         let kind = match kinds.get(&i) {
@@ -150,7 +150,7 @@ pub(crate) fn blame(
         let bytes = unshared.bytes_in(range).saturating_sub(taken);
         if bytes != 0 {
             let blocks = weights(block.size);
-            counting.add(bytes, blocks, block.address, block.stack, kind);
+            counting.add(bytes, blocks, block.address, Some(block.stack), kind);
         }
     }
     profile(process, counting)
@@ -165,44 +165,50 @@ fn in_order(mut blocks: Vec<Block>) -> Vec<Block> {
 
 /// The heads and bodies of values, first as the parent has them: what the child has freed or moved
 /// was somebody's when it was forked. With each is the stack of its owner, if that is known.
-fn owned(child: &Child, held: &Held, all: &[Block]) -> Vec<(Piece, Option<u32>)> {
+fn owned(
+    child: &Child,
+    held: &Held,
+    all: &[Block],
+    unshared: &PageSet,
+) -> Vec<(Part, Option<u32>)> {
     let mut found = Vec::new();
-    let stack_of = |blocks: &[Block], piece: &Piece| {
-        let owner = piece.in_block.and_then(|at| place(blocks, at));
+    let stack_of = |blocks: &[Block], part: &Part| {
+        let owner = part.in_block.and_then(|at| place(blocks, at));
         owner.map(|owner| blocks[owner].stack)
     };
     let parent = child.parent.as_ref();
     if let Some((parent, blocks)) = parent.and_then(|of| Some((of, of.blocks().ok()?.all))) {
         let blocks = in_order(blocks);
         let is_shared = |stack: &u32| *stack < child.stacks;
-        for piece in crate::perl::held(parent).pieces {
-            let stack = stack_of(&blocks, &piece).filter(is_shared);
-            found.push((piece, stack));
+        for part in crate::perl::held(parent, unshared).parts {
+            let stack = stack_of(&blocks, &part).filter(is_shared);
+            found.push((part, stack));
         }
     }
-    let known: HashSet<u64> = found.iter().map(|(piece, _)| piece.range.start).collect();
-    for piece in &held.pieces {
-        if !known.contains(&piece.range.start) {
-            found.push((piece.clone(), stack_of(all, piece)));
+    let known: HashSet<u64> = found.iter().map(|(part, _)| part.range.start).collect();
+    for part in &held.parts {
+        if !known.contains(&part.range.start) {
+            found.push((part.clone(), stack_of(all, part)));
         }
     }
     found
 }
 
 /// Counts the heads and bodies of values. Returns how many bytes of each block they have.
-fn count_pieces(
-    pieces: &[(Piece, Option<u32>)],
+fn count_parts(
+    parts: &[(Part, Option<u32>)],
     all: &[Block],
     counting: &mut Counting<'_>,
 ) -> HashMap<usize, u64> {
     let mut taken: HashMap<usize, u64> = HashMap::new();
-    for (piece, stack) in pieces {
-        let Some(arena) = place(all, piece.range.start) else {
-            continue;
-        };
-        let stack = stack.unwrap_or(all[arena].stack);
-        let bytes = counting.count(piece.range.clone(), stack, piece.kind);
-        *taken.entry(arena).or_default() += bytes;
+    for (part, stack) in parts {
+        // If blocks are a sample, most arenas are not among them.
+        let arena = place(all, part.range.start);
+        let stack = stack.or(arena.map(|arena| all[arena].stack));
+        let bytes = counting.count(part.range.clone(), stack, part.kind);
+        if let Some(arena) = arena {
+            *taken.entry(arena).or_default() += bytes;
+        }
     }
     taken
 }
@@ -218,20 +224,20 @@ fn place(all: &[Block], at: u64) -> Option<usize> {
 /// The profile of what was counted, and of what is left.
 fn profile(process: &Process, counting: Counting<'_>) -> Result<Profile, Error> {
     let mut sums: Vec<_> = counting.sums.into_iter().collect();
-    sums.sort_unstable_by_key(|&(key, _)| key);
+    sums.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     let mut left: HashMap<(String, &str), [i64; 2]> = HashMap::new();
-    for region in counting.regions.iter().filter(|region| region.left != 0) {
+    for region in counting.pieces.iter().filter(|region| region.left != 0) {
         let sum = left.entry(region.rest()).or_default();
         sum[0] += 1;
         sum[1] = sum[1].saturating_add(signed(region.left));
     }
     let mut left: Vec<_> = left.into_iter().collect();
     left.sort_unstable();
-    let of_stacks = sums.iter().map(|&((stack, kind), values)| Row {
-        stack: Some(stack),
-        place: "",
+    let of_stacks = sums.iter().map(|&((stack, kind), (objects, bytes))| Row {
+        stack,
+        place: "(perl arenas)",
         kind,
-        values,
+        values: [objects.round() as i64, bytes],
     });
     let of_rest = left.iter().map(|((place, kind), values)| Row {
         stack: None,

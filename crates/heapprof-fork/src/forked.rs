@@ -8,14 +8,14 @@ use heapprof_live::Process;
 use heapprof_process::{Area, PAGE, PageMap, PageSet, areas};
 
 /// More names of files are not kept.
-const MOST_FILES: usize = 4096;
+const MOST_FILES: usize = 1 << 16;
 
 /// The pages and the files that a child has inherited.
 #[derive(Clone, Debug, Default)]
 pub struct Forked {
     /// Pages of private memory, without heapprof's own.
     pub(crate) pages: PageSet,
-    /// The files that were mapped.
+    /// The files of code that were mapped.
     pub(crate) files: HashSet<String>,
     /// How many stacks the books had. The parent's and the child's have the same numbers up to
     /// there.
@@ -35,11 +35,11 @@ impl Forked {
             stacks: stacks.unwrap_or(0),
             ..Self::default()
         };
-        for area in areas(&text) {
-            if area.name.starts_with('/') && found.files.len() < MOST_FILES {
-                found.files.insert(area.name.to_string());
+        for Region { area, is_own, .. } in regions(&areas(&text)) {
+            if found.files.len() < MOST_FILES {
+                found.files.extend(file_of(area).map(str::to_string));
             }
-            if !may_be_inherited(&area) || is_ours(&area) {
+            if is_own || !may_be_inherited(area) {
                 continue;
             }
             map.each(area.start..area.end, |at, page| {
@@ -58,8 +58,45 @@ impl Forked {
     }
 }
 
+/// A mapping, as an audit sees it.
+pub(crate) struct Region<'a> {
+    pub(crate) area: &'a Area<'a>,
+    /// What it is called. What stands behind a file's pages without a name is the file's memory,
+    /// too.
+    pub(crate) name: &'a str,
+    /// Whether it is heapprof's.
+    pub(crate) is_own: bool,
+}
+
+/// The variables of heapprof's library have at most so many bytes.
+const VARIABLES: u64 = 1 << 20;
+
+/// The mappings, in order.
+pub(crate) fn regions<'a>(areas: &'a [Area<'a>]) -> impl Iterator<Item = Region<'a>> {
+    let mut before: Option<&Area<'_>> = None;
+    areas.iter().map(move |area| {
+        let of_file = before.filter(|file| {
+            area.name.is_empty() && file.name.starts_with('/') && file.end == area.start
+        });
+        before = of_file.or(Some(area));
+        // The program's memory may have come to lie there, too, in one piece with ours.
+        let is_small = area.end - area.start <= VARIABLES;
+        Region {
+            area,
+            name: of_file.unwrap_or(area).name,
+            is_own: is_ours(area) || is_small && of_file.is_some_and(is_ours),
+        }
+    })
+}
+
+/// The file of code that a mapping is of, if it is one. Another file may be there by now.
+pub(crate) fn file_of<'a>(area: &Area<'a>) -> Option<&'a str> {
+    let name = area.name.strip_suffix(" (deleted)").unwrap_or(area.name);
+    (name.starts_with('/') && area.rights.contains('x') && !is_ours(area)).then_some(name)
+}
+
 /// Whether a mapping is heapprof's: what it has for itself, or its library.
-pub(crate) fn is_ours(area: &Area<'_>) -> bool {
+fn is_ours(area: &Area<'_>) -> bool {
     const FILES: [&str; 2] = ["/libheapprof.so", "/auto/Devel/HeapProf/HeapProf.so"];
     area.is_ours() || FILES.iter().any(|file| area.name.ends_with(file))
 }

@@ -1,6 +1,6 @@
 //! A look at a child: how much of its memory is new, shared, or inherited and not shared any more.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
 
 use heapprof_live::{Error, Process};
@@ -8,11 +8,8 @@ use heapprof_process::{Area, PAGE, PageMap, PageSet, Sharing, areas};
 use heapprof_profile::Profile;
 use heapprof_profile::fork::{Figures, Mapped};
 
-use crate::blame::{self, Child, Region};
-use crate::forked::{Forked, is_ours, may_be_inherited, read, signed};
-
-/// The variables of heapprof's library have at most so many bytes.
-const VARIABLES: u64 = 1 << 20;
+use crate::blame::{self, Child, Piece};
+use crate::forked::{Forked, Region, file_of, may_be_inherited, read, regions, signed};
 
 /// What was seen of a child.
 #[derive(Clone, Debug)]
@@ -42,26 +39,17 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
     let map = PageMap::open(pid)?;
     let areas = areas(&text);
     let mut counts = Counts::default();
-    let mut regions = Vec::new();
-    let mut before: Option<&Area<'_>> = None;
-    for area in &areas {
-        // What stands behind a file's pages without a name is the file's memory, too.
-        let of_file = before.filter(|file| {
-            area.name.is_empty() && file.name.starts_with('/') && file.end == area.start
-        });
-        // The program's memory may have come to lie there, too, in one piece with ours.
-        let is_small = area.end - area.start <= VARIABLES;
-        if is_ours(area) || (is_small && of_file.is_some_and(is_ours)) {
+    let mut pieces = Vec::new();
+    for Region { area, name, is_own } in regions(&areas) {
+        if is_own {
             counts.own += area.resident;
             counts.own_private += area.private;
         } else if may_be_inherited(area) {
             let unshared = counts.add(area, &map, forked)?;
             if unshared != 0 {
-                let name = of_file.unwrap_or(area).name;
-                regions.push(Region::new(area, name, unshared));
+                pieces.push(Piece::new(area, name, unshared));
             }
         }
-        before = of_file.or(Some(area));
     }
     let bytes = |pages: u64| signed(pages.saturating_mul(PAGE));
     let figures = Figures {
@@ -90,7 +78,7 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
         .as_ref()
         .map_or(1, |process| process.period().unwrap_or(1));
     let blame = process
-        .and_then(|process| blame::blame(&process, &child, &counts.unshared, regions))
+        .and_then(|process| blame::blame(&process, &child, &counts.unshared, pieces))
         .map_err(|error: Error| error.to_string());
     Ok(Look {
         figures,
@@ -141,17 +129,26 @@ fn is_interpreter(name: &str) -> bool {
     name.starts_with('/') && KNOWN.iter().any(|known| file.starts_with(known))
 }
 
-/// The files that are mapped and were not when the child was forked, by name.
+/// The files of code that are mapped and were not when the child was forked, by name. All mappings
+/// of such a file count, not only that of its code.
 fn mapped(areas: &[Area<'_>], forked: &Forked) -> Vec<Mapped> {
-    let is_new = |area: &&Area<'_>| {
-        area.name.starts_with('/') && !is_ours(area) && !forked.files.contains(area.name)
+    let files = areas.iter().filter_map(file_of);
+    let new: BTreeSet<&str> = files.filter(|file| !forked.files.contains(*file)).collect();
+    let one = |name: &str| {
+        let of_file = |area: &&Area<'_>| {
+            let file = area.name.strip_suffix(" (deleted)").unwrap_or(area.name);
+            file == name
+        };
+        let mut file = Mapped {
+            name: name.to_string(),
+            ..Mapped::default()
+        };
+        for area in areas.iter().filter(of_file) {
+            let bytes = |kib: u64| signed(kib.saturating_mul(1024));
+            file.resident = file.resident.saturating_add(bytes(area.resident));
+            file.private = file.private.saturating_add(bytes(area.private));
+        }
+        file
     };
-    let mut all: BTreeMap<&str, Mapped> = BTreeMap::new();
-    for area in areas.iter().filter(is_new) {
-        let file = all.entry(area.name).or_default();
-        file.name = area.name.to_string();
-        file.resident = file.resident.saturating_add(signed(area.resident * 1024));
-        file.private = file.private.saturating_add(signed(area.private * 1024));
-    }
-    all.into_values().collect()
+    new.into_iter().map(one).collect()
 }

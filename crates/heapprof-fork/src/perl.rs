@@ -9,12 +9,13 @@ use std::ops::Range;
 
 use heapprof_live::Process;
 use heapprof_perl::{Perl, Type};
+use heapprof_process::PageSet;
 
 use crate::cache::Cache;
 
-/// A piece of memory that is no whole block.
+/// The head or the body of a value.
 #[derive(Clone)]
-pub(crate) struct Piece {
+pub(crate) struct Part {
     /// Where it is.
     pub(crate) range: Range<u64>,
     /// What it is called.
@@ -26,19 +27,19 @@ pub(crate) struct Piece {
 /// What the perl of a process has.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// Heads and bodies of values.
-    pub(crate) pieces: Vec<Piece>,
+    /// Heads and bodies of values that lie on wanted pages.
+    pub(crate) parts: Vec<Part>,
     /// A place in each arena, and what it is called.
     pub(crate) arenas: Vec<(u64, &'static str)>,
     /// Where each key begins that hashes share.
     pub(crate) keys: Vec<u64>,
 }
 
-/// So many values are looked at.
+/// More of them are not kept.
 const MOST: usize = 1 << 25;
 
 /// What the perl of a process has; nothing if there is none that can be read.
-pub(crate) fn held(process: &Process) -> Held {
+pub(crate) fn held(process: &Process, wanted: &PageSet) -> Held {
     let mut held = Held::default();
     let cache = Cache::new(process.memory());
     let memory = &cache;
@@ -53,16 +54,14 @@ pub(crate) fn held(process: &Process) -> Held {
     };
     // What can't be read is told as blocks.
     let _ = perl.each_value(memory, first, |value| {
-        if held.pieces.len() < MOST {
-            let in_block = value.in_buffer;
-            let piece = |range: Range<u64>, kind| Piece {
-                range,
-                kind,
-                in_block,
-            };
-            held.pieces.push(piece(value.head, "SV heads"));
-            if !value.body.is_empty() {
-                held.pieces.push(piece(value.body, "SV bodies"));
+        let both = [(value.head, "SV heads"), (value.body, "SV bodies")];
+        for (range, kind) in both {
+            if held.parts.len() < MOST && wanted.bytes_in(range.clone()) != 0 {
+                held.parts.push(Part {
+                    range,
+                    kind,
+                    in_block: value.in_buffer,
+                });
             }
         }
     });

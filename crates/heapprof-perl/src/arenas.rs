@@ -383,7 +383,7 @@ fn each_body_arena<M: Memory>(
 
 /// Calls `each` with every arena of heads, from the newest one: where its first head is that may
 /// have a value, and how many there are. Returns `None` if they can't be read, or if `each` does.
-fn each_head_arena<M: Memory>(
+pub(crate) fn each_head_arena<M: Memory>(
     memory: M,
     newest: u64,
     mut each: impl FnMut(u64, usize) -> Option<()>,

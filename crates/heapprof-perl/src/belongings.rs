@@ -9,13 +9,15 @@ use core::ops::Range;
 
 use heapprof_memory::Memory;
 
-use crate::arenas::{ARENA, Type};
+use crate::arenas::{ARENA, Type, each_head_arena};
 use crate::interpreter::Perl;
 use crate::values::{HEAD, Head, body_at, in_buffer};
 
-/// No hash has more buckets, and no bucket more entries.
-const MOST_BUCKETS: u64 = 1 << 32;
-const MOST_IN_BUCKET: usize = 1 << 20;
+/// More buckets, keys and values than these are not looked at: memory that changes meanwhile may
+/// lead in a circle.
+const MOST_BUCKETS: u64 = 1 << 26;
+const MOST_KEYS: u64 = 1 << 26;
+const MOST_VALUES: usize = 1 << 27;
 /// So many buckets are read at once.
 const AT_ONCE: usize = 64;
 
@@ -40,12 +42,13 @@ impl Perl {
         mut each: impl FnMut(Belongings),
     ) -> Option<()> {
         let mut read = [0; ARENA];
-        self.each_arena_of_heads(memory, interpreter, |first, count| {
-            let Some(heads) = read.get_mut(..count * HEAD) else {
-                return;
-            };
+        let mut left = MOST_VALUES;
+        let newest = interpreter.wrapping_add(self.variable.arenas?.sv_arenaroot);
+        each_head_arena(memory, memory.u64(newest)?, |first, count| {
+            left = left.checked_sub(count)?;
+            let heads = read.get_mut(..count * HEAD)?;
             if !memory.read(first, heads) {
-                return;
+                return None;
             }
             let places = (0..).map(|i| first + i * HEAD as u64);
             for (at, bytes) in places.zip(heads.as_chunks::<HEAD>().0) {
@@ -63,6 +66,7 @@ impl Perl {
                     in_buffer: in_buffer(&head),
                 });
             }
+            Some(())
         })
     }
 
@@ -95,7 +99,7 @@ impl Perl {
             return None;
         }
         let mut bytes = [0; 8 * AT_ONCE];
-        let mut done = 0;
+        let (mut done, mut left) = (0, MOST_KEYS);
         while done < count {
             let now = (count - done).min(AT_ONCE as u64) as usize;
             let read = bytes.get_mut(..8 * now)?;
@@ -104,10 +108,8 @@ impl Perl {
             }
             for bucket in read.as_chunks::<8>().0 {
                 let mut entry = u64::from_ne_bytes(*bucket);
-                for _ in 0..MOST_IN_BUCKET {
-                    if entry == 0 {
-                        break;
-                    }
+                while entry != 0 {
+                    left = left.checked_sub(1)?;
                     each(entry);
                     entry = memory.u64(entry)?;
                 }

@@ -78,7 +78,7 @@ fn head(audit: &ForkAudit, name: &str, bytes: &Measure) -> Vec<String> {
     if !audit.children.is_empty() {
         let share = |name: &str| bytes.show(sum(name));
         line += &format!(
-            "; private and dirty {} together: new {}, copied {}, heapprof's own {}",
+            "; all have private and dirty {}; new {}, copied {}, heapprof's own {}",
             share("private_dirty"),
             share("new_space"),
             share("unshared_space"),

@@ -271,9 +271,22 @@ impl Losses {
         Taken::New
     }
 
-    /// Forgets the quarter of the senders that were heard longest ago. Their ends are unknown,
-    /// unless they have said them.
+    /// Forgets those that have ended, or, if they are few, the quarter of the senders that were
+    /// heard longest ago, whose ends are then unknown.
     fn forget(&mut self) {
+        let before = self.senders.len();
+        let (gone, forgotten) = (&mut self.gone, &mut self.forgotten);
+        self.senders.retain(|&sender, known| {
+            let has_ended = known.state() == State::Ended;
+            if has_ended && known.is_heard {
+                forgotten.add(known.lost(), known.state());
+                gone.push(known.losses(sender));
+            }
+            !has_ended
+        });
+        if before - self.senders.len() > before / 4 {
+            return;
+        }
         let mut heard: Vec<u64> = self.senders.values().map(|known| known.heard_ms).collect();
         let quarter = heard.len() / 4;
         let (_, limit, _) = heard.select_nth_unstable(quarter);

@@ -227,7 +227,11 @@ fn add_codes(
     codes: &[WiretapCode],
     most: i64,
 ) -> Result<i64, Error> {
-    let mut rows = count(transaction, "SELECT count(*) FROM wiretap_code")?;
+    // Rows are never removed.
+    let mut rows = count(
+        transaction,
+        "SELECT ifnull(max(rowid), 0) FROM wiretap_code",
+    )?;
     let mut dropped = 0;
     let mut update = transaction.prepare_cached(
         "UPDATE wiretap_code SET count = count + ?7, us = us + ?8, \
@@ -260,7 +264,10 @@ fn add_senders(
     senders: &[WiretapSender],
     most: i64,
 ) -> Result<i64, Error> {
-    let mut rows = count(transaction, "SELECT count(*) FROM wiretap_sender")?;
+    let mut rows = count(
+        transaction,
+        "SELECT ifnull(max(rowid), 0) FROM wiretap_sender",
+    )?;
     let mut dropped = 0;
     let mut update = transaction.prepare_cached(
         "UPDATE wiretap_sender SET host = ?2, pid = ?3, parent = ?4, received = ?5, lost = ?6, \
@@ -367,8 +374,10 @@ fn sums(connection: &Connection, report: &mut Wiretap) -> Result<(), Error> {
 }
 
 fn seen(connection: &Connection, since_ms: i64) -> Result<HashSet<String>, Error> {
-    let mut statement =
-        connection.prepare("SELECT DISTINCT code FROM wiretap_code WHERE last_ms >= ?1")?;
+    // What was looked for and is not there has not run.
+    let mut statement = connection.prepare(
+        "SELECT DISTINCT code FROM wiretap_code WHERE last_ms >= ?1 AND outcome <> 'missing'",
+    )?;
     let names = statement.query_map([since_ms], |row| row.get(0))?;
     Ok(names.collect::<Result<_, _>>()?)
 }

@@ -41,6 +41,10 @@ pub(crate) struct Process {
     /// Whether the program shut itself in: nothing of ours makes a system call any more.
     shut_in: AtomicBool,
     name: OnceLock<Vec<u8>>,
+    /// Whether somebody who audits has kept this process waiting for too long.
+    pub(crate) is_unheard: AtomicBool,
+    /// How much could not be told to them.
+    pub(crate) untold: AtomicU32,
 }
 
 impl Process {
@@ -56,6 +60,8 @@ impl Process {
             abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             marked: AtomicPtr::new(std::ptr::null_mut()),
+            is_unheard: AtomicBool::new(false),
+            untold: AtomicU32::new(0),
             filtered: AtomicBool::new(false),
             keeps: AtomicU8::new(0),
             shut_in: AtomicBool::new(false),

@@ -15,7 +15,7 @@ pub(crate) use file::{
     rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
 };
 pub(crate) use keep::{
-    hand_over, limit, map_behind, map_file, memory_file, move_over, tell_and_wait, try_to_send,
+    hand_over, limit, map_behind, map_file, memory_file, move_over, tell, try_to_send,
 };
 pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, map_word, resident, wipe_on_fork};
 pub use memory::{map, read_each, read_memory, remap, unmap};

@@ -5,6 +5,7 @@
 //! loads it only says.
 
 use std::ffi::CString;
+use std::sync::atomic::Ordering;
 
 use heapprof_profile::fork::Load;
 
@@ -23,6 +24,10 @@ const LOOK: &str = "heapprof's look 1";
 const LOAD: &str = "heapprof's load 1";
 /// So many seconds a process waits to be looked at.
 const PATIENCE: i64 = 5;
+/// For so many milliseconds a process tries to be heard: a child that nobody knows of would be
+/// lost.
+const LONG: u32 = 5000;
+const SHORT: u32 = 20;
 
 /// Says that this is a forked child of a process.
 pub(super) fn forked(engine: &Engine, options: &Options, parent: i32) {
@@ -53,24 +58,43 @@ impl Engine {
     /// Tells whoever audits the children of a program that this child has tried to load something.
     /// Returns whether somebody was told.
     pub fn tell_of_load(&self, load: &Load) -> bool {
-        if self.threads.names.generation() == 0 {
-            return false;
-        }
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = format!("\n{}", load.comment());
         options.is_some_and(|options| tell(self, &options, LOAD, &text, 0))
     }
 }
 
-/// Tells somebody who audits, and waits for them for so many seconds. Returns whether that could be.
+/// Tells somebody who audits, and waits for them for so many seconds. Returns whether they have
+/// answered, or have heard it, if nobody waits.
 fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64) -> bool {
     let process = &engine.process;
-    if options.output.audit.is_empty() || process.is_shut_in() || process.is_filtered() {
+    let generation = engine.threads.names.generation();
+    let is_audited = generation > 0 && !options.output.audit.is_empty();
+    if !is_audited || process.is_shut_in() || process.is_filtered() {
         return false;
     }
-    let generation = engine.threads.names.generation();
-    let text = format!("{what} {generation}{rest}\n");
-    CString::new(&*options.output.audit).is_ok_and(|path| {
-        sys::tell_and_wait(&path, text.as_bytes(), Patience::of_seconds(seconds)).is_ok()
-    })
+    // Whoever kept this process waiting once may do so again.
+    let seconds = match process.is_unheard.load(Ordering::Relaxed) {
+        true => 0,
+        false => seconds,
+    };
+    let untold = process.untold.load(Ordering::Relaxed);
+    let text = format!("{what} {generation} {untold}{rest}\n");
+    let Ok(path) = CString::new(&*options.output.audit) else {
+        return false;
+    };
+    let tries = if what == FORKED { LONG } else { SHORT };
+    let told = sys::tell(&path, text.as_bytes(), tries, Patience::of_seconds(seconds));
+    match told {
+        Ok(is_answered) => {
+            if seconds > 0 && !is_answered {
+                process.is_unheard.store(true, Ordering::Relaxed);
+            }
+            is_answered || seconds == 0
+        }
+        Err(_) => {
+            process.untold.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+    }
 }

@@ -134,6 +134,9 @@ impl Keeper {
         self.work = match std::mem::replace(&mut self.work, Work::Nobody) {
             Work::Later(mut keeping) => {
                 keeping.main = main;
+                if let Some(audit) = &mut keeping.audit {
+                    audit.begin(main);
+                }
                 allow_files();
                 match std::thread::Builder::new().spawn(|| keeping.run()) {
                     Ok(thread) => Work::Thread(thread),
@@ -220,9 +223,11 @@ impl Keeping {
             log.end(true);
         }
         if let Some(audit) = self.audit.take() {
-            let (written, notes) = audit.write(self.main, &self.wanted);
+            // Nobody is to wait for an answer that does not come.
+            drop(self.socket);
+            let (written, notes) = audit.write(&self.wanted);
             self.saved.audited = written;
-            notes.into_iter().for_each(|note| self.note(note));
+            self.saved.notes.extend(notes);
         }
         self.saved
     }
@@ -354,11 +359,15 @@ impl Keeping {
 
     /// Notes what a process says that waits for its audit, and lets it go on.
     fn note_child(&mut self, caller: &Caller, text: &[u8]) {
-        if let (Some(audit), Some(said)) = (&mut self.audit, Said::of(text)) {
-            audit.hear(caller.pid, said, caller.owner);
+        let (Some(audit), Some(said)) = (&mut self.audit, Said::of(text)) else {
+            return;
+        };
+        let is_new = said.is_of_new_child();
+        audit.hear(caller.pid, said, caller.owner);
+        // It may be gone, or have lost its patience.
+        if records::answer(&caller.socket, "go on\n", None).is_err() && is_new {
+            audit.did_not_wait(caller.pid);
         }
-        // It may be gone.
-        let _ = records::answer(&caller.socket, "go on\n", None);
     }
 
     /// Keeps the file of a process.

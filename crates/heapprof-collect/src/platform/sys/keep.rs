@@ -102,24 +102,32 @@ pub(crate) unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
     unsafe { call(libc::SYS_mremap, args) == to as isize }
 }
 
+/// How often somebody who has no place in the queue calls once more.
+const TRIES: u32 = 20;
+
 /// Hands a file to whoever listens at a socket's path, without waiting for them. Returns whether
 /// that could be. The error is an errno.
 pub(crate) fn hand_over(file: &File, path: &CStr, text: &[u8]) -> Result<(), i32> {
-    send(call_at(path)?.number() as usize, Some(file), text)
+    send(call_at(path, TRIES)?.number() as usize, Some(file), text)
 }
 
-/// Says something to whoever listens at a socket's path, and waits until they have answered or hung
-/// up, as long as there is patience. The error is an errno.
-pub(crate) fn tell_and_wait(path: &CStr, text: &[u8], mut patience: Patience) -> Result<(), i32> {
-    let socket = call_at(path)?;
+/// Says something to whoever listens at a socket's path. Returns whether it was answered, for which
+/// it waits as long as there is patience. The error is an errno: nobody has heard it.
+pub(crate) fn tell(
+    path: &CStr,
+    text: &[u8],
+    tries: u32,
+    mut patience: Patience,
+) -> Result<bool, i32> {
+    let socket = call_at(path, tries)?;
     send(socket.number() as usize, None, text)?;
-    socket.is_answered(&mut patience);
-    Ok(())
+    // Whoever hangs up has nothing to say.
+    Ok(socket.is_answered(&mut patience) && socket.read(&mut [0; 8]) > 0)
 }
 
-/// A connection to whoever listens at a socket's path. The error is an errno.
-fn call_at(path: &CStr) -> Result<File, i32> {
-    const TRIES: usize = 20;
+/// A connection to whoever listens at a socket's path. If too many wait there, it is tried so often
+/// once more, each millisecond. The error is an errno.
+fn call_at(path: &CStr, tries: u32) -> Result<File, i32> {
     const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no memory.
     let socket = unsafe {
@@ -145,7 +153,7 @@ fn call_at(path: &CStr) -> Result<File, i32> {
         match unsafe { call(libc::SYS_connect, args) } {
             0 => return Ok(socket),
             // There are more that nobody has looked at yet than there may be.
-            error if error == -libc::EAGAIN as isize && tried < TRIES => sleep(1_000_000),
+            error if error == -libc::EAGAIN as isize && tried < tries => sleep(1_000_000),
             error => return Err(-error as i32),
         }
         tried += 1;

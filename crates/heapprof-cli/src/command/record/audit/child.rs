@@ -1,0 +1,299 @@
+//! A forked child under an audit: what was seen of it, and the profile that is made of that.
+
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use heapprof_fork::{Forked, Look, look};
+use heapprof_live::Process;
+use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load};
+use heapprof_profile::{Profile, ProfileBuilder, ValueType};
+
+use crate::place::Owner;
+
+/// A child is looked at for the first time after so long, and then each time it has got older by a
+/// part of its age, but within bounds.
+const FIRST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(2);
+const PART: u32 = 4;
+/// Looking takes at most one part in so many of the time.
+pub(super) const SHARE: u32 = 20;
+/// The longest title of a process that is kept, in bytes.
+const LONGEST_TITLE: usize = 200;
+
+/// A forked child that has not ended.
+pub(super) struct Child {
+    pub(super) fork: Fork,
+    /// Its parent's number here; 0 if that is not known.
+    parent: u32,
+    since: Instant,
+    owner: Owner,
+    forked: Result<Forked, String>,
+    /// The last look, and how long after the fork it was.
+    seen: Option<(Look, Duration)>,
+    /// The last look before the child has said that it ends.
+    before: Option<(Look, Duration)>,
+    /// The last look that it has asked for.
+    asked: Option<(Look, Duration)>,
+    /// How it ends, if it has said so.
+    pub(super) ending: Option<Ending>,
+    /// Readable once it has ended; `None` if the kernel gives no such thing.
+    pub(super) ends: Option<OwnedFd>,
+    /// When it is looked at next.
+    pub(super) next: Instant,
+    loads: Vec<Load>,
+    /// Why its figures may be wrong, if that is so.
+    doubts: String,
+}
+
+/// A child that has ended, and all that is known of it.
+pub(super) struct Ended {
+    fork: Fork,
+    owner: Owner,
+    look: Option<Look>,
+    loads: Vec<Load>,
+}
+
+/// A profile of a child that is to be written.
+pub(super) struct Made {
+    pub(super) pid: u32,
+    pub(super) program: String,
+    pub(super) owner: Owner,
+    pub(super) profile: Profile,
+}
+
+impl Child {
+    /// A child that waits. `parent` is its parent's number here, if that is known.
+    pub(super) fn new(
+        pid: u32,
+        generation: u8,
+        [told, parent]: [u32; 2],
+        owner: Owner,
+        ends: Option<OwnedFd>,
+    ) -> Self {
+        let forked = Forked::of(pid).map_err(|error| error.to_string());
+        let at = SystemTime::now().duration_since(UNIX_EPOCH);
+        Self {
+            fork: Fork {
+                generation: generation.into(),
+                pid,
+                // The number that it has for itself may be another one outside of its container.
+                parent: if parent == 0 { told } else { parent },
+                at: at.map_or(0, micros),
+                program: comm(pid),
+                title: title(pid).unwrap_or_default(),
+                ..Fork::default()
+            },
+            parent,
+            since: Instant::now(),
+            owner,
+            forked,
+            seen: None,
+            before: None,
+            asked: None,
+            ending: None,
+            ends,
+            next: Instant::now() + FIRST,
+            loads: Vec::new(),
+            doubts: String::new(),
+        }
+    }
+
+    /// It goes on, because its exec has failed.
+    pub(super) fn goes_on(&mut self) {
+        if self.ending == Some(Ending::Exec) {
+            self.ending = None;
+        }
+    }
+
+    /// It is about to end, or to become another program.
+    pub(super) fn ends(&mut self, is_exec: bool) {
+        if self.ending.is_none() {
+            self.before = self.seen.take();
+        }
+        // What an interpreter writes when it cleans up says nothing of what the child has done.
+        let cleans_up = |(seen, _): &(Look, Duration)| seen.cleans_up;
+        if self.ending.is_none() || !self.seen.as_ref().is_some_and(cleans_up) {
+            self.look();
+        }
+        // What comes after an exec is no child.
+        self.fork.age = micros(self.since.elapsed());
+        self.ending = Some(if is_exec { Ending::Exec } else { Ending::Ended });
+    }
+
+    /// It has asked to be looked at.
+    pub(super) fn asks(&mut self) {
+        self.look();
+        self.asked = self.seen.clone();
+    }
+
+    /// It has tried to load something.
+    pub(super) fn loads(&mut self, load: Load) {
+        self.loads.push(load);
+    }
+
+    /// It did not wait until it was looked at for the first time.
+    pub(super) fn did_not_wait(&mut self) {
+        self.doubt("it did not wait to be looked at, so what it has inherited is not sure");
+    }
+
+    /// So much could not be heard of it.
+    pub(super) fn is_unheard(&mut self, count: u32) {
+        if count > 0 && !self.doubts.contains("could not be heard") {
+            self.doubt("some of what it has loaded could not be heard");
+        }
+    }
+
+    fn doubt(&mut self, why: &str) {
+        if !self.doubts.is_empty() {
+            self.doubts.push_str("; ");
+        }
+        self.doubts.push_str(why);
+    }
+
+    pub(super) fn look(&mut self) {
+        let began = Instant::now();
+        let Ok(forked) = &self.forked else {
+            return;
+        };
+        let fork = &mut self.fork;
+        let generation = u8::try_from(fork.generation).unwrap_or(u8::MAX);
+        match look(fork.pid, self.parent, forked, generation) {
+            Ok(seen) => {
+                let is_worse = seen.blame.is_err();
+                let was_better = |(before, _): &(Look, Duration)| before.blame.is_ok();
+                if !is_worse || !self.seen.as_ref().is_some_and(was_better) {
+                    self.seen = Some((seen, self.since.elapsed()));
+                }
+                if let Some(title) = title(fork.pid) {
+                    fork.title = title;
+                }
+                if let Ok(process) = Process::open(fork.pid) {
+                    fork.program = process.program();
+                }
+                fork.lacks.clear();
+            }
+            // What was seen before counts.
+            Err(_) if self.seen.is_some() => {}
+            Err(error) => fork.lacks = format!("its pages could not be read: {error}"),
+        }
+        let pause = (self.since.elapsed() / PART).clamp(FIRST, LONGEST);
+        self.next = Instant::now() + pause.max(began.elapsed() * SHARE);
+    }
+
+    /// What is kept of it when it has ended.
+    pub(super) fn end(self) -> Ended {
+        let mut fork = self.fork;
+        fork.ending = self.ending.unwrap_or(Ending::Killed);
+        if fork.ending != Ending::Exec {
+            fork.age = micros(self.since.elapsed());
+        }
+        // An interpreter cleans up before it says that it ends.
+        let before = self.before.filter(|(seen, _)| seen.cleans_up);
+        let seen = self.asked.or(before).or(self.seen);
+        if let Err(error) = &self.forked {
+            fork.lacks = format!("its pages could not be read when it was forked: {error}");
+        } else if seen.is_none() && fork.lacks.is_empty() {
+            fork.lacks = "it was gone before it was looked at".to_string();
+        }
+        if let Some((
+            Look {
+                blame: Err(why), ..
+            },
+            _,
+        )) = &seen
+        {
+            fork.lacks = format!("whose memory it is: {why}");
+        }
+        if !self.doubts.is_empty() {
+            let begin = if fork.lacks.is_empty() { "" } else { "; " };
+            fork.lacks += &format!("{begin}{}", self.doubts);
+        }
+        fork.looked = seen.as_ref().map_or(0, |(_, after)| micros(*after));
+        Ended {
+            fork,
+            owner: self.owner,
+            look: seen.map(|(look, _)| look),
+            loads: self.loads,
+        }
+    }
+}
+
+impl Ended {
+    /// A profile of it.
+    pub(super) fn profile(self) -> Made {
+        let mut fork = self.fork;
+        let (mut profile, mut mapped) = (None, Vec::new());
+        if let Some(look) = self.look {
+            fork.period = i64::try_from(look.period).unwrap_or(1);
+            (fork.figures, mapped) = (look.figures, look.mapped);
+            profile = look.blame.ok();
+        }
+        let mut profile = profile.unwrap_or_else(|| ProfileBuilder::new(&COW_TYPES).finish());
+        let (pid, program) = (fork.pid, fork.program.clone());
+        let audited = Audited {
+            fork,
+            loads: self.loads,
+            mapped,
+        };
+        describe(&mut profile, &audited);
+        Made {
+            pid,
+            program,
+            owner: self.owner,
+            profile,
+        }
+    }
+}
+
+/// Puts into a profile what an audit noted, and what it is of.
+fn describe(profile: &mut Profile, audited: &Audited) {
+    let fork = &audited.fork;
+    let plain = [
+        format!("program: {}", fork.program),
+        format!("pid: {}", fork.pid),
+        match fork.period {
+            0 | 1 => "mode: exact".to_string(),
+            period => format!("mode: sampled, one in {period} bytes; values are estimates"),
+        },
+        "dump: audit of a forked child".to_string(),
+    ];
+    for comment in plain.into_iter().chain(audited.comments()) {
+        let text = profile.strings.intern(&comment);
+        profile.comment.push(text);
+    }
+    profile.time_nanos = fork.at.saturating_add(fork.looked).saturating_mul(1000);
+    profile.duration_nanos = fork.looked.saturating_mul(1000);
+    let [space, bytes] = ["space", "bytes"].map(|text| profile.strings.intern(text));
+    profile.period_type = Some(ValueType {
+        r#type: space,
+        unit: bytes,
+    });
+    profile.period = fork.period.max(1);
+    let default = profile.strings.intern(COW_TYPES[1].0);
+    profile.default_sample_type = default;
+}
+
+/// What the kernel calls a process.
+fn comm(pid: u32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    match String::from_utf8_lossy(&name).trim_end() {
+        "" => "unknown".to_string(),
+        name => name.to_string(),
+    }
+}
+
+/// The command line of a process, as it is now.
+fn title(pid: u32) -> Option<String> {
+    let mut bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    while matches!(bytes.last(), Some(0 | b' ')) {
+        bytes.pop();
+    }
+    bytes.truncate(LONGEST_TITLE);
+    let words = bytes.split(|&byte| byte == 0);
+    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
+    Some(words.join(" ")).filter(|title| !title.is_empty())
+}
+
+fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
+}
