@@ -4,7 +4,7 @@
  * The ops that load files are replaced, as those are that call subs. So nothing of this can be seen in @INC or %INC, and
  * an attempt is seen whatever names the file. An attempt has ended when the context of its file has left the stack; then
  * %INC says how it went. Whoever dies leaves many contexts at once, and nobody is told. So what has ended is also looked
- * for before each call of a sub, and at the end of each file and eval. While Perl looks for a file, it may run a sub in @INC;
+ * for before each call of a sub, and at the end of each file, eval and sub. While Perl looks for a file, it may run a sub in @INC;
  * then the search goes on if its C function is still on the stack. */
 #include <time.h>
 #include <unistd.h>
@@ -55,6 +55,7 @@ static OP *(*load_required)(pTHX);
 static OP *(*load_done)(pTHX);
 static OP *(*leave_file)(pTHX);
 static OP *(*exit_program)(pTHX);
+static OP *(*return_from)(pTHX);
 
 static int64_t micros_now(void) {
     struct timespec now;
@@ -154,10 +155,14 @@ static void tell_of(pTHX_ const struct attempt *attempt) {
     load.kind = attempt->is_do ? "do" : "require";
     load.site = attempt->site;
     load.micros = micros_now() - attempt->began;
-    if (is_known && (attempt->is_entered || !attempt->is_do))
+    /* What died in the search is not loaded, whatever the program has put into %INC since. */
+    if (attempt->is_searched)
+        load.outcome = entry && !is_known ? "failed" : "not found";
+    else if (is_known && (attempt->is_entered || !attempt->is_do))
         load.outcome = "loaded";
     else
         load.outcome = entry || attempt->is_entered ? "failed" : "not found";
+    is_known = is_known && !attempt->is_searched;
     load.stats = 0;
     load.opens = 1;
     /* Of a file that was found and failed, nothing says where it was. */
@@ -232,6 +237,13 @@ static OP *note_end_of_file(pTHX) {
     return next;
 }
 
+/* A file may end by a `return`. */
+static OP *note_return(pTHX) {
+    OP *next = return_from(aTHX);
+    if (loads.count && is_audited(aTHX)) settle(aTHX_ (const char *)__builtin_frame_address(0));
+    return next;
+}
+
 /* The last moment before variables are freed. */
 static OP *note_exit(pTHX) {
     if (is_audited(aTHX)) {
@@ -256,6 +268,8 @@ static void audit_loads(pTHX) {
     PL_ppaddr[OP_DOFILE] = note_done;
     leave_file = PL_ppaddr[OP_LEAVEEVAL];
     PL_ppaddr[OP_LEAVEEVAL] = note_end_of_file;
+    return_from = PL_ppaddr[OP_RETURN];
+    PL_ppaddr[OP_RETURN] = note_return;
     exit_program = PL_ppaddr[OP_EXIT];
     PL_ppaddr[OP_EXIT] = note_exit;
 }

@@ -5,8 +5,8 @@ use std::io;
 
 use heapprof_live::{Error, Process};
 use heapprof_process::{Area, PAGE, PageMap, PageSet, Sharing, areas};
-use heapprof_profile::Profile;
-use heapprof_profile::fork::{Figures, Mapped};
+use heapprof_profile::fork::{COW_TYPES, Figures, Mapped};
+use heapprof_profile::{Profile, ProfileBuilder};
 
 use crate::blame::{self, Child, Piece};
 use crate::forked::{Forked, Region, file_of, may_be_inherited, read, regions, signed};
@@ -18,6 +18,8 @@ pub struct Look {
     pub figures: Figures,
     /// The files that it has mapped since the fork.
     pub mapped: Vec<Mapped>,
+    /// The file name of its program; empty if it can't be read.
+    pub program: String,
     /// Mean bytes between samples; 1 if all blocks are known.
     pub period: u64,
     /// Whether it is an interpreter, which frees much, and so writes much, when it ends.
@@ -25,6 +27,17 @@ pub struct Look {
     /// Whose allocations lie on pages that it has inherited and has alone, or why that is not
     /// known.
     pub blame: Result<Profile, String>,
+}
+
+impl Look {
+    /// Leaves out what it says of pages that the child has alone: everybody else who had them has
+    /// ended, so nobody knows who wrote there.
+    pub fn forget_who_wrote(&mut self) {
+        let figures = &mut self.figures;
+        figures.shared = figures.shared.saturating_add(figures.unshared);
+        figures.unshared = 0;
+        self.blame = Ok(ProfileBuilder::new(&COW_TYPES).finish());
+    }
 }
 
 /// Looks at a child of this generation, and at its parent, which knows what the child has freed or
@@ -74,6 +87,9 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
         generation,
     };
     let process = Process::open(pid);
+    let program = process
+        .as_ref()
+        .map_or_else(|_| String::new(), Process::program);
     let period = process
         .as_ref()
         .map_or(1, |process| process.period().unwrap_or(1));
@@ -83,6 +99,7 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
     Ok(Look {
         figures,
         mapped: mapped(&areas, forked),
+        program,
         period,
         cleans_up: areas.iter().any(|area| is_interpreter(area.name)),
         blame,

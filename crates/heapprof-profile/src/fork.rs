@@ -291,7 +291,7 @@ impl Fork {
             "parent" => self.parent = value.parse().unwrap_or(0),
             "program" => self.program = value,
             "title" => self.title = value,
-            "at" => self.at = number(&value),
+            "at" => self.at = value.parse().unwrap_or(0).clamp(0, 4 * MOST),
             "looked" => self.looked = number(&value),
             "age" => self.age = number(&value),
             "ending" => self.ending = Ending::of(&value).unwrap_or_default(),
@@ -350,9 +350,17 @@ impl Mapped {
     }
 }
 
-/// A number that is no debt; 0 if it is none.
+/// No process has more bytes, and no wait took longer: what says more is damaged.
+const MOST: i64 = 1 << 50;
+
+/// A number that is no debt; 0 if it is none, or none that can be.
 fn number(text: &str) -> i64 {
-    text.parse().unwrap_or(0).max(0)
+    let number = text.parse().unwrap_or(0);
+    if (0..=MOST).contains(&number) {
+        number
+    } else {
+        0
+    }
 }
 
 /// The fields of a comment that begins so.
@@ -483,6 +491,7 @@ mod tests {
             "#heapprof.fork.1\t",
             "#heapprof.fork.1\tpid=-1\tat=x\trss=-5\tending=\tprogram=%",
             "#heapprof.fork.1\tprogram=%é%4\tpid=99999999999\tunknown=7",
+            "#heapprof.fork.1\trss=9223372036854775807\tat=9223372036854775807",
         ] {
             let read = Audited::of(&with(&[text.to_string()])).unwrap_or_default();
             assert_eq!((read.fork.pid, read.fork.figures.rss), (0, 0), "{text}");

@@ -85,6 +85,17 @@ fn head(audit: &ForkAudit, name: &str, bytes: &Measure) -> Vec<String> {
             share("own_private_space"),
         );
     }
+    let unknown = audit
+        .children
+        .iter()
+        .filter(|child| child.looked_micros == 0);
+    let unknown = unknown.count();
+    if unknown > 0 {
+        line += &format!(
+            "; nothing is known of {}",
+            plural_of(unknown, "child", "children")
+        );
+    }
     let mut lines = vec![line];
     let period = audit.children.iter().map(|child| child.period).max();
     if let Some(period @ 2..) = period {

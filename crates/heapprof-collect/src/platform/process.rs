@@ -41,8 +41,9 @@ pub(crate) struct Process {
     /// Whether the program shut itself in: nothing of ours makes a system call any more.
     shut_in: AtomicBool,
     name: OnceLock<Vec<u8>>,
-    /// Whether somebody who audits has kept this process waiting for too long.
-    pub(crate) is_unheard: AtomicBool,
+    /// Until when nobody waits for somebody who audits, because they have kept a process waiting
+    /// for too long: a moment of the clock that nobody sets, for all processes that are audited.
+    pub(crate) unheard: OnceLock<&'static AtomicU64>,
     /// How much could not be told to them.
     pub(crate) untold: AtomicU32,
 }
@@ -60,7 +61,7 @@ impl Process {
             abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             marked: AtomicPtr::new(std::ptr::null_mut()),
-            is_unheard: AtomicBool::new(false),
+            unheard: OnceLock::new(),
             untold: AtomicU32::new(0),
             filtered: AtomicBool::new(false),
             keeps: AtomicU8::new(0),

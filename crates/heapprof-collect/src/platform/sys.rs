@@ -17,7 +17,9 @@ pub(crate) use file::{
 pub(crate) use keep::{
     hand_over, limit, map_behind, map_file, memory_file, move_over, tell, try_to_send,
 };
-pub(crate) use memory::{LARGE, PAGE, discard, hint, map_dense, map_word, resident, wipe_on_fork};
+pub(crate) use memory::{
+    LARGE, PAGE, discard, hint, map_dense, map_word, resident, shared_word, wipe_on_fork,
+};
 pub use memory::{map, read_each, read_memory, remap, unmap};
 
 use crate::platform::tls;

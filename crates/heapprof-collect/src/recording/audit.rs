@@ -24,10 +24,21 @@ const LOOK: &str = "heapprof's look 1";
 const LOAD: &str = "heapprof's load 1";
 /// So many seconds a process waits to be looked at.
 const PATIENCE: i64 = 5;
+/// After somebody has waited in vain, nobody waits for so many nanoseconds.
+const PAUSE: u64 = 60_000_000_000;
 /// For so many milliseconds a process tries to be heard: a child that nobody knows of would be
 /// lost.
 const LONG: u32 = 5000;
 const SHORT: u32 = 20;
+
+/// Makes ready for forked children.
+pub(super) fn begin(engine: &Engine, options: &Options) {
+    if !options.output.audit.is_empty() && engine.process.unheard.get().is_none() {
+        // Without it, each process waits for itself.
+        let word = sys::shared_word();
+        let _ = word.map(|word| engine.process.unheard.set(word));
+    }
+}
 
 /// Says that this is a forked child of a process.
 pub(super) fn forked(engine: &Engine, options: &Options, parent: i32) {
@@ -73,22 +84,28 @@ fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64
     if !is_audited || process.is_shut_in() || process.is_filtered() {
         return false;
     }
-    // Whoever kept this process waiting once may do so again.
-    let seconds = match process.is_unheard.load(Ordering::Relaxed) {
-        true => 0,
-        false => seconds,
-    };
+    // Whoever kept a process waiting may do so again.
+    let until = process.unheard.get();
+    let until = until.map_or(0, |until| until.load(Ordering::Relaxed));
+    let is_unheard = sys::nanoseconds(libc::CLOCK_MONOTONIC) as u64 <= until;
+    let seconds = if is_unheard { 0 } else { seconds };
     let untold = process.untold.load(Ordering::Relaxed);
     let text = format!("{what} {generation} {untold}{rest}\n");
     let Ok(path) = CString::new(&*options.output.audit) else {
         return false;
     };
-    let tries = if what == FORKED { LONG } else { SHORT };
+    let tries = match what == FORKED && !is_unheard {
+        true => LONG,
+        false => SHORT,
+    };
     let told = sys::tell(&path, text.as_bytes(), tries, Patience::of_seconds(seconds));
     match told {
         Ok(is_answered) => {
-            if seconds > 0 && !is_answered {
-                process.is_unheard.store(true, Ordering::Relaxed);
+            if let (Some(until), true) = (process.unheard.get(), seconds > 0 && !is_answered) {
+                until.store(
+                    sys::nanoseconds(libc::CLOCK_MONOTONIC) as u64 + PAUSE,
+                    Ordering::Relaxed,
+                );
             }
             is_answered || seconds == 0
         }

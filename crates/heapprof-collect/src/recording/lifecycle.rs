@@ -8,7 +8,7 @@ use crate::mode::Mode;
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
-use crate::recording::kept;
+use crate::recording::{audit, kept};
 use crate::recording::{clock, unload};
 
 /// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
@@ -64,6 +64,8 @@ impl Lifecycle {
                 Format::Text => (Frames::Native, false),
             };
             engine.scripts.providers.want(frames, by_thread);
+            #[cfg(not(shuttle))]
+            audit::begin(engine, &options);
             #[cfg(not(shuttle))]
             let handed = kept::begin(engine, &options).map(|file| (file, options.clone()));
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);

@@ -15,7 +15,7 @@ XSLoader::load(__PACKAGE__, $VERSION);
 _before_and_after() if is_tracing();
 
 # What a forked child shares is looked at after the program's own END blocks, and before Perl cleans up.
-eval 'END { _look() }' if _is_audited();
+_look_at_end();
 
 # Begins another part of the program. Values that are made from now on have its name as a label.
 # The entry is made first, so that it is not one of those values.

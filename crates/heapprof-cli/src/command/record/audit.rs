@@ -65,6 +65,7 @@ impl Audit {
         }
         // The program that a child became is no child.
         let generation = u32::from(said.generation);
+        let has_others = self.has_others(number);
         let child = self.children.get_mut(&number);
         let Some(child) = child.filter(|child| child.fork.generation == generation) else {
             return;
@@ -73,8 +74,8 @@ impl Audit {
         child.is_unheard(said.untold);
         match said.what {
             What::Forked(_) => {}
-            What::End | What::Exec => child.ends(said.what == What::Exec),
-            What::Look => child.asks(),
+            What::End | What::Exec => child.ends(said.what == What::Exec, has_others),
+            What::Look => child.asks(has_others),
             What::Load(load) => {
                 self.loads += 1;
                 if self.loads <= MOST_LOADS {
@@ -122,6 +123,12 @@ impl Audit {
             .extend(self.children.remove(&pid).map(Child::end));
     }
 
+    /// Whether anybody is there besides a child who may have what it has inherited.
+    fn has_others(&self, pid: u32) -> bool {
+        let others = self.children.keys().filter(|other| **other != pid);
+        others.count() > 0 || is_there(self.main)
+    }
+
     /// Whether no child is there.
     pub(super) fn is_empty(&self) -> bool {
         self.children.is_empty()
@@ -160,11 +167,15 @@ impl Audit {
         if self.next.is_some_and(|next| next > now) {
             return;
         }
-        let due = self.children.values_mut();
-        let due = due.filter(|child| child.next <= now && child.ending.is_none());
+        let due = self.children.iter();
+        let due = due.filter(|(_, child)| child.next <= now && child.ending.is_none());
         // The others come next.
-        if let Some(child) = due.min_by_key(|child| child.next) {
-            child.look();
+        let first = due.min_by_key(|(_, child)| child.next);
+        if let Some(pid) = first.map(|(pid, _)| *pid) {
+            let has_others = self.has_others(pid);
+            if let Some(child) = self.children.get_mut(&pid) {
+                child.look(has_others);
+            }
             self.next = Some(Instant::now() + now.elapsed() * SHARE);
         }
     }
@@ -184,10 +195,11 @@ impl Audit {
             .into_iter()
             .for_each(|pid| self.end(pid));
         let until = Instant::now() + LAST;
+        let has_others = self.children.len() > 1 || is_there(self.main);
         for (_, mut child) in std::mem::take(&mut self.children) {
             if child.ending.is_none() {
                 if Instant::now() < until {
-                    child.look();
+                    child.look(has_others);
                 }
                 child.ending = Some(Ending::Running);
             }

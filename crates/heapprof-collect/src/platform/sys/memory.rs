@@ -47,6 +47,16 @@ pub(crate) fn map_word(file: &File) -> Option<&'static AtomicU64> {
     (at > 0).then(|| unsafe { &*(at as *const AtomicU64) })
 }
 
+/// A word that this process has together with all that it forks; `None` without memory. It stays.
+pub(crate) fn shared_word() -> Option<&'static AtomicU64> {
+    let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
+    // SAFETY: a new mapping touches no memory that exists.
+    let at = unsafe { call(libc::SYS_mmap, [0, PAGE, prot, flags, usize::MAX, 0]) };
+    // SAFETY: the mapping is a page of zeros, and stays.
+    (at > 0).then(|| unsafe { &*(at as *const AtomicU64) })
+}
+
 /// Gives back what [`map`] gave.
 ///
 /// # Safety

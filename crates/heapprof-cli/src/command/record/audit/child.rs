@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_fork::{Forked, Look, look};
-use heapprof_live::Process;
 use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load};
 use heapprof_profile::{Profile, ProfileBuilder, ValueType};
 
@@ -17,6 +16,9 @@ const LONGEST: Duration = Duration::from_secs(2);
 const PART: u32 = 4;
 /// Looking takes at most one part in so many of the time.
 pub(super) const SHARE: u32 = 20;
+/// Why nothing is known of what a child copies.
+const ALONE: &str =
+    "nobody else had what it has inherited any more, so what it copied is not known";
 /// The longest title of a process that is kept, in bytes.
 const LONGEST_TITLE: usize = 200;
 
@@ -106,14 +108,17 @@ impl Child {
     }
 
     /// It is about to end, or to become another program.
-    pub(super) fn ends(&mut self, is_exec: bool) {
+    pub(super) fn ends(&mut self, is_exec: bool, has_others: bool) {
         if self.ending.is_none() {
-            self.before = self.seen.take();
+            self.before = match has_others {
+                true => self.seen.take(),
+                false => self.seen.clone(),
+            };
         }
         // What an interpreter writes when it cleans up says nothing of what the child has done.
         let cleans_up = |(seen, _): &(Look, Duration)| seen.cleans_up;
         if self.ending.is_none() || !self.seen.as_ref().is_some_and(cleans_up) {
-            self.look();
+            self.look(has_others);
         }
         // What comes after an exec is no child.
         self.fork.age = micros(self.since.elapsed());
@@ -121,8 +126,8 @@ impl Child {
     }
 
     /// It has asked to be looked at.
-    pub(super) fn asks(&mut self) {
-        self.look();
+    pub(super) fn asks(&mut self, has_others: bool) {
+        self.look(has_others);
         self.asked = self.seen.clone();
     }
 
@@ -150,7 +155,12 @@ impl Child {
         self.doubts.push_str(why);
     }
 
-    pub(super) fn look(&mut self) {
+    /// Looks at it. Without anybody else who has what it has inherited, its pages say nothing of who
+    /// wrote there.
+    pub(super) fn look(&mut self, has_others: bool) {
+        if !has_others && self.seen.is_some() {
+            return;
+        }
         let began = Instant::now();
         let Ok(forked) = &self.forked else {
             return;
@@ -158,7 +168,11 @@ impl Child {
         let fork = &mut self.fork;
         let generation = u8::try_from(fork.generation).unwrap_or(u8::MAX);
         match look(fork.pid, self.parent, forked, generation) {
-            Ok(seen) => {
+            Ok(mut seen) => {
+                if !has_others {
+                    seen.forget_who_wrote();
+                    self.doubts = ALONE.to_string();
+                }
                 let is_worse = seen.blame.is_err();
                 let was_better = |(before, _): &(Look, Duration)| before.blame.is_ok();
                 if !is_worse || !self.seen.as_ref().is_some_and(was_better) {
@@ -167,8 +181,10 @@ impl Child {
                 if let Some(title) = title(fork.pid) {
                     fork.title = title;
                 }
-                if let Ok(process) = Process::open(fork.pid) {
-                    fork.program = process.program();
+                if let Some((seen, _)) = &self.seen
+                    && !seen.program.is_empty()
+                {
+                    fork.program.clone_from(&seen.program);
                 }
                 fork.lacks.clear();
             }
