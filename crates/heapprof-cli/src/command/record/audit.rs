@@ -129,11 +129,6 @@ impl Audit {
         others.count() > 0 || is_there(self.main)
     }
 
-    /// Whether no child is there.
-    pub(super) fn is_empty(&self) -> bool {
-        self.children.is_empty()
-    }
-
     /// The children that have ended, of those that are not known to have.
     fn ended_by_now(&self) -> Vec<u32> {
         let (mut pids, mut polled, mut found) = (Vec::new(), Vec::new(), Vec::new());

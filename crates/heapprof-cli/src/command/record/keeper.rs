@@ -38,6 +38,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// So long the processes of a program that was killed may take to end, too.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
+/// So long a child that was forked last may take to say so.
+const AFTER_LAST_FORK: Duration = Duration::from_millis(200);
+
 /// So long it may take to read a file, and so much longer it may take for all together.
 const USUAL: Duration = Duration::from_secs(2);
 const MOST_TIME: Duration = Duration::from_secs(20);
@@ -243,10 +246,10 @@ impl Keeping {
             if let Some(audit) = &mut self.audit {
                 audit.look();
             }
-            let has_children = self.audit.as_ref().is_some_and(|audit| !audit.is_empty());
             let is_done = until.is_some_and(|until| {
                 let is_idle = self.processes.is_empty() && self.callers.is_empty();
-                is_idle && !has_children || until <= Instant::now()
+                // A child that was forked last may not have called yet.
+                is_idle && self.audit.is_none() || until <= Instant::now()
             });
             if is_done {
                 return;
@@ -254,7 +257,7 @@ impl Keeping {
             match self.ends.try_recv() {
                 Ok(was_killed) if was_killed => until = Some(Instant::now() + AFTER_KILL),
                 // Whoever has called by now is still heard.
-                Ok(_) => until = Some(Instant::now()),
+                Ok(_) => until = Some(Instant::now() + self.grace()),
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) if until.is_none() => return,
                 Err(TryRecvError::Disconnected) => {}
@@ -262,6 +265,14 @@ impl Keeping {
             if until.is_none_or(|until| until > Instant::now()) {
                 self.wait(until);
             }
+        }
+    }
+
+    /// How long whoever has not called yet is waited for when the program has ended.
+    fn grace(&self) -> Duration {
+        match self.audit {
+            Some(_) => AFTER_LAST_FORK,
+            None => Duration::ZERO,
         }
     }
 
