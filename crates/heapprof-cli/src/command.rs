@@ -9,6 +9,7 @@ mod dump;
 mod flame;
 mod follow;
 mod fork_audit;
+mod forks;
 mod gate;
 mod info;
 mod leaks;

@@ -42,6 +42,7 @@ pub(super) use self::live::moments::Moments;
 pub(super) use self::residents::resident;
 pub(super) use self::words::bytes;
 use self::written::{Private, Written};
+use super::forks::CHILDREN;
 use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};
@@ -198,8 +199,6 @@ pub(super) struct Names {
     children: Option<OsString>,
 }
 
-/// What is added to a profile's name to name the folder of its children.
-pub(in crate::command) const CHILDREN: &str = ".children";
 const ENDING: &[u8] = b".pb.gz";
 
 impl Names {

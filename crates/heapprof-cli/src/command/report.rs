@@ -14,7 +14,7 @@ use heapprof_report::Measure;
 use heapprof_web::{Container, page};
 
 use self::paths::Paths;
-use super::{Shared, fork_audit};
+use super::{Shared, forks};
 use crate::args::report::PathNames;
 use crate::args::{Cli, PageArgs};
 use crate::source::{Sources, in_order_of_time};
@@ -112,13 +112,13 @@ fn audited(shared: &Shared, args: &PageArgs, named: &[String]) -> Result<Option<
     if shared.sources.are_known() || !args.base.is_empty() || !Path::new(folder).is_dir() {
         return Ok(None);
     }
-    let all = fork_audit::profiles_of(folder)?;
-    let of_forks = |name: &&String| name.ends_with(fork_audit::NOTED);
+    let all = forks::profiles_of(folder)?;
+    let of_forks = |name: &&String| name.ends_with(forks::NOTED);
     let names: Vec<String> = all.iter().filter(of_forks).cloned().collect();
     if names.is_empty() {
         return Ok(None);
     }
-    let (found, session) = fork_audit::ask(shared, &all, Some(PLACES))?;
+    let (found, session) = forks::ask(shared, &all, Some(PLACES))?;
     Ok(Some(Audit {
         names,
         found,

@@ -155,8 +155,8 @@ impl Child {
         self.doubts.push_str(why);
     }
 
-    /// Looks at it. Without anybody else who has what it has inherited, its pages say nothing of who
-    /// wrote there.
+    /// Looks at it. If nobody else has what it has inherited, its pages say nothing of who wrote
+    /// there.
     pub(super) fn look(&mut self, has_others: bool) {
         if !has_others && self.seen.is_some() {
             return;

@@ -1,0 +1,72 @@
+//! What a folder has of an audit of forked children, for `fork-audit` and for `report`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::{ForkAudit, Granularity, Query, Session, Types, fork_audit};
+
+use super::Shared;
+use crate::name;
+
+/// What is added to a profile's name to name the folder of its children.
+pub(super) const CHILDREN: &str = ".children";
+/// The ending of what was noted of a child.
+pub(super) const NOTED: &str = ".fork.pb.gz";
+/// The ending of profiles.
+pub(super) const ENDING: &str = ".pb.gz";
+
+/// The report of these profiles, and the session that was asked.
+pub(super) fn ask(
+    shared: &Shared,
+    names: &[String],
+    limit: Option<usize>,
+) -> Result<(ForkAudit, Session)> {
+    let query = Query {
+        granularity: Granularity::Lines,
+        ..Query::default()
+    };
+    let sources = shared.sources.each(names)?;
+    let session = shared.session(sources, &query, Types::One, |question| question)?;
+    Ok((fork_audit(&session, limit)?, session))
+}
+
+/// The profiles that a name stands for: a folder's, with those of children in folders below it; a
+/// profile's, with those of its children beside it.
+pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
+    let path = name::path(name);
+    let mut found = Vec::new();
+    if path.is_dir() {
+        add_folder(&path, true, &mut found)?;
+        if found.is_empty() {
+            bail!("{name}: has no profiles ({ENDING})");
+        }
+    } else {
+        found.push(name.to_string());
+        let children = name.strip_suffix(ENDING);
+        let children = children.map(|stem| format!("{stem}{}", CHILDREN));
+        if let Some(children) = children.filter(|children| Path::new(children).is_dir()) {
+            add_folder(Path::new(&children), false, &mut found)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Adds the profiles in a folder, by name, and those in the folders of children in it.
+fn add_folder(folder: &Path, with_children: bool, to: &mut Vec<String>) -> Result<()> {
+    let named = || format!("{}: cannot be read", folder.display());
+    let entries = std::fs::read_dir(folder).with_context(named)?;
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        paths.push(entry.with_context(named)?.path());
+    }
+    paths.sort();
+    for path in paths {
+        let text = path.to_string_lossy();
+        if text.ends_with(ENDING) && path.is_file() {
+            to.push(text.into_owned());
+        } else if with_children && text.ends_with(CHILDREN) && path.is_dir() {
+            add_folder(&path, false, to)?;
+        }
+    }
+    Ok(())
+}
