@@ -13,6 +13,8 @@ use heapprof_profile::decode;
 use heapprof_tests::expectations::check;
 use heapprof_tests::harness::{command, heapprof, root};
 
+use crate::wiretap::Listener;
+
 /// Builds an example of heapprof-alloc with `flags` of its own. Returns the path of the binary,
 /// which is called `name`, or `None` if it can't be built here.
 fn build(example: &str, name: &str, cargo: &[&str], flags: &[&str]) -> Option<PathBuf> {
@@ -316,4 +318,22 @@ fn the_example_serves_profiles_as_go_does() {
         "{}",
         String::from_utf8_lossy(&top.stderr)
     );
+}
+
+/// `alive!` says that code ran, and where.
+#[test]
+fn code_that_ran_is_heard_of() {
+    let program = build("alloc_alive", "alloc_alive", &[], &[]).expect("alloc_alive builds");
+    let folder = tempfile::tempdir().unwrap();
+    let listener = Listener::start(folder.path());
+    let status = Command::new(program)
+        .env("HEAPPROF_WIRETAP", &listener.address)
+        .status();
+    assert!(status.unwrap().success());
+    let report = listener.report();
+    assert_eq!(report["rows"][0]["name"], "orders.cancel", "{report}");
+    assert_eq!(report["rows"][0]["count"], 3);
+    let place = report["rows"][0]["places"][0].as_str().unwrap();
+    assert!(place.ends_with("alive.rs:10"), "{place}");
+    assert_eq!(report["senders"]["ended"], 1);
 }

@@ -3,10 +3,11 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, preloaded, run};
+use serde_json::Value;
 
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
@@ -34,32 +35,124 @@ int main(int argc, char **argv) {
 "#;
 
 /// Runs the program with these words while somebody listens. Returns the report as JSON.
-fn heard(words: &[&str]) -> serde_json::Value {
+fn heard(words: &[&str]) -> Value {
     let built = build(PROGRAM, "gcc -O1 -Wl,--no-as-needed -ldl");
-    let folder: &Path = built.folder.path();
-    let mut child = command(folder)
-        .args(["listen", "--udp", "127.0.0.1:0"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut err = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    err.read_line(&mut line).unwrap();
-    let address = line.split(' ').nth(3).unwrap_or_default();
+    let listener = Listener::start(built.folder.path());
     let status = preloaded(&built.program)
         .args(words)
-        .env("HEAPPROF_WIRETAP", address)
+        .env("HEAPPROF_WIRETAP", &listener.address)
         .status();
     assert_eq!(status.unwrap().code(), Some(0));
-    let id = child.id().to_string();
-    let ended = Command::new("kill").args(["-INT", &id]).status();
-    assert!(ended.unwrap().success());
-    let mut said = String::new();
-    err.read_to_string(&mut said).unwrap();
-    assert!(child.wait().unwrap().success(), "{said}");
-    let report = run(folder, &["wiretap", "-f", "json"]);
-    assert_eq!(report.code, 0, "{}", report.err);
-    serde_json::from_str(&report.out).unwrap()
+    listener.report()
+}
+
+/// Somebody who listens, into a database in a folder.
+pub(crate) struct Listener<'f> {
+    folder: &'f Path,
+    child: Child,
+    err: BufReader<ChildStderr>,
+    /// Where.
+    pub(crate) address: String,
+}
+
+impl<'f> Listener<'f> {
+    pub(crate) fn start(folder: &'f Path) -> Self {
+        let mut child = command(folder)
+            .args(["listen", "--udp", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        err.read_line(&mut line).unwrap();
+        let address = line.split(' ').nth(3).unwrap_or_default().to_string();
+        Self {
+            folder,
+            child,
+            err,
+            address,
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &id]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Ends it, and returns what it has heard, as JSON.
+    pub(crate) fn report(mut self) -> Value {
+        self.signal("INT");
+        let mut said = String::new();
+        self.err.read_to_string(&mut said).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{said}");
+        let report = run(self.folder, &["wiretap", "-f", "json"]);
+        assert_eq!(report.code, 0, "{}", report.err);
+        serde_json::from_str(&report.out).unwrap()
+    }
+}
+
+/// A listener that does not listen costs a program nothing, and what the kernel drops meanwhile is
+/// known to be lost.
+#[test]
+fn a_listener_that_is_stopped_stops_nobody() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -Wl,--no-as-needed -ldl");
+    let listener = Listener::start(built.folder.path());
+    listener.signal("STOP");
+    let began = std::time::Instant::now();
+    let status = preloaded(&built.program)
+        .args(["4", "50000"])
+        .env("HEAPPROF_WIRETAP", &listener.address)
+        .status();
+    assert_eq!(status.unwrap().code(), Some(0));
+    assert!(began.elapsed().as_secs() < 30);
+    listener.signal("CONT");
+    // A later one, after which the others' ends may be there or not.
+    let status = preloaded(&built.program)
+        .args(["1", "1"])
+        .env("HEAPPROF_WIRETAP", &listener.address)
+        .status();
+    assert_eq!(status.unwrap().code(), Some(0));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let report = listener.report();
+    let number = |value: &Value| value.as_i64().unwrap_or(0);
+    let known = number(&report["received"]) + number(&report["lost"]);
+    assert!(
+        number(&report["received"]) > 0 && known <= 200_001,
+        "{report}"
+    );
+    let senders = &report["senders"];
+    let ended = number(&senders["ended"]);
+    assert!(known >= 50_000 * (ended - 1), "{report}");
+}
+
+/// A Perl program says it with the line of the call.
+#[test]
+fn perl_says_where() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    let Some(cache) = crate::perl_module::installed(here) else {
+        return;
+    };
+    let script =
+        "sub cancel {\n  Devel::HeapProf::alive('orders.cancel');\n}\ncancel() for 1 .. 3;\n";
+    std::fs::write(here.join("orders.pl"), script).unwrap();
+    let listener = Listener::start(here);
+    let done = command(here)
+        .args(["record", "-o", "p.pb.gz", "--", "perl", "orders.pl"])
+        .env("XDG_CACHE_HOME", &cache)
+        .env("HEAPPROF_WIRETAP", &listener.address)
+        .output()
+        .unwrap();
+    assert!(done.status.success());
+    let report = listener.report();
+    assert_eq!(report["rows"][0]["name"], "orders.cancel", "{report}");
+    assert_eq!(report["rows"][0]["count"], 3);
+    assert_eq!(report["rows"][0]["places"][0], "orders.pl:2");
+    assert_eq!(report["senders"]["ended"], 1);
 }
 
 /// What was received and what was lost is what was sent, by each process that could say its end.
@@ -70,7 +163,7 @@ fn a_hundred_thousand_datagrams_of_fifty_processes() {
         return;
     }
     let report = heard(&["50", "2000"]);
-    let number = |value: &serde_json::Value| value.as_i64().unwrap_or(0);
+    let number = |value: &Value| value.as_i64().unwrap_or(0);
     let ended = number(&report["senders"]["ended"]);
     let unknown = number(&report["senders"]["end unknown"]);
     assert!(ended + unknown <= 50 && ended > 0, "{report}");

@@ -12,10 +12,10 @@ use crate::place::Owner;
 /// A child is looked at for the first time after so long, and then each time it has got older by a
 /// part of its age, but within bounds.
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(2);
-const PART: u32 = 4;
+const LONGEST: Duration = Duration::from_secs(1);
+const PART: u32 = 10;
 /// Looking takes at most one part in so many of the time.
-pub(super) const SHARE: u32 = 20;
+pub(super) const SHARE: u32 = 5;
 /// Why nothing is known of what a child copies.
 const ALONE: &str =
     "nobody else had what it has inherited any more, so what it copied is not known";
