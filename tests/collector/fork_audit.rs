@@ -411,7 +411,7 @@ fn an_empty_report_says_why() {
     );
     let found = run(here, &["fork-audit", "."]);
     assert_eq!(found.code, 2, "{}", found.err);
-    assert!(found.err.contains("has no profiles"), "{}", found.err);
+    assert!(found.err.contains("there is no profile"), "{}", found.err);
     let done = run(here, &["fork-audit", "-o", "a", "--", "sleep", "0"]);
     assert_eq!(done.code, 0, "{}", done.err);
     assert!(done.out.contains("0 forked children"), "{}", done.out);

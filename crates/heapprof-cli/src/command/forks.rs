@@ -38,7 +38,7 @@ pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
     if path.is_dir() {
         add_folder(&path, true, &mut found)?;
         if found.is_empty() {
-            bail!("{name}: has no profiles ({ENDING})");
+            bail!("{name}: there is no profile ({ENDING}) in this folder");
         }
     } else {
         found.push(name.to_string());
