@@ -420,9 +420,17 @@ fn an_empty_report_says_why() {
         "{}",
         done.out
     );
+    // The report would add one audit to the other.
+    let again = run(here, &["fork-audit", "-o", "a", "--", "sleep", "0"]);
+    assert_eq!((again.code, &*again.out), (2, ""), "{}", again.err);
+    assert!(
+        again.err.contains("profiles in it already"),
+        "{}",
+        again.err
+    );
     let done = run(
         here,
-        &["fork-audit", "-o", "a", "--", "/nonexistent/program"],
+        &["fork-audit", "-o", "b", "--", "/nonexistent/program"],
     );
     assert_eq!(done.code, 127, "{}", done.err);
 }

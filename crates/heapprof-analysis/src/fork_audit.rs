@@ -321,12 +321,12 @@ impl ForkRule {
             ("loaded", None) => ForkFigure::LoadedSpace,
             ("missing", Some(_)) => ForkFigure::Missing,
             ("missing", None) => return Err(error("missing is a number without a unit")),
-            ("unshared", _) => ForkFigure::Unshared,
+            ("unshared" | "copied", _) => ForkFigure::Unshared,
             ("new", _) => ForkFigure::New,
             ("private_dirty", _) => ForkFigure::PrivateDirty,
             _ => {
                 return Err(error(
-                    "knows loaded, missing, unshared, new and private_dirty",
+                    "knows loaded, missing, copied, new and private_dirty",
                 ));
             }
         };
@@ -344,13 +344,15 @@ impl ForkRule {
     #[must_use]
     pub fn broken_by(&self, audit: &ForkAudit) -> Option<ForkBroken> {
         let loaded = || audit.loads.iter().filter(|load| load.outcome == "loaded");
+        // Code that is made of text can't be loaded before the fork.
+        let files = || loaded().filter(|load| load.kind != "string eval");
         let most = |name: &str| {
             let all = audit.children.iter();
             let all = all.map(|child| (child.bytes_of(name), Some(child.pid)));
             all.max_by_key(|&(bytes, _)| bytes).unwrap_or((0, None))
         };
         let (value, pid) = match self.figure {
-            ForkFigure::Loaded => (loaded().count() as i64, None),
+            ForkFigure::Loaded => (files().count() as i64, None),
             ForkFigure::LoadedSpace => (loaded().map(|load| load.flat).sum(), None),
             ForkFigure::Missing => (audit.missing.len() as i64, None),
             ForkFigure::Unshared => most("unshared_space"),
@@ -385,9 +387,18 @@ mod tests {
             flat,
             ..ForkLoad::default()
         };
+        let text = ForkLoad {
+            kind: "string eval".to_string(),
+            ..load("loaded", 24)
+        };
         ForkAudit {
             children: vec![child(7, 10), child(8, 40_960)],
-            loads: vec![load("loaded", 500), load("loaded", 500), load("failed", 9)],
+            loads: vec![
+                load("loaded", 500),
+                load("loaded", 500),
+                load("failed", 9),
+                text,
+            ],
             missing: vec![load("not found", 0)],
             ..ForkAudit::default()
         }
@@ -406,6 +417,9 @@ mod tests {
             ("loaded > 2", None, None),
             ("loaded>=2", Some(2), None),
             ("loaded > 1KiB", None, None),
+            ("loaded >= 1024", None, None),
+            ("copied > 40KiB", None, None),
+            ("copied > 1KiB", Some(40_960), Some(8)),
             ("missing > 0", Some(1), None),
             ("unshared > 39KiB", Some(40_960), Some(8)),
             ("unshared >= 40KiB", Some(40_960), Some(8)),

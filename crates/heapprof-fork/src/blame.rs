@@ -248,3 +248,75 @@ fn profile(process: &Process, counting: Counting<'_>) -> Result<Profile, Error> 
     let rows: Vec<Row<'_>> = of_stacks.chain(of_rest).collect();
     process.profile_of(COW_TYPES, KIND, &rows)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(of: impl IntoIterator<Item = u64>) -> PageSet {
+        let mut set = PageSet::default();
+        of.into_iter().for_each(|page| set.insert(page * PAGE));
+        set
+    }
+
+    fn piece(name: &str, from: u64, to: u64, pages: u64) -> Piece {
+        let [from, to] = [from, to].map(|page| page * PAGE);
+        let text = format!("{from:x}-{to:x} rw-p 0 0:0 0 {name}\n");
+        Piece::new(&heapprof_process::areas(&text)[0], name, pages)
+    }
+
+    #[test]
+    fn an_address_lies_in_one_block_or_in_none() {
+        let block = |address, size, stack| Block {
+            address,
+            size,
+            stack,
+        };
+        let all = in_order(vec![
+            block(300, 10, 2),
+            block(100, 50, 0),
+            block(300, 10, 3),
+            block(200, 0, 1),
+        ]);
+        assert_eq!(all.len(), 3);
+        for (at, wanted) in [
+            (99, None),
+            (100, Some(0)),
+            (149, Some(0)),
+            (150, None),
+            (200, None),
+            (309, Some(2)),
+            (310, None),
+            (u64::MAX, None),
+        ] {
+            assert_eq!(place(&all, at), wanted, "{at}");
+        }
+    }
+
+    #[test]
+    fn parts_add_up_to_the_pages() {
+        // Pages 1 and 3 of a heap of four, and page 10 of a library's variables.
+        let unshared = pages([1, 3, 10]);
+        let mut counting = Counting {
+            unshared: &unshared,
+            pieces: vec![piece("[heap]", 0, 4, 2), piece("/lib/x.so", 10, 11, 1)],
+            sums: Sums::new(),
+        };
+        // Half of it lies on page 2, which is shared.
+        let bytes = counting.count(PAGE + 100..2 * PAGE + 100, Some(7), DATA);
+        assert_eq!(bytes, PAGE - 100);
+        assert_eq!(counting.count(2 * PAGE..3 * PAGE, Some(7), DATA), 0);
+        // A sample stands for more than is there: it is not more than all.
+        counting.add(PAGE, 1000.0, 3 * PAGE, Some(8), NEW);
+        // Nothing is known there.
+        counting.add(PAGE, 1.0, 7 * PAGE, Some(9), NEW);
+        let blamed: i64 = counting.sums.values().map(|sum| sum.1).sum();
+        let left: u64 = counting.pieces.iter().map(|piece| piece.left).sum();
+        assert_eq!(signed(left) + blamed, signed(unshared.len() * PAGE));
+        assert_eq!(counting.sums[&(Some(7), DATA)], (1.0, 3996));
+        assert_eq!(counting.sums[&(Some(8), NEW)], (1000.0, 4196));
+        assert!(!counting.sums.contains_key(&(Some(9), NEW)));
+        let of_file = counting.pieces[1].rest();
+        assert_eq!(of_file.0, "(variables of /lib/x.so)");
+    }
+}

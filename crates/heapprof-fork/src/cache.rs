@@ -50,3 +50,43 @@ impl<M: Memory> Memory for &Cache<M> {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[derive(Clone, Copy)]
+    struct Counted<'a>(&'a Cell<usize>);
+
+    /// Two pages from 0x1000 on, whose bytes are the low ones of their addresses. Counts reads.
+    impl Memory for Counted<'_> {
+        fn read(self, at: u64, to: &mut [u8]) -> bool {
+            self.0.set(self.0.get() + 1);
+            let is_there = (PAGE..3 * PAGE).contains(&at);
+            for (i, byte) in to.iter_mut().enumerate().filter(|_| is_there) {
+                *byte = (at + i as u64) as u8;
+            }
+            is_there
+        }
+    }
+
+    #[test]
+    fn each_page_is_read_once() {
+        let reads = Cell::new(0);
+        let cache = Cache::new(Counted(&reads));
+        let memory = &cache;
+        // Over the bound of both pages, many times.
+        for _ in 0..100 {
+            let word = memory.u64(2 * PAGE - 4).unwrap();
+            assert_eq!(word.to_ne_bytes(), [0xfc, 0xfd, 0xfe, 0xff, 0, 1, 2, 3]);
+        }
+        assert_eq!(reads.get(), 2);
+        // What can't be read is not asked for again, either.
+        assert_eq!(memory.u64(3 * PAGE - 4), None);
+        assert_eq!(memory.u8(3 * PAGE), None);
+        assert_eq!(memory.u64(u64::MAX - 3), None);
+        assert_eq!(reads.get(), 4);
+    }
+}

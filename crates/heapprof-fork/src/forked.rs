@@ -117,3 +117,43 @@ pub(crate) fn read(pid: u32, file: &str) -> io::Result<String> {
 pub(crate) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_heapprofs_own_is_known() {
+        let text = "\
+10000-12000 r-xp 00000000 08:01 1 /opt/libheapprof.so
+12000-13000 rw-p 00002000 08:01 1 /opt/libheapprof.so
+13000-14000 rw-p 00000000 00:00 0
+20000-22000 r-xp 00000000 08:01 2 /lib/libz.so (deleted)
+22000-23000 rw-p 00000000 00:00 0
+30000-40000 rw-p 00000000 00:00 0 [heap]
+40000-41000 r-xp 00000000 08:01 3 /usr/lib/perl5/auto/Devel/HeapProf/HeapProf.so
+41000-400000 rw-p 00000000 00:00 0
+";
+        let areas = heapprof_process::areas(text);
+        let found: Vec<_> = regions(&areas).map(|of| (of.name, of.is_own)).collect();
+        let library = "/opt/libheapprof.so";
+        let module = "/usr/lib/perl5/auto/Devel/HeapProf/HeapProf.so";
+        assert_eq!(
+            found,
+            [
+                (library, true),
+                (library, true),
+                // Variables that the file has no bytes for.
+                (library, true),
+                ("/lib/libz.so (deleted)", false),
+                ("/lib/libz.so (deleted)", false),
+                ("[heap]", false),
+                (module, true),
+                // It is larger than variables are, so it is the program's.
+                (module, false),
+            ]
+        );
+        let files: Vec<_> = areas.iter().filter_map(file_of).collect();
+        assert_eq!(files, ["/lib/libz.so"]);
+    }
+}

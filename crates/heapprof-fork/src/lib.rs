@@ -3,7 +3,7 @@
 //!
 //! A fork copies no memory. Parent and child share each page until one of them writes to it; then
 //! the kernel copies the page, and each has its own. [`Forked`] notes the pages of a child when it
-//! begins. [`look`] compares them later, and says by the recording's books which stacks have
+//! begins. [`look()`] compares them later, and says by the recording's books which stacks have
 //! allocated what lies on the pages that are not shared any more.
 //!
 //! A page is said to be a child's own as well if everybody else who had it has ended. So children

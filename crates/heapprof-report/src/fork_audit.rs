@@ -355,8 +355,8 @@ fn hints(audit: &ForkAudit) -> Vec<String> {
         );
     } else if !audit.has_attempts {
         lines.push(
-            "Nobody noted attempts to load: of a perl, heapprof perl-install's module does; \
-             without it, only what a load allocated is known"
+            "No attempt to load was told. A Perl program tells if heapprof perl-install has \
+             made its module; without it, copied may include what Perl writes when it cleans up"
                 .to_string(),
         );
     }

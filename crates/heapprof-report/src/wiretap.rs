@@ -122,7 +122,13 @@ pub fn wiretap(report: &Wiretap, by: WiretapBy, style: &Style) -> Result<String,
         true => text += "nothing was seen in this time; heapprof listen collects datagrams\n",
         false => text += &table.render(style)?,
     }
-    if let Some(expected) = report.expected {
+    if let Some(expected) = report.expected
+        && report.senders.is_empty()
+    {
+        text += &format!(
+            "nobody has told anything, so nothing is known of the {expected} that are expected\n"
+        );
+    } else if let Some(expected) = report.expected {
         text += &format!(
             "never seen: {} of {expected} expected\n",
             report.unseen.len()
@@ -136,6 +142,8 @@ pub fn wiretap(report: &Wiretap, by: WiretapBy, style: &Style) -> Result<String,
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
     fn report() -> Wiretap {
@@ -181,6 +189,15 @@ mod tests {
         );
         let empty = wiretap(&Wiretap::default(), WiretapBy::Code, &Style::default()).unwrap();
         assert!(empty.contains("nothing was seen"), "{empty}");
+        // What nobody could tell is not said to be dead.
+        let unheard = Wiretap {
+            senders: BTreeMap::default(),
+            rows: Vec::new(),
+            ..report()
+        };
+        let unheard = wiretap(&unheard, WiretapBy::Code, &Style::default()).unwrap();
+        assert!(unheard.contains("nothing is known of the 2"), "{unheard}");
+        assert!(!unheard.contains("never seen"), "{unheard}");
     }
 
     #[test]

@@ -34,7 +34,10 @@ pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
         return report(shared, args, &args.report, audited, &rules);
     }
     let folder = match args.report.output.file() {
-        Some(folder) => folder.to_path_buf(),
+        Some(folder) => {
+            must_be_free(folder)?;
+            folder.to_path_buf()
+        }
         None => free_folder(&args.command[0])?,
     };
     let ended = record(&folder, args)?;
@@ -71,6 +74,16 @@ fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
         Command::Record(args) => record::run(&args, color),
         _ => bail!("record was not understood"),
     }
+}
+
+/// Fails if there are profiles in a folder: a report would add what they say to this audit.
+fn must_be_free(folder: &Path) -> Result<()> {
+    let shown = folder.display();
+    let is_used = folder.is_dir() && profiles_of(&folder.to_string_lossy()).is_ok();
+    if is_used {
+        bail!("{shown}: there are profiles in it already; name another folder, or remove them");
+    }
+    Ok(())
 }
 
 /// A folder for the audit of a program that is not there yet.

@@ -175,6 +175,16 @@ impl Audit {
         }
     }
 
+    /// Looks at all that have not ended, until a moment, because a signal may end them.
+    pub(super) fn look_at_all(&mut self, until: Instant) {
+        let has_others = self.children.len() > 1 || is_there(self.main);
+        for child in self.children.values_mut() {
+            if child.ending.is_none() && Instant::now() < until {
+                child.is_signalled(has_others);
+            }
+        }
+    }
+
     /// When somebody is to be looked at.
     pub(super) fn until(&self) -> Option<Instant> {
         let all = self.children.values();

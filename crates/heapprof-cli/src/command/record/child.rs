@@ -60,6 +60,9 @@ const PASSED_ON: [i32; 13] = [
     libc::SIGPWR,
 ];
 
+/// The signals by which daemons and their workers are told to end.
+const MAY_END: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
+
 /// Runs the program to its end. `more` is a signal that it wants besides those that are always
 /// passed on. `live` is told of what it does, and `keeper` begins when it runs.
 pub(super) fn run(
@@ -78,7 +81,8 @@ pub(super) fn run(
     let child = command.spawn()?;
     let (process, pid) = (child.id(), Pid::from_child(&child));
     let reader = Reader::start(process);
-    if let Some(keeper) = keeper {
+    let mut keeper = keeper;
+    if let Some(keeper) = &mut keeper {
         keeper.start(process);
     }
     let mut interrupted = false;
@@ -100,6 +104,11 @@ pub(super) fn run(
             if !(is_of_view || is_for_all && is_in_our_group(pid))
                 && let Some(signal) = Signal::from_named_raw(info.si_signo)
             {
+                if let Some(keeper) = &keeper
+                    && MAY_END.contains(&info.si_signo)
+                {
+                    keeper.before_signal();
+                }
                 let _ = kill_process(pid, signal);
             }
         }

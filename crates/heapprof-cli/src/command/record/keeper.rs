@@ -49,6 +49,8 @@ const LONGEST: usize = 8192;
 /// So many programs may become others without a word, and so many messages are kept.
 const MOST_REPLACED: u32 = 200;
 const MOST_NOTES: usize = 20;
+/// So long a signal is kept back at most, until those were looked at that it may end.
+const BEFORE_SIGNAL: Duration = Duration::from_secs(2);
 /// So long nobody is let in when there was no room.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -71,8 +73,18 @@ pub(super) struct Saved {
 pub(super) struct Keeper {
     path: PathBuf,
     wake: OwnedFd,
-    end: Sender<bool>,
+    words: Sender<Word>,
+    /// Whether children are audited.
+    audits: bool,
     work: Work,
+}
+
+/// What whoever keeps the books is told.
+enum Word {
+    /// The program has ended, and whether it was killed.
+    End(bool),
+    /// A signal came at this moment, which may end the program. It is passed on after the answer.
+    Signal(Instant, Sender<()>),
 }
 
 /// How far the work is.
@@ -104,13 +116,14 @@ impl Keeper {
         listen(&socket, BACKLOG)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let woken = wake.try_clone()?;
-        let (end, ends) = channel();
+        let (words, told) = channel();
+        let audits = audit.is_some();
         let keeping = Keeping {
             socket,
             // Without it, nobody can ask. The kernel lets most users read their processes.
             questions: Listening::start().ok(),
             woken,
-            ends,
+            told,
             wanted,
             main: 0,
             log,
@@ -126,7 +139,8 @@ impl Keeper {
         Ok(Self {
             path,
             wake,
-            end,
+            words,
+            audits,
             work: Work::Later(Box::new(keeping)),
         })
     }
@@ -150,6 +164,22 @@ impl Keeper {
         };
     }
 
+    /// Has children looked at that are audited, before a signal may end them: an interpreter writes
+    /// everywhere when it cleans up.
+    pub(super) fn before_signal(&self) {
+        if !self.audits {
+            return;
+        }
+        let (done, is_done) = channel();
+        self.tell(Word::Signal(Instant::now(), done));
+        let _ = is_done.recv_timeout(BEFORE_SIGNAL);
+    }
+
+    fn tell(&self, word: Word) {
+        let _ = self.words.send(word);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
     /// Where processes hand their files over.
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -157,8 +187,7 @@ impl Keeper {
 
     /// Ends. If the program `was_killed`, the others have a moment to end, too.
     pub(super) fn end(self, was_killed: bool) -> Saved {
-        let _ = self.end.send(was_killed);
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.tell(Word::End(was_killed));
         match self.work {
             Work::Later(keeping) => keeping.run(),
             Work::Thread(thread) => thread.join().unwrap_or_default(),
@@ -198,7 +227,7 @@ struct Keeping {
     socket: OwnedFd,
     questions: Option<Listening>,
     woken: OwnedFd,
-    ends: Receiver<bool>,
+    told: Receiver<Word>,
     wanted: Wanted,
     /// The program's process.
     main: u32,
@@ -254,10 +283,16 @@ impl Keeping {
             if is_done {
                 return;
             }
-            match self.ends.try_recv() {
-                Ok(was_killed) if was_killed => until = Some(Instant::now() + AFTER_KILL),
+            match self.told.try_recv() {
+                Ok(Word::End(true)) => until = Some(Instant::now() + AFTER_KILL),
                 // Whoever has called by now is still heard.
-                Ok(_) => until = Some(Instant::now() + self.grace()),
+                Ok(Word::End(false)) => until = Some(Instant::now() + self.grace()),
+                Ok(Word::Signal(came, done)) => {
+                    if let Some(audit) = &mut self.audit {
+                        audit.look_at_all(came + BEFORE_SIGNAL);
+                    }
+                    let _ = done.send(());
+                }
                 Err(TryRecvError::Empty) => {}
                 Err(TryRecvError::Disconnected) if until.is_none() => return,
                 Err(TryRecvError::Disconnected) => {}

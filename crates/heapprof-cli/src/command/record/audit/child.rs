@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_fork::{Forked, Look, look};
-use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load};
+use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load, Outcome};
 use heapprof_profile::{Profile, ProfileBuilder, ValueType};
 
 use crate::place::Owner;
@@ -14,8 +14,12 @@ use crate::place::Owner;
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(1);
 const PART: u32 = 10;
+/// What it has loaded is seen so long after it was told, because more may follow.
+const SETTLES: Duration = Duration::from_millis(200);
 /// Looking takes at most one part in so many of the time.
-pub(super) const SHARE: u32 = 5;
+pub(super) const SHARE: u32 = 2;
+/// So long after a signal a child has ended because of it.
+const BY_SIGNAL: Duration = Duration::from_secs(10);
 /// Why nothing is known of what a child copies.
 const ALONE: &str =
     "nobody else had what it has inherited any more, so what it copied is not known";
@@ -34,6 +38,8 @@ pub(super) struct Child {
     seen: Option<(Look, Duration)>,
     /// The last look before the child has said that it ends.
     before: Option<(Look, Duration)>,
+    /// The look before a signal that may have ended it.
+    signalled: Option<(Look, Duration)>,
     /// The last look that it has asked for.
     asked: Option<(Look, Duration)>,
     /// How it ends, if it has said so.
@@ -42,7 +48,8 @@ pub(super) struct Child {
     pub(super) ends: Option<OwnedFd>,
     /// When it is looked at next.
     pub(super) next: Instant,
-    loads: Vec<Load>,
+    /// What it has tried to load, and how long after the fork.
+    loads: Vec<(Duration, Load)>,
     /// Why its figures may be wrong, if that is so.
     doubts: String,
 }
@@ -91,6 +98,7 @@ impl Child {
             forked,
             seen: None,
             before: None,
+            signalled: None,
             asked: None,
             ending: None,
             ends,
@@ -131,9 +139,16 @@ impl Child {
         self.asked = self.seen.clone();
     }
 
+    /// A signal may end it.
+    pub(super) fn is_signalled(&mut self, has_others: bool) {
+        self.look(has_others);
+        self.signalled = self.seen.clone();
+    }
+
     /// It has tried to load something.
     pub(super) fn loads(&mut self, load: Load) {
-        self.loads.push(load);
+        self.loads.push((self.since.elapsed(), load));
+        self.next = self.next.min(Instant::now() + SETTLES);
     }
 
     /// It did not wait until it was looked at for the first time.
@@ -197,14 +212,18 @@ impl Child {
     }
 
     /// What is kept of it when it has ended.
-    pub(super) fn end(self) -> Ended {
+    pub(super) fn end(mut self) -> Ended {
         let mut fork = self.fork;
         fork.ending = self.ending.unwrap_or(Ending::Killed);
         if fork.ending != Ending::Exec {
             fork.age = micros(self.since.elapsed());
         }
         // An interpreter cleans up before it says that it ends.
-        let before = self.before.filter(|(seen, _)| seen.cleans_up);
+        let age = self.since.elapsed();
+        let is_of_its_end = |at: Duration| age.saturating_sub(at) < BY_SIGNAL;
+        let signalled = self.signalled.filter(|(_, at)| is_of_its_end(*at));
+        let before = signalled.or(self.before);
+        let before = before.filter(|(seen, _)| seen.cleans_up);
         let seen = self.asked.or(before).or(self.seen);
         if let Err(error) = &self.forked {
             fork.lacks = format!("its pages could not be read when it was forked: {error}");
@@ -220,16 +239,26 @@ impl Child {
         {
             fork.lacks = format!("whose memory it is: {why}");
         }
+        let looked = seen.as_ref().map(|(_, after)| *after);
+        let is_late =
+            |(at, load): &&(Duration, Load)| Some(*at) > looked && load.outcome == Outcome::Loaded;
+        let late = self.loads.iter().filter(is_late).count();
+        if looked.is_some() && late > 0 {
+            let files = if late == 1 { "file" } else { "files" };
+            let said = format!("it has loaded {late} {files} since, which its figures lack");
+            let begin = if self.doubts.is_empty() { "" } else { "; " };
+            self.doubts += &format!("{begin}{said}");
+        }
         if !self.doubts.is_empty() {
             let begin = if fork.lacks.is_empty() { "" } else { "; " };
             fork.lacks += &format!("{begin}{}", self.doubts);
         }
-        fork.looked = seen.as_ref().map_or(0, |(_, after)| micros(*after));
+        fork.looked = looked.map_or(0, micros);
         Ended {
             fork,
             owner: self.owner,
             look: seen.map(|(look, _)| look),
-            loads: self.loads,
+            loads: self.loads.into_iter().map(|(_, load)| load).collect(),
         }
     }
 }
