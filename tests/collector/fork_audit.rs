@@ -304,6 +304,52 @@ fn the_figures_are_the_kernels() {
     assert!(told.child.wait().unwrap().success());
 }
 
+/// A worker that a signal ends, and that then writes to all that it has, as interpreters do when
+/// they clean up.
+const STOPPED: &str = r#"
+$| = 1;
+my @texts = map { "text $_ " x 20 } 1 .. 20_000;
+my $child = fork;
+if ($child == 0) {
+    $SIG{TERM} = sub { substr($_, 0, 1) = 'T' for @texts; select undef, undef, undef, 1.5; exit 3 };
+    print "ready\n";
+    sleep 1 while 1;
+}
+$SIG{TERM} = sub { kill TERM => $child };
+1 while waitpid($child, 0) != $child;
+print "ended by $?\n";
+"#;
+
+/// What an interpreter writes because it is told to end is not the worker's doing.
+#[test]
+fn a_signal_waits_for_a_look() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut all = command(folder.path());
+    all.args(["fork-audit", "-o", "audit", "-f", "json", "--"]);
+    let mut recorder = all
+        .args(["perl", "-e", STOPPED])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(recorder.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let words = ["-s", "TERM", &recorder.id().to_string()];
+    assert!(Command::new("kill").args(words).status().unwrap().success());
+    assert_eq!(lines.next().unwrap().unwrap(), "ended by 768");
+    let report: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+    assert!(recorder.wait().unwrap().success());
+    let [child] = &rows(&report, "children")[..] else {
+        panic!("{report}");
+    };
+    // The texts have 5 MB, and it lived on for longer than the pause between two looks.
+    assert!(number(child, "age_micros") > 1_500_000, "{child}");
+    assert!(number(child, "unshared_space") < 2_000_000, "{child}");
+    check(&report);
+}
+
 /// A program that forks in many ways: 500 children, of which some fork, exec, are killed or leave;
 /// and one that outlives all. It prints how many processes it made.
 const MANY: &str = r#"

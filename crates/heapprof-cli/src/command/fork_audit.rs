@@ -46,6 +46,10 @@ pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
         ..args.report.clone()
     };
     let folder = [folder.to_string_lossy().into_owned()];
+    if ended != ExitCode::SUCCESS && profiles_of(&folder[0]).is_err() {
+        // It did not even begin, and why was said.
+        return Ok(ended);
+    }
     let judged = report(shared, args, &to_stdout, &folder, &rules)?;
     // The program's own failure is the first thing to know.
     Ok(if ended == ExitCode::SUCCESS {

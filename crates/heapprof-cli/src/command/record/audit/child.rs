@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_fork::{Forked, Look, look};
-use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, Load, Outcome};
+use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, KIND, Load, Outcome};
 use heapprof_profile::{Profile, ProfileBuilder, ValueType};
 
 use crate::place::Owner;
@@ -273,7 +273,7 @@ impl Ended {
             (fork.figures, mapped) = (look.figures, look.mapped);
             profile = look.blame.ok();
         }
-        let mut profile = profile.unwrap_or_else(|| ProfileBuilder::new(&COW_TYPES).finish());
+        let mut profile = profile.unwrap_or_else(|| unknown(fork.figures.unshared));
         let (pid, program) = (fork.pid, fork.program.clone());
         let audited = Audited {
             fork,
@@ -288,6 +288,17 @@ impl Ended {
             profile,
         }
     }
+}
+
+/// The profile of pages that nobody could be found for. They are counted all the same, because rows
+/// add up to what was copied.
+fn unknown(bytes: i64) -> Profile {
+    let mut builder = ProfileBuilder::new(&COW_TYPES);
+    if bytes > 0 {
+        let kind = builder.text_label(KIND, "unknown");
+        builder.folded_with_labels("(whose it is could not be read)", &[1, bytes], &mut [kind]);
+    }
+    builder.finish()
 }
 
 /// Puts into a profile what an audit noted, and what it is of.
