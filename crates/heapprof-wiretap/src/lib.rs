@@ -2,9 +2,9 @@
 //!
 //! A program sends one datagram for each call of `alive`, over UDP, and does not wait for anything.
 //! Whoever listens counts them by code, and knows by their numbers how many were lost.
-//! [`Sender`] is in the program, [`decode()`] and [`Losses`] are where somebody listens. Nothing here
-//! knows a database, a terminal or a command line, because the crate is a part of every program
-//! that is profiled.
+//! [`Sender`] is in the program, [`decode()`] and [`Losses`] are where somebody listens. Nothing
+//! here knows a database, a terminal or a command line, because the crate is a part of every
+//! program that is profiled.
 #![deny(unsafe_code)]
 
 mod datagram;
