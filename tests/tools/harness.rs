@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 39] = [
+pub const COMMANDS: [&str; 40] = [
     "record",
     "preload-path",
     "perl-install",
@@ -31,6 +31,7 @@ pub const COMMANDS: [&str; 39] = [
     "detach",
     "ps",
     "follow",
+    "fork-audit",
     "listen",
     "alive",
     "wiretap",

@@ -225,7 +225,7 @@ pub(crate) enum Command {
         after_help = "With -- CMD the program is recorded with all that it forks, and the report \
                       comes when it has ended; the exit code is the program's unless that is 0. \
                       Rules of --fail-if: 'loaded > 0' (files), 'loaded > 1MiB' (bytes), 'missing \
-                      > 0', and of the child that has most of it 'unshared > 20MiB', 'new > 5MiB', \
+                      > 0', and of the child that has most of it 'copied > 20MiB', 'new > 5MiB', \
                       'private_dirty > 30MiB'.\n\nExample: heapprof fork-audit -o audit -- \
                       starman app.psgi"
     )]

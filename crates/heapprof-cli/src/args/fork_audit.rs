@@ -11,7 +11,7 @@ pub(crate) struct ForkAuditArgs {
     /// What record --fork-audit left: a folder, or profiles
     #[arg(value_name = "FOLDER", conflicts_with = "command")]
     pub(crate) profiles: Vec<String>,
-    /// Exit with 1 when this rule breaks, such as 'loaded > 0' or 'unshared > 20MiB'; may be
+    /// Exit with 1 when this rule breaks, such as 'loaded > 0' or 'copied > 20MiB'; may be
     /// repeated
     #[arg(long, value_name = "RULE")]
     pub(crate) fail_if: Vec<String>,
