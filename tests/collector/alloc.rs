@@ -12,8 +12,7 @@ use heapprof_profile::decode;
 
 use heapprof_tests::expectations::check;
 use heapprof_tests::harness::{command, heapprof, root};
-
-use crate::wiretap::Listener;
+use heapprof_tests::listener::Listener;
 
 /// Builds an example of heapprof-alloc with `flags` of its own. Returns the path of the binary,
 /// which is called `name`, or `None` if it can't be built here.
@@ -325,7 +324,7 @@ fn the_example_serves_profiles_as_go_does() {
 fn code_that_ran_is_heard_of() {
     let program = build("alloc_alive", "alloc_alive", &[], &[]).expect("alloc_alive builds");
     let folder = tempfile::tempdir().unwrap();
-    let listener = Listener::start(folder.path());
+    let listener = Listener::start(folder.path(), &[]);
     let status = Command::new(program)
         .env("HEAPPROF_WIRETAP", &listener.address)
         .status();

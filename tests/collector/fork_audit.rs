@@ -15,9 +15,14 @@ use serde_json::Value;
 
 /// Runs a program under an audit, and returns what it and the audit said.
 fn audited(folder: &Path, words: &[&str]) -> (Run, Value) {
-    let options = ["fork-audit", "-o", "audit", "-f", "json", "--"];
-    let mut all = command(folder);
-    let done = Run::from(all.args(options).args(words).output().unwrap());
+    audited_with(command(folder), &[], words)
+}
+
+/// The same, with another command's environment and more options.
+fn audited_with(mut command: Command, more: &[&str], words: &[&str]) -> (Run, Value) {
+    let options = ["fork-audit", "-o", "audit", "-f", "json"];
+    let all = command.args(options).args(more).arg("--").args(words);
+    let done = Run::from(all.output().unwrap());
     // What the program says comes first.
     let begin = begin(&done);
     let report = serde_json::from_str(&done.out[begin..]).unwrap();
@@ -93,7 +98,9 @@ __attribute__((noinline)) char *untouched(void) { return memset(malloc(500000), 
 __attribute__((noinline)) void write_to_ten(void) {
     for (int i = 0; i < 10; i++) pages[i * 6 * 4096 + 77] = 2;
 }
-__attribute__((noinline)) char *made_by_the_child(void) { return memset(malloc(300000), 1, 300000); }
+__attribute__((noinline)) char *made_by_the_child(void) {
+    return memset(malloc(300000), 1, 300000);
+}
 int main(void) {
     pages = sixty_four();
     others = untouched();

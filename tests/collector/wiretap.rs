@@ -1,12 +1,9 @@
 //! The wiretap of programs in C: nothing is unaccounted for, and a program that was killed is
 //! known.
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
-
 use heapprof_tests::built::{build, have};
-use heapprof_tests::harness::{command, preloaded, run};
+use heapprof_tests::harness::{command, preloaded};
+use heapprof_tests::listener::Listener;
 use serde_json::Value;
 
 const PROGRAM: &str = r#"
@@ -18,7 +15,8 @@ const PROGRAM: &str = r#"
 #include <sys/wait.h>
 #include <unistd.h>
 int main(int argc, char **argv) {
-    void (*alive)(const char *, const char *) = (void (*)(const char *, const char *))dlsym(RTLD_DEFAULT, "heapprof_alive_at");
+    typedef void (*at)(const char *, const char *);
+    at alive = (at)dlsym(RTLD_DEFAULT, "heapprof_alive_at");
     int processes = atoi(argv[1]), calls = atoi(argv[2]), killed = argc > 3;
     if (!alive) return 3;
     for (int i = 0; i < processes; i++) {
@@ -37,59 +35,13 @@ int main(int argc, char **argv) {
 /// Runs the program with these words while somebody listens. Returns the report as JSON.
 fn heard(words: &[&str]) -> Value {
     let built = build(PROGRAM, "gcc -O1 -Wl,--no-as-needed -ldl");
-    let listener = Listener::start(built.folder.path());
+    let listener = Listener::start(built.folder.path(), &[]);
     let status = preloaded(&built.program)
         .args(words)
         .env("HEAPPROF_WIRETAP", &listener.address)
         .status();
     assert_eq!(status.unwrap().code(), Some(0));
     listener.report()
-}
-
-/// Somebody who listens, into a database in a folder.
-pub(crate) struct Listener<'f> {
-    folder: &'f Path,
-    child: Child,
-    err: BufReader<ChildStderr>,
-    /// Where.
-    pub(crate) address: String,
-}
-
-impl<'f> Listener<'f> {
-    pub(crate) fn start(folder: &'f Path) -> Self {
-        let mut child = command(folder)
-            .args(["listen", "--udp", "127.0.0.1:0"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut err = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        err.read_line(&mut line).unwrap();
-        let address = line.split(' ').nth(3).unwrap_or_default().to_string();
-        Self {
-            folder,
-            child,
-            err,
-            address,
-        }
-    }
-
-    fn signal(&self, name: &str) {
-        let id = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &id]).status();
-        assert!(sent.unwrap().success());
-    }
-
-    /// Ends it, and returns what it has heard, as JSON.
-    pub(crate) fn report(mut self) -> Value {
-        self.signal("INT");
-        let mut said = String::new();
-        self.err.read_to_string(&mut said).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{said}");
-        let report = run(self.folder, &["wiretap", "-f", "json"]);
-        assert_eq!(report.code, 0, "{}", report.err);
-        serde_json::from_str(&report.out).unwrap()
-    }
 }
 
 /// A listener that does not listen costs a program nothing, and what the kernel drops meanwhile is
@@ -100,7 +52,7 @@ fn a_listener_that_is_stopped_stops_nobody() {
         return;
     }
     let built = build(PROGRAM, "gcc -O1 -Wl,--no-as-needed -ldl");
-    let listener = Listener::start(built.folder.path());
+    let listener = Listener::start(built.folder.path(), &[]);
     listener.signal("STOP");
     let began = std::time::Instant::now();
     let status = preloaded(&built.program)
@@ -140,7 +92,7 @@ fn perl_says_where() {
     let script =
         "sub cancel {\n  Devel::HeapProf::alive('orders.cancel');\n}\ncancel() for 1 .. 3;\n";
     std::fs::write(here.join("orders.pl"), script).unwrap();
-    let listener = Listener::start(here);
+    let listener = Listener::start(here, &[]);
     let done = command(here)
         .args(["record", "-o", "p.pb.gz", "--", "perl", "orders.pl"])
         .env("XDG_CACHE_HOME", &cache)

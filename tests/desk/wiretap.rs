@@ -1,51 +1,11 @@
 //! The wiretap as processes: who listens, who sends, and what is reported.
 
-use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use heapprof_tests::harness::{Run, command, run};
-
-/// A `heapprof listen` that runs.
-struct Listener {
-    child: Child,
-    err: BufReader<ChildStderr>,
-    address: String,
-}
-
-fn listen(folder: &Path, more: &[&str]) -> Listener {
-    let mut child = command(folder)
-        .args(["listen", "--udp", "127.0.0.1:0"])
-        .args(more)
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut err = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    err.read_line(&mut line).unwrap();
-    let address = line.split(' ').nth(3).unwrap_or_default().to_string();
-    assert!(line.contains("listening at 127.0.0.1:"), "{line}");
-    Listener {
-        child,
-        err,
-        address,
-    }
-}
-
-impl Listener {
-    /// Ends it, and returns its summary.
-    fn end(mut self) -> String {
-        let id = self.child.id().to_string();
-        let status = Command::new("kill").args(["-TERM", &id]).status();
-        assert!(status.unwrap().success());
-        let mut text = String::new();
-        self.err.read_to_string(&mut text).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{text}");
-        text
-    }
-}
+use heapprof_tests::listener::Listener;
 
 fn alive(folder: &Path, address: &str, words: &[&str]) -> Run {
     let output = command(folder)
@@ -61,12 +21,12 @@ fn alive(folder: &Path, address: &str, words: &[&str]) -> Run {
 fn what_ran_and_what_never_did() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
-    let listener = listen(here, &[]);
+    let listener = Listener::start(here, &[]);
     for _ in 0..3 {
         let sent = alive(here, &listener.address, &["a.code", "--site", "a.sh:1"]);
         assert_eq!((sent.code, sent.err.as_str()), (0, ""));
     }
-    let summary = listener.end();
+    let summary = listener.end("TERM");
     assert!(
         summary.contains("received 3, lost 0, senders 3, end unknown 0;"),
         "{summary}"
@@ -96,7 +56,7 @@ fn what_ran_and_what_never_did() {
 #[test]
 fn malformed_datagrams_change_a_counter_only() {
     let folder = tempfile::tempdir().unwrap();
-    let listener = listen(folder.path(), &[]);
+    let listener = Listener::start(folder.path(), &[]);
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     for i in 0..2000u32 {
         let text = format!("heapprof wiretap 1\nkind=alive\nseq={i}\n");
@@ -105,7 +65,7 @@ fn malformed_datagrams_change_a_counter_only() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    let summary = listener.end();
+    let summary = listener.end("TERM");
     assert!(
         summary.contains("received 0, lost 0, senders 0,"),
         "{summary}"
@@ -152,7 +112,7 @@ fn addresses_and_keys() {
     );
     assert_eq!(run(here, &["listen", "--udp", "localhost:1"]).code, 2);
     std::fs::write(here.join("key"), "secret\n").unwrap();
-    let listener = listen(here, &["--key-file", "key"]);
+    let listener = Listener::start(here, &["--key-file", "key"]);
     assert_eq!(alive(here, &listener.address, &["unsigned"]).code, 0);
     let signed = command(here)
         .env("HEAPPROF_WIRETAP", &listener.address)
@@ -160,7 +120,7 @@ fn addresses_and_keys() {
         .args(["alive", "signed"])
         .status();
     assert!(signed.unwrap().success());
-    let summary = listener.end();
+    let summary = listener.end("TERM");
     assert!(
         summary.contains("received 1, lost 0, senders 1,"),
         "{summary}"

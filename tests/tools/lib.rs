@@ -11,6 +11,7 @@ pub mod exercise;
 pub mod expectations;
 pub mod fixtures;
 pub mod harness;
+pub mod listener;
 pub mod samples;
 pub mod watched;
 pub mod wire;

@@ -73,16 +73,16 @@ pub struct ForkLoad {
     pub stats: i64,
     /// See [`stats`](Self::stats).
     pub opens: i64,
-    /// Who asked for it first.
+    /// The place that asked for it first, and the callers of that.
     pub site: String,
 }
 
-/// Who allocated what children no longer share.
+/// A place whose allocations children no longer share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForkUnshared {
     /// What lies there.
     pub kind: String,
-    /// Who allocated it.
+    /// The place that allocated it.
     pub place: Place,
     /// In how many children.
     pub children: i64,

@@ -7,9 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use heapprof_profile::Profile;
 use heapprof_profile::fork::{Audited, COW_TYPES, Fork, KIND, Load, Outcome};
 use heapprof_profile::recorded::GENERATION;
+use heapprof_profile::{Label, Profile};
 
 use heapprof_totals::entity::EntityTable;
 
@@ -42,7 +42,7 @@ pub(crate) struct LoadRow {
     pub(crate) outcome: Outcome,
     /// How long it took, in microseconds, if somebody noted that.
     pub(crate) micros: Option<i64>,
-    /// Who asked for it.
+    /// The place that asked for it, and the callers of that.
     pub(crate) site: String,
     pub(crate) stats: i64,
     pub(crate) opens: i64,
@@ -343,18 +343,20 @@ fn newest(profile: &Profile) -> u32 {
     all.max().unwrap_or(0)
 }
 
+/// The label of a sample that has this key.
+fn label<'p>(profile: &'p Profile, sample: usize, key: &str) -> Option<&'p Label> {
+    let labels = profile.label_sets.get(profile.samples.label_set(sample));
+    labels.iter().find(|label| profile.text(label.key) == key)
+}
+
 /// The generation of the process that allocated a sample.
 fn generation_of(profile: &Profile, sample: usize) -> u32 {
-    let labels = profile.label_sets.get(profile.samples.label_set(sample));
-    let found = labels
-        .iter()
-        .find(|label| profile.text(label.key) == GENERATION);
+    let found = label(profile, sample, GENERATION);
     found.map_or(0, |label| u32::try_from(label.num).unwrap_or(0))
 }
 
 /// The text of a sample's label; empty if it has none of that key.
 fn text_label(profile: &Profile, sample: usize, key: &str) -> String {
-    let labels = profile.label_sets.get(profile.samples.label_set(sample));
-    let found = labels.iter().find(|label| profile.text(label.key) == key);
+    let found = label(profile, sample, key);
     found.map_or_else(String::new, |label| profile.text(label.str).to_string())
 }

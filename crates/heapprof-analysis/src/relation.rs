@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::question::Question;
 use heapprof_totals::estimate::{Estimate, Spread};
 
+pub(crate) use fork::{FORK_CHILD, FORK_LOAD};
 pub(crate) use vtab::connect;
 
 /// A value of a row.

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use heapprof_memory::Memory;
+use heapprof_process::PAGE;
 
-const PAGE: u64 = 4096;
 /// More pages are not kept: 256 MiB.
 const MOST: usize = 1 << 16;
 

@@ -91,8 +91,13 @@ pub(crate) fn regions<'a>(areas: &'a [Area<'a>]) -> impl Iterator<Item = Region<
 
 /// The file of code that a mapping is of, if it is one. Another file may be there by now.
 pub(crate) fn file_of<'a>(area: &Area<'a>) -> Option<&'a str> {
-    let name = area.name.strip_suffix(" (deleted)").unwrap_or(area.name);
+    let name = file_name(area);
     (name.starts_with('/') && area.rights.contains('x') && !is_ours(area)).then_some(name)
+}
+
+/// The name of a mapping, without the kernel's word for a file that is not there any more.
+pub(crate) fn file_name<'a>(area: &Area<'a>) -> &'a str {
+    area.name.strip_suffix(" (deleted)").unwrap_or(area.name)
 }
 
 /// Whether a mapping is heapprof's: what it has for itself, or its library.

@@ -9,7 +9,7 @@ use heapprof_profile::fork::{COW_TYPES, Figures, Mapped};
 use heapprof_profile::{Profile, ProfileBuilder};
 
 use crate::blame::{self, Child, Piece};
-use crate::forked::{Forked, Region, file_of, may_be_inherited, read, regions, signed};
+use crate::forked::{Forked, Region, file_name, file_of, may_be_inherited, read, regions, signed};
 
 /// What was seen of a child.
 #[derive(Clone, Debug)]
@@ -126,7 +126,9 @@ impl Counts {
         let before = self.unshared.len();
         map.each(area.start..area.end, |at, page| {
             if !page.is_private() {
-            } else if !forked.pages.contains(at) {
+                return;
+            }
+            if !forked.pages.contains(at) {
                 self.new += 1;
             } else if page.is_present() && page.is_exclusive() {
                 self.unshared.insert(at);
@@ -152,10 +154,7 @@ fn mapped(areas: &[Area<'_>], forked: &Forked) -> Vec<Mapped> {
     let files = areas.iter().filter_map(file_of);
     let new: BTreeSet<&str> = files.filter(|file| !forked.files.contains(*file)).collect();
     let one = |name: &str| {
-        let of_file = |area: &&Area<'_>| {
-            let file = area.name.strip_suffix(" (deleted)").unwrap_or(area.name);
-            file == name
-        };
+        let of_file = |area: &&Area<'_>| file_name(area) == name;
         let mut file = Mapped {
             name: name.to_string(),
             ..Mapped::default()

@@ -36,8 +36,19 @@ impl<'r, M: Memory> Stacks<'r, M> {
             u16_at(&head, stack::FRAMES),
             u16_at(&head, stack::FROM_BASE),
         );
-        let mut bytes = vec![0; usize::from(all.saturating_sub(shared)) * 8];
-        let first = at.wrapping_add(stack::LEN as u64);
+        self.add_frames(at, 0, all.saturating_sub(shared).into(), frames)
+    }
+
+    /// Adds `count` frames of the stack at an address, without the first ones.
+    fn add_frames(
+        &self,
+        at: u64,
+        without: usize,
+        count: usize,
+        frames: &mut Vec<u64>,
+    ) -> Result<(), Error> {
+        let mut bytes = vec![0; count * 8];
+        let first = at.wrapping_add((stack::LEN + without * 8) as u64);
         self.reader.read_kept(first, &mut bytes)?;
         let words = bytes.as_chunks::<8>().0.iter();
         frames.extend(words.map(|word| u64::from_ne_bytes(*word)));
@@ -65,16 +76,7 @@ impl<'r, M: Memory> Stacks<'r, M> {
             let Some(count) = count else {
                 return Err(Error::Damaged("a stack has fewer frames than it shares"));
             };
-            let mut bytes = vec![0; count * 8];
-            let first = at.wrapping_add((stack::LEN + newer * 8) as u64);
-            self.reader.read_kept(first, &mut bytes)?;
-            frames.extend(
-                bytes
-                    .as_chunks::<8>()
-                    .0
-                    .iter()
-                    .map(|word| u64::from_ne_bytes(*word)),
-            );
+            self.add_frames(at, newer, count, frames)?;
             wanted = from_base;
             if wanted == 0 {
                 return Ok(generation);

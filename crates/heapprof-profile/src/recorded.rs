@@ -51,11 +51,17 @@ pub fn drop_frames(wrappers: &str) -> String {
     }
 }
 
-/// The comments that say what is recorded, how, and why this profile was made. A `period` of 1
-/// means every allocation.
+/// The comments that say who recorded, what, how, and why this profile was made.
 pub fn head(version: &str, program: &str, pid: i64, period: u64, reason: &str) -> Vec<String> {
-    vec![
-        format!("collector: heapprof {version}"),
+    let mut all = vec![format!("collector: heapprof {version}")];
+    all.extend(about(program, pid, period, reason));
+    all
+}
+
+/// The comments that say what a profile is of, how it was recorded, and why it was made. A `period`
+/// of 1 means every allocation.
+pub fn about(program: &str, pid: i64, period: u64, reason: &str) -> [String; 4] {
+    [
         format!("program: {program}"),
         format!("pid: {pid}"),
         match period {

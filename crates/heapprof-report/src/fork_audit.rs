@@ -383,7 +383,7 @@ fn file(name: &str, style: &Style) -> String {
     }
 }
 
-/// Who asked: as many of the places as fit, unless `style` wants all.
+/// The places that asked for something, as many as fit, unless `style` wants all.
 fn site(site: &str, style: &Style) -> String {
     let mut text = String::new();
     for place in site.split(" < ") {

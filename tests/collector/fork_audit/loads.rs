@@ -8,7 +8,7 @@ use heapprof_tests::built::have;
 use heapprof_tests::harness::{Run, command};
 use serde_json::Value;
 
-use super::{begin, check, number, rows};
+use super::{audited_with, check, number, rows};
 use crate::perl_module::installed;
 
 /// A daemon of three workers. A hook in @INC, as Perl people write it, says what is looked for in a
@@ -37,17 +37,9 @@ for my $worker (1 .. 3) {
 "#;
 
 fn audited(folder: &Path, cache: &Path, words: &[&str]) -> (Run, Value) {
-    let options = ["fork-audit", "-o", "audit", "-n", "0", "-f", "json", "--"];
-    let mut all = command(folder);
-    all.args(options).args(words).env("XDG_CACHE_HOME", cache);
-    let done = Run::from(all.output().unwrap());
-    let begin = begin(&done);
-    let report = serde_json::from_str(&done.out[begin..]).unwrap();
-    let said = Run {
-        out: done.out[..begin].to_string(),
-        ..done
-    };
-    (said, report)
+    let mut command = command(folder);
+    command.env("XDG_CACHE_HOME", cache);
+    audited_with(command, &["-n", "0"], words)
 }
 
 /// What lines say that begin with a word.

@@ -3,7 +3,7 @@
 
 use super::{Relation, all};
 
-pub(super) static FORK_CHILD: Relation = Relation {
+pub(crate) static FORK_CHILD: Relation = Relation {
     name: "fork_child",
     about: "A forked child of an audited recording, as it was at the last look. Sizes are bytes.",
     columns: &[
@@ -93,7 +93,7 @@ pub(super) static FORK_CHILD: Relation = Relation {
     },
 };
 
-pub(super) static FORK_LOAD: Relation = Relation {
+pub(crate) static FORK_LOAD: Relation = Relation {
     name: "fork_load",
     about: "What a forked child loaded or tried to load: noted by an audit, or seen in stacks.",
     columns: &[

@@ -5,68 +5,50 @@ use rusqlite::{TransactionBehavior, params_from_iter};
 
 use super::Store;
 use crate::error::Error;
+use crate::relation::{FORK_CHILD, FORK_LOAD, Relation};
 use crate::session::Session;
+
+/// Files may differ in what the names do not show.
+const UNSHARED: &str = "(SELECT u.pid AS pid, u.kind AS kind, f.name AS function, \
+                        f.filename AS filename, e.line AS line, sum(u.objects) AS objects, \
+                        sum(u.bytes) AS bytes \
+                        FROM fork_unshared u JOIN entity e ON e.id = u.entity \
+                        JOIN function f ON f.id = e.function \
+                        GROUP BY u.pid, u.kind, f.name, f.filename, e.line)";
 
 /// A table of the database, its columns besides the audit's name, and what they are read from.
 struct Kept {
     table: &'static str,
-    columns: &'static [&'static str],
+    columns: Vec<&'static str>,
     from: &'static str,
 }
 
-const KEPT: [Kept; 3] = [
-    Kept {
-        table: "fork_child",
-        columns: &[
-            "pid",
-            "parent",
-            "generation",
-            "program",
-            "title",
-            "time_micros",
-            "looked_micros",
-            "age_micros",
-            "ending",
-            "rss",
-            "pss",
-            "private_dirty",
-            "private_clean",
-            "shared_dirty",
-            "shared_clean",
-            "swap",
-            "huge",
-            "new_space",
-            "shared_space",
-            "unshared_space",
-            "own_space",
-            "own_private_space",
-            "inherited_space",
-            "period",
-            "lacks",
-        ],
-        from: "fork_child",
-    },
-    Kept {
-        table: "fork_load",
-        columns: &[
-            "pid", "position", "name", "kind", "outcome", "micros", "site", "stats", "opens",
-            "flat", "cum",
-        ],
-        from: "fork_load",
-    },
-    Kept {
-        table: "fork_unshared",
-        columns: &[
-            "pid", "kind", "function", "filename", "line", "objects", "bytes",
-        ],
-        // Files may differ in what the names do not show.
-        from: "(SELECT u.pid AS pid, u.kind AS kind, f.name AS function, f.filename AS filename, \
-               e.line AS line, sum(u.objects) AS objects, sum(u.bytes) AS bytes \
-               FROM fork_unshared u JOIN entity e ON e.id = u.entity \
-               JOIN function f ON f.id = e.function \
-               GROUP BY u.pid, u.kind, f.name, f.filename, e.line)",
-    },
-];
+impl Kept {
+    /// A session's table as it is, without the number of the profile, which only a session has.
+    fn whole(relation: &Relation) -> Self {
+        let columns = relation.columns.iter();
+        let names = columns.filter_map(|(column, _)| column.split(' ').next());
+        Self {
+            table: relation.name,
+            columns: names.filter(|&name| name != "profile").collect(),
+            from: relation.name,
+        }
+    }
+
+    fn all() -> [Self; 3] {
+        [
+            Self::whole(&FORK_CHILD),
+            Self::whole(&FORK_LOAD),
+            Self {
+                table: "fork_unshared",
+                columns: vec![
+                    "pid", "kind", "function", "filename", "line", "objects", "bytes",
+                ],
+                from: UNSHARED,
+            },
+        ]
+    }
+}
 
 impl Store {
     /// Keeps an audit under a name.
@@ -89,7 +71,7 @@ impl Store {
             table,
             columns,
             from,
-        } in KEPT
+        } in Kept::all()
         {
             let listed = columns.join(", ");
             let sql = format!("SELECT {listed} FROM {from}");

@@ -37,9 +37,7 @@ pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
     if path.is_dir() {
         add_folder(&path, true, &mut found)?;
-        if found.is_empty() {
-            bail!("{name}: there is no profile ({ENDING}) in this folder");
-        }
+        must_have_some(name, &found)?;
     } else {
         found.push(name.to_string());
         let children = name.strip_suffix(ENDING);
@@ -51,16 +49,28 @@ pub(super) fn profiles_of(name: &str) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Adds the profiles in a folder, by name, and those in the folders of children in it.
-fn add_folder(folder: &Path, with_children: bool, to: &mut Vec<String>) -> Result<()> {
+/// Fails if a folder has no profiles.
+pub(super) fn must_have_some<T>(folder: &str, found: &[T]) -> Result<()> {
+    if found.is_empty() {
+        bail!("{folder}: there is no profile ({ENDING}) in this folder");
+    }
+    Ok(())
+}
+
+/// What is in a folder, by name.
+pub(super) fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let named = || format!("{}: cannot be read", folder.display());
-    let entries = std::fs::read_dir(folder).with_context(named)?;
-    let mut paths: Vec<PathBuf> = Vec::new();
-    for entry in entries {
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(named)? {
         paths.push(entry.with_context(named)?.path());
     }
     paths.sort();
-    for path in paths {
+    Ok(paths)
+}
+
+/// Adds the profiles in a folder, by name, and those in the folders of children in it.
+fn add_folder(folder: &Path, with_children: bool, to: &mut Vec<String>) -> Result<()> {
+    for path in in_folder(folder)? {
         let text = path.to_string_lossy();
         if text.ends_with(ENDING) && path.is_file() {
             to.push(text.into_owned());

@@ -5,7 +5,7 @@ mod paths;
 mod process;
 mod rows;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -165,16 +165,9 @@ pub(super) fn expanded(sources: &Sources, names: &[String]) -> Result<Vec<String
             all.push(name.clone());
             continue;
         }
-        let read = || format!("{name}: cannot be read");
-        let mut found: Vec<PathBuf> = Vec::new();
-        for entry in std::fs::read_dir(name).with_context(read)? {
-            found.push(entry.with_context(read)?.path());
-        }
-        found.retain(|path| path.to_string_lossy().ends_with(".pb.gz"));
-        if found.is_empty() {
-            bail!("{name}: there is no profile (.pb.gz) in this folder");
-        }
-        found.sort();
+        let mut found = forks::in_folder(Path::new(name))?;
+        found.retain(|path| path.to_string_lossy().ends_with(forks::ENDING));
+        forks::must_have_some(name, &found)?;
         all.extend(found.iter().map(|path| path.display().to_string()));
     }
     Ok(all)

@@ -65,7 +65,7 @@ impl Audit {
         }
         // The program that a child became is no child.
         let generation = u32::from(said.generation);
-        let has_others = self.has_others(number);
+        let has_others = self.has_others();
         let child = self.children.get_mut(&number);
         let Some(child) = child.filter(|child| child.fork.generation == generation) else {
             return;
@@ -123,10 +123,9 @@ impl Audit {
             .extend(self.children.remove(&pid).map(Child::end));
     }
 
-    /// Whether anybody is there besides a child who may have what it has inherited.
-    fn has_others(&self, pid: u32) -> bool {
-        let others = self.children.keys().filter(|other| **other != pid);
-        others.count() > 0 || is_there(self.main)
+    /// Whether anybody is there besides one of the children who may have what it has inherited.
+    fn has_others(&self) -> bool {
+        self.children.len() > 1 || is_there(self.main)
     }
 
     /// The children that have ended, of those that are not known to have.
@@ -167,7 +166,7 @@ impl Audit {
         // The others come next.
         let first = due.min_by_key(|(_, child)| child.next);
         if let Some(pid) = first.map(|(pid, _)| *pid) {
-            let has_others = self.has_others(pid);
+            let has_others = self.has_others();
             if let Some(child) = self.children.get_mut(&pid) {
                 child.look(has_others);
             }
@@ -177,7 +176,7 @@ impl Audit {
 
     /// Looks at all that have not ended, until a moment, because a signal may end them.
     pub(super) fn look_at_all(&mut self, until: Instant) {
-        let has_others = self.children.len() > 1 || is_there(self.main);
+        let has_others = self.has_others();
         for child in self.children.values_mut() {
             if child.ending.is_none() && Instant::now() < until {
                 child.is_signalled(has_others);
@@ -200,7 +199,7 @@ impl Audit {
             .into_iter()
             .for_each(|pid| self.end(pid));
         let until = Instant::now() + LAST;
-        let has_others = self.children.len() > 1 || is_there(self.main);
+        let has_others = self.has_others();
         for (_, mut child) in std::mem::take(&mut self.children) {
             if child.ending.is_none() {
                 if Instant::now() < until {

@@ -233,7 +233,7 @@ struct Keeping {
     main: u32,
     /// Where its events are written.
     log: Option<Log>,
-    /// What is noted of forked children.
+    /// The forked children and what is known of them, if they are audited.
     audit: Option<Audit>,
     counts: Counts,
     /// How long reading took beyond what is usual.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_fork::{Forked, Look, look};
 use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, KIND, Load, Outcome};
-use heapprof_profile::{Profile, ProfileBuilder, ValueType};
+use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
 
 use crate::place::Owner;
 
@@ -164,10 +164,7 @@ impl Child {
     }
 
     fn doubt(&mut self, why: &str) {
-        if !self.doubts.is_empty() {
-            self.doubts.push_str("; ");
-        }
-        self.doubts.push_str(why);
+        add(&mut self.doubts, why);
     }
 
     /// Looks at it. If nobody else has what it has inherited, its pages say nothing of who wrote
@@ -246,12 +243,10 @@ impl Child {
         if looked.is_some() && late > 0 {
             let files = if late == 1 { "file" } else { "files" };
             let said = format!("it has loaded {late} {files} since, which its figures lack");
-            let begin = if self.doubts.is_empty() { "" } else { "; " };
-            self.doubts += &format!("{begin}{said}");
+            add(&mut self.doubts, &said);
         }
         if !self.doubts.is_empty() {
-            let begin = if fork.lacks.is_empty() { "" } else { "; " };
-            fork.lacks += &format!("{begin}{}", self.doubts);
+            add(&mut fork.lacks, &self.doubts);
         }
         fork.looked = looked.map_or(0, micros);
         Ended {
@@ -301,18 +296,20 @@ fn unknown(bytes: i64) -> Profile {
     builder.finish()
 }
 
+/// Adds a reason to others.
+fn add(reasons: &mut String, why: &str) {
+    if !reasons.is_empty() {
+        reasons.push_str("; ");
+    }
+    reasons.push_str(why);
+}
+
 /// Puts into a profile what an audit noted, and what it is of.
 fn describe(profile: &mut Profile, audited: &Audited) {
     let fork = &audited.fork;
-    let plain = [
-        format!("program: {}", fork.program),
-        format!("pid: {}", fork.pid),
-        match fork.period {
-            0 | 1 => "mode: exact".to_string(),
-            period => format!("mode: sampled, one in {period} bytes; values are estimates"),
-        },
-        "dump: audit of a forked child".to_string(),
-    ];
+    let period = u64::try_from(fork.period).unwrap_or(1).max(1);
+    let reason = "audit of a forked child";
+    let plain = recorded::about(&fork.program, fork.pid.into(), period, reason);
     for comment in plain.into_iter().chain(audited.comments()) {
         let text = profile.strings.intern(&comment);
         profile.comment.push(text);
