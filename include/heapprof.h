@@ -44,6 +44,11 @@ void heapprof_alive(const char *name);
 /* Says the same, and where it was called from, such as "orders.c:12". NULL says nothing of it. */
 void heapprof_alive_at(const char *name, const char *site);
 
+/* Tells the `heapprof watch` that runs this program that something begins here, with what the program has in memory now.
+ * Without one it does nothing. It never waits, allocates or fails, and leaves errno as it was. It may be called in any
+ * thread, and in a signal handler. */
+void heapprof_mark(const char *text);
+
 /* Frames of an interpreter.
  *
  * A program that runs code of a language of its own, or switches between coroutines, may say what frames a thread's stack

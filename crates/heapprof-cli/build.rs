@@ -97,7 +97,9 @@ fn name_folder(library: &Path) {
     let carried = [
         "HeapProf.xs",
         "layout.h",
+        "loads.h",
         "values.h",
+        "watch.h",
         "lib/Devel/HeapProf.pm",
         "lib/Devel/HeapProf/Loader.pm",
     ]

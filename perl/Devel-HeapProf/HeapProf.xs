@@ -62,6 +62,7 @@ static const struct traced *traced_by(pTHX_ const my_cxt_t *our) {
 
 #include "values.h"
 #include "loads.h"
+#include "watch.h"
 
 /* A sub that is written in C has no context on Perl's stack. So each call of one is noted where heapprof looks: the sub,
  * and what tells that the call is still being made. Nothing has to be taken back if the sub dies, because then the op that
@@ -229,6 +230,7 @@ _mark(text)
   CODE:
     if (SvOK(text)) name = SvPVutf8(text, length);
     if (name && strlen(name) != length) croak("Devel::HeapProf::mark: the text has a zero in it");
+    tell_watch(name ? name : "");
     RETVAL = MY_CXT.traced ? begin_part(aTHX_ MY_CXT.traced, name) : 0;
   OUTPUT:
     RETVAL

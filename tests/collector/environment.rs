@@ -18,6 +18,7 @@ fn table(variables: impl Iterator<Item = &'static Variable>) -> String {
         Setter::User | Setter::Kept | Setter::Gperftools => "you",
         Setter::UserOrRecord => "you, `record`",
         Setter::Record => "`record`",
+        Setter::Watch => "`watch`",
     };
     let rows = variables.map(|v| {
         let (name, form, default) = (v.name, v.form, v.default);

@@ -65,6 +65,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ),
     ("crates/heapprof-cli/src/", &["inherited", "peer"]),
     ("crates/heapprof-wiretap/src/", &["kernel"]),
+    ("crates/heapprof-process/src/", &["run"]),
     (
         "crates/heapprof-collect/src/",
         &[
@@ -149,6 +150,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "interpreters",
             "late",
             "mapped",
+            "mark",
             "objects",
             "operators",
             "perl",

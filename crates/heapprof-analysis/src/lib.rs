@@ -101,8 +101,9 @@ pub use crate::{
     statement::{Call, ResultTable, Statement, Value, run as run_statement},
     stats::{Stats, StatsSize, StatsThread, StatsType, stats},
     store::{
-        SCHEMA_VERSION, Snapshot, Store, StoredProfile, Wiretap, WiretapBatch, WiretapBy,
-        WiretapCode, WiretapRow, WiretapSender,
+        SCHEMA_VERSION, Snapshot, Store, StoredProfile, Watch, WatchBatch, WatchEvent,
+        WatchFigures, WatchMoment, WatchProcess, WatchStart, WatchSum, WatchedProcess, Wiretap,
+        WiretapBatch, WiretapBy, WiretapCode, WiretapRow, WiretapSender,
     },
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},

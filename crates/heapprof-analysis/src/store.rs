@@ -11,6 +11,7 @@ mod remove;
 mod restore;
 mod schema;
 mod stack_tree;
+mod watch;
 mod wiretap;
 
 use std::path::{Path, PathBuf};
@@ -29,6 +30,10 @@ use crate::session::Session;
 use guard::Budget;
 pub use schema::SCHEMA_VERSION;
 pub(crate) use schema::views;
+pub use watch::{
+    Watch, WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess, WatchStart, WatchSum,
+    WatchedProcess,
+};
 pub use wiretap::{Wiretap, WiretapBatch, WiretapBy, WiretapCode, WiretapRow, WiretapSender};
 
 /// How long to wait for another process that writes.

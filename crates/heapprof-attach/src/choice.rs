@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use heapprof_live::{is_there, run_state, status};
 use heapprof_memory::Memory;
 use heapprof_process::maps::Map;
+use heapprof_process::{is_there, run_state, status};
 
 use crate::error::Error;
 use crate::process::{Process, not_allowed};

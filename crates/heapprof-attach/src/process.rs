@@ -6,10 +6,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use heapprof_live::{is_there, run_state, status};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{self, Object, Symbol};
 use heapprof_process::maps::{self, Map};
+use heapprof_process::{is_there, run_state, status};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
 use heapprof_books::letter::{Letter, PATH, VERSION, failure, progress, wish};
-use heapprof_live::{began, is_there, status};
+use heapprof_process::{began, is_there, status};
 
 use crate::choice::Choice;
 use crate::error::Error;

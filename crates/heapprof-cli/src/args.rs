@@ -13,6 +13,7 @@ mod leaks;
 mod list;
 mod log;
 mod outside;
+mod process;
 mod question;
 pub(crate) mod record;
 pub(crate) mod report;
@@ -45,6 +46,7 @@ pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
 pub(crate) use log::LogArgs;
 pub(crate) use outside::{DumpArgs, FollowArgs, LiveArgs, PsArgs};
+pub(crate) use process::{MarkArgs, ProcArgs, ProcessReportArgs, WatchArgs};
 pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
@@ -298,6 +300,25 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// List the recorded processes of this machine
     #[command(after_help = "Example: heapprof ps")]
     Ps(PsArgs),
+    /// The memory of a process as the kernel sees it, explained; without PROCESS, of all processes
+    #[command(
+        after_help = "PROCESS is a number, or a name that one process has. The parts add up to the \
+                      kernel's own sums (smaps_rollup). Without rights, what can be had is shown, \
+                      and what is missing is said.\n\nExample: heapprof proc 1234"
+    )]
+    Proc(ProcArgs),
+    /// Write down what a process and its children have in memory, over time
+    #[command(
+        after_help = "A row for each process and moment goes into the database (tables watch, \
+                      watch_process, watch_moment, watch_event). At the end, a chart and the marks \
+                      are shown. Names of --until are rss, pss, uss, swap, size (addresses), data \
+                      and threads, of one process; total_rss and so on are of all of them.\n\n\
+                      Example: heapprof watch 1234 --until 'rss > 2GiB' --then 'heapprof dump {pid}'"
+    )]
+    Watch(WatchArgs),
+    /// Tell a watch that something begins here
+    #[command(after_help = "Example: heapprof mark 'cache is warm'")]
+    Mark(MarkArgs),
     /// Collect what programs say of the code that runs (heapprof_alive)
     #[command(after_help = "Example: heapprof listen --udp 127.0.0.1:4711")]
     Listen(ListenArgs),

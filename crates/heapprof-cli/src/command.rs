@@ -19,10 +19,12 @@ mod live;
 mod load;
 mod ls;
 mod man;
+mod mark;
 mod merge;
 mod peek;
 mod perl_install;
 mod preload_path;
+mod proc;
 mod ps;
 mod record;
 mod report;
@@ -37,6 +39,7 @@ mod top;
 mod traces;
 mod tree;
 mod tui;
+mod watch;
 mod web;
 mod wiretap;
 
@@ -82,6 +85,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ps(args) => ps::run(&args)?,
         Command::Follow(args) => follow::run(&args)?,
         Command::Live(args) => live::run(&context, &args)?,
+        Command::Proc(args) => proc::run(&context, &args)?,
+        Command::Watch(args) => return watch::run(&context, &args),
+        Command::Mark(args) => mark::run(&args)?,
         Command::Listen(args) => listen::run(&context, &args)?,
         Command::Alive(args) => alive::run(&args)?,
         Command::Wiretap(args) => return wiretap::run(&context, &args),
@@ -188,31 +194,36 @@ impl Shared {
     pub(crate) fn style(&self, report: &ReportArgs) -> Style {
         Style {
             format: report.format,
-            color: self.is_coloured(report),
+            color: self.is_coloured(report.output.file()),
             unit: report.unit.clone(),
             full_names: report.full_names,
             width: None,
         }
     }
 
-    fn is_coloured(&self, report: &ReportArgs) -> bool {
+    fn is_coloured(&self, file: Option<&Path>) -> bool {
         match self.color {
             Color::Always => true,
             Color::Never => false,
             Color::Auto => {
                 let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
                 let dumb = std::env::var_os("TERM").is_some_and(|v| v == "dumb");
-                self.is_terminal(report.output.file()) && !no_color && !dumb
+                self.is_terminal(file) && !no_color && !dumb
             }
         }
     }
 
     /// The limit of rows: `-n`, or a screenful on a terminal.
     pub(crate) fn limit(&self, limit: &LimitArg, report: &ReportArgs) -> Option<usize> {
+        self.rows(limit, report.output.file())
+    }
+
+    /// The same for a report that goes to this file.
+    fn rows(&self, limit: &LimitArg, file: Option<&Path>) -> Option<usize> {
         match limit.limit {
             Some(0) => None,
             Some(limit) => Some(limit),
-            None => self.is_terminal(report.output.file()).then_some(SCREENFUL),
+            None => self.is_terminal(file).then_some(SCREENFUL),
         }
     }
 

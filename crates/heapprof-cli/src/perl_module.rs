@@ -26,6 +26,7 @@ static SOURCES: &[SourceFile] = sources! {
     "layout.h"
     "loads.h"
     "values.h"
+    "watch.h"
     "lib/Devel/HeapProf.pm"
     "lib/Devel/HeapProf/Loader.pm"
     "t/layout.t"

@@ -7,19 +7,16 @@
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use heapprof_live::Kept;
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat};
-use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect,
-    listen, recvmsg, sendmsg, socket_with, sockopt,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, connect, recvmsg, sendmsg, sockopt,
 };
-use rustix::process::geteuid;
+
+use crate::sockets::{Kind, address, folders};
 
 /// A question: which processes there are. The answer is their numbers.
 const WHICH: &str = "heapprof: processes\n";
@@ -52,112 +49,6 @@ impl Question {
         match self {
             Self::Which => WHICH.to_string(),
             Self::File(pid) => format!("{FILE}{pid}\n"),
-        }
-    }
-}
-
-/// The folders in which sockets may be: the user's own for what runs, and one that is always there.
-fn folders() -> Vec<PathBuf> {
-    let user = geteuid().as_raw();
-    let of_user = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let of_user = of_user.filter(|path| path.is_absolute());
-    let first = of_user.map(|path| path.join("heapprof"));
-    let second = PathBuf::from(format!("/tmp/heapprof-run-{user}"));
-    first.into_iter().chain([second]).collect()
-}
-
-/// Opens a folder of sockets, if it is this user's alone.
-fn open(folder: &PathBuf) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = openat(CWD, folder, flags, Mode::empty())?;
-    let found = fstat(&opened)?;
-    match found.st_uid == geteuid().as_raw() && found.st_mode & 0o077 == 0 {
-        true => Ok(opened),
-        false => Err(io::Error::other("others may enter it")),
-    }
-}
-
-/// The address of a name in an opened folder. Whoever exchanges the folder changes nothing.
-fn address(folder: &OwnedFd, name: &str) -> io::Result<SocketAddrUnix> {
-    let path = format!("/proc/self/fd/{}/{name}", folder.as_raw_fd());
-    Ok(SocketAddrUnix::new(path)?)
-}
-
-fn socket(flags: SocketFlags) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | flags;
-    let kind = SocketType::SEQPACKET;
-    Ok(socket_with(AddressFamily::UNIX, kind, flags, None)?)
-}
-
-/// A socket at which questions are asked. Its name goes when it does.
-pub(crate) struct Listening {
-    pub(crate) socket: OwnedFd,
-    folder: OwnedFd,
-    name: String,
-}
-
-impl Listening {
-    /// Listens in the first folder that can be had.
-    pub(crate) fn start() -> io::Result<Self> {
-        let mut refused = io::Error::from(io::ErrorKind::NotFound);
-        for folder in folders() {
-            match Self::start_in(&folder) {
-                Ok(listening) => return Ok(listening),
-                Err(error) => refused = error,
-            }
-        }
-        Err(refused)
-    }
-
-    fn start_in(path: &PathBuf) -> io::Result<Self> {
-        match mkdirat(CWD, path, Mode::RWXU) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let folder = open(path)?;
-        remove_stale(&folder);
-        let name = std::process::id().to_string();
-        let listening = socket(SocketFlags::NONBLOCK)?;
-        bind(&listening, &address(&folder, &name)?)?;
-        listen(&listening, 64)?;
-        Ok(Self {
-            socket: listening,
-            folder,
-            name,
-        })
-    }
-}
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        let flags = rustix::fs::AtFlags::empty();
-        let _ = rustix::fs::unlinkat(&self.folder, &self.name, flags);
-    }
-}
-
-/// The names in a folder of sockets.
-fn names(folder: &OwnedFd) -> Vec<String> {
-    let Ok(entries) = rustix::fs::Dir::read_from(folder) else {
-        return Vec::new();
-    };
-    let is_socket = |entry: &rustix::fs::DirEntry| {
-        matches!(entry.file_type(), FileType::Socket | FileType::Unknown)
-    };
-    entries
-        .filter_map(Result::ok)
-        .filter(is_socket)
-        .filter_map(|entry| entry.file_name().to_str().ok().map(str::to_string))
-        .filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
-        .collect()
-}
-
-/// Removes the names at which nobody listens any more.
-fn remove_stale(folder: &OwnedFd) {
-    for name in names(folder) {
-        let refused = address(folder, &name)
-            .and_then(|address| Ok(connect(&socket(SocketFlags::NONBLOCK)?, &address)?));
-        if refused.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
-            let _ = rustix::fs::unlinkat(folder, &name, rustix::fs::AtFlags::empty());
         }
     }
 }
@@ -195,7 +86,7 @@ pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, Op
 
 /// Asks one `record`.
 fn ask(folder: &OwnedFd, name: &str, question: Question) -> io::Result<(Vec<u8>, Option<File>)> {
-    let socket = socket(SocketFlags::empty())?;
+    let socket = Kind::RECORD.socket(SocketFlags::empty())?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
     connect(&socket, &address(folder, name)?)?;
@@ -209,10 +100,7 @@ fn ask_all<T>(
     mut done: impl FnMut(Vec<u8>, Option<File>) -> Option<T>,
 ) -> Option<T> {
     for folder in folders() {
-        let Ok(folder) = open(&folder) else {
-            continue;
-        };
-        for name in names(&folder) {
+        for name in Kind::RECORD.names(&folder) {
             if let Ok((text, file)) = ask(&folder, &name, question)
                 && let Some(found) = done(text, file)
             {

@@ -16,6 +16,8 @@ pub enum Setter {
     Kept,
     /// `record` alone.
     Record,
+    /// `watch` alone. `record` leaves it as it is.
+    Watch,
     /// The user of an existing gperftools setup.
     Gperftools,
 }
@@ -141,6 +143,9 @@ variables! {
     FORK_AUDIT "HEAPPROF_FORK_AUDIT", Record, "path", "none",
         "A socket at which `record` is told of forked children, whose pages it looks at: a child \
          waits for it when it begins, and before its last profile.";
+    WATCH "HEAPPROF_WATCH", Watch, "path", "none",
+        "The socket of the `watch` that runs the program, to which `heapprof_mark` sends its marks. \
+         It has nothing to do with recording.";
     PREFIX "HEAPPROFILE", Gperftools, "path prefix", "nothing is recorded",
         "Records every allocation into `PREFIX.NNNN.heap`.";
     PREFIX_ALLOCATED "HEAP_PROFILE_ALLOCATION_INTERVAL", Gperftools, "bytes", "1 GiB",

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 
 use heapprof_live::{Error, Process};
-use heapprof_process::{Area, PAGE, PageMap, PageSet, Sharing, areas};
+use heapprof_process::{Area, PAGE, PageMap, PageSet, Region, Usage, areas, file_name, regions};
 use heapprof_profile::fork::{COW_TYPES, Figures, Mapped};
 use heapprof_profile::{Profile, ProfileBuilder};
 
 use crate::blame::{self, Child, Piece};
-use crate::forked::{Forked, Region, file_name, file_of, may_be_inherited, read, regions, signed};
+use crate::forked::{Forked, file_of, may_be_inherited, read, signed};
 
 /// What was seen of a child.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl Look {
 /// # Errors
 /// It may be gone, or not this user's to read.
 pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Result<Look> {
-    let sharing = Sharing::of(pid)?;
+    let usage = Usage::of(pid)?;
     let text = read(pid, "smaps")?;
     let map = PageMap::open(pid)?;
     let areas = areas(&text);
@@ -55,8 +55,8 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
     let mut pieces = Vec::new();
     for Region { area, name, is_own } in regions(&areas) {
         if is_own {
-            counts.own += area.resident;
-            counts.own_private += area.private;
+            counts.own += area.usage.rss;
+            counts.own_private += area.usage.uss();
         } else if may_be_inherited(area) {
             let unshared = counts.add(area, &map, forked)?;
             if unshared != 0 {
@@ -66,19 +66,19 @@ pub fn look(pid: u32, parent: u32, forked: &Forked, generation: u8) -> io::Resul
     }
     let bytes = |pages: u64| signed(pages.saturating_mul(PAGE));
     let figures = Figures {
-        rss: signed(sharing.rss),
-        pss: signed(sharing.pss),
-        private_dirty: signed(sharing.private_dirty),
-        private_clean: signed(sharing.private_clean),
-        shared_dirty: signed(sharing.shared_dirty),
-        shared_clean: signed(sharing.shared_clean),
-        swap: signed(sharing.swap),
-        huge: signed(sharing.huge.saturating_add(sharing.hugetlb)),
+        rss: signed(usage.rss),
+        pss: signed(usage.pss),
+        private_dirty: signed(usage.private_dirty),
+        private_clean: signed(usage.private_clean),
+        shared_dirty: signed(usage.shared_dirty),
+        shared_clean: signed(usage.shared_clean),
+        swap: signed(usage.swap),
+        huge: signed(usage.huge.saturating_add(usage.hugetlb)),
         new: bytes(counts.new),
         shared: bytes(counts.shared),
         unshared: bytes(counts.unshared.len()),
-        own: signed(counts.own.saturating_mul(1024)),
-        own_private: signed(counts.own_private.saturating_mul(1024)),
+        own: signed(counts.own),
+        own_private: signed(counts.own_private),
         inherited: signed(forked.bytes()),
     };
     let child = Child {
@@ -115,7 +115,7 @@ struct Counts {
     shared: u64,
     /// Those that were, and that nobody else has.
     unshared: PageSet,
-    /// KiB of heapprof's, and how many of these no other process has.
+    /// Bytes of heapprof's, and how many of these no other process has.
     own: u64,
     own_private: u64,
 }
@@ -160,9 +160,8 @@ fn mapped(areas: &[Area<'_>], forked: &Forked) -> Vec<Mapped> {
             ..Mapped::default()
         };
         for area in areas.iter().filter(of_file) {
-            let bytes = |kib: u64| signed(kib.saturating_mul(1024));
-            file.resident = file.resident.saturating_add(bytes(area.resident));
-            file.private = file.private.saturating_add(bytes(area.private));
+            file.resident = file.resident.saturating_add(signed(area.usage.rss));
+            file.private = file.private.saturating_add(signed(area.usage.uss()));
         }
         file
     };

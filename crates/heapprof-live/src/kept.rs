@@ -8,11 +8,12 @@ use std::sync::atomic::AtomicU32;
 use heapprof_books::log::Ring;
 use heapprof_books::{DROPPED, EXTENTS, Extent, KEPT_MAGIC, Kept as Header, VERSION, state};
 use heapprof_memory::Memory;
+use heapprof_process::is_there;
 use heapprof_profile::Profile;
 
 use crate::books::Books;
 use crate::error::Error;
-use crate::process::{Found, is_there, monotonic, summary};
+use crate::process::{Found, monotonic, summary};
 use crate::profile::{Around, profile};
 use crate::read::{Reader, u32_at, u64_at};
 use crate::ring::Log;

@@ -32,6 +32,6 @@ pub use self::core::Core;
 pub use self::error::Error;
 pub use self::kept::{Kept, Left, State};
 pub use self::log::Logged;
-pub use self::process::{Found, Process, began, is_there, recorded, run_state, status};
+pub use self::process::{Found, Process, recorded};
 pub use self::ring::{Event, Log};
 pub use self::writer::Row;

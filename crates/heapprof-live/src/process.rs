@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use heapprof_memory::Memory;
 use heapprof_process::maps::{self, Map};
+use heapprof_process::{Counters, status};
 use heapprof_profile::{Profile, recorded};
 use object::NativeEndian;
 use object::elf::{FileHeader64, NT_GNU_BUILD_ID, PT_NOTE};
@@ -320,10 +321,8 @@ impl Process {
     }
 
     fn resident(&self) -> [u64; 2] {
-        status(self.pid, ["VmRSS:", "VmHWM:"]).map(|value| {
-            let kib: u64 = value.trim_end_matches("kB").trim().parse().unwrap_or(0);
-            kib << 10
-        })
+        let counters = Counters::of(self.pid).ok();
+        ["VmRSS", "VmHWM"].map(|name| counters.as_ref().and_then(|c| c.get(name)).unwrap_or(0))
     }
 
     /// The code that is mapped now.
@@ -357,61 +356,15 @@ pub(crate) fn summary<M: Memory>(
     })
 }
 
-/// What the kernel says of a process under these fields of its `status`; empty where it says
-/// nothing.
-#[must_use]
-pub fn status<const N: usize>(pid: u32, fields: [&str; N]) -> [String; N] {
-    // A process's name may be no text.
-    let status = std::fs::read(path(pid, "status")).unwrap_or_default();
-    fields.map(|field| {
-        let mut lines = status.split(|&byte| byte == b'\n');
-        let value = lines.find_map(|line| line.strip_prefix(field.as_bytes()));
-        String::from_utf8_lossy(value.unwrap_or_default().trim_ascii()).into_owned()
-    })
-}
-
-/// What a process does, as the kernel's letter for it; `None` if there is no such process.
-#[must_use]
-pub fn run_state(pid: u32) -> Option<char> {
-    stat(pid, 0)?.chars().next()
-}
-
-/// When a process began, in ticks since the machine did; `None` if there is none, or if it has
-/// ended.
-#[must_use]
-pub fn began(pid: u32) -> Option<u64> {
-    const START: usize = 19;
-    is_there(pid).then(|| stat(pid, START)?.parse().ok())?
-}
-
-/// A field of what the kernel says of a process, of those that follow its name.
-fn stat(pid: u32, number: usize) -> Option<String> {
-    let stat = std::fs::read(path(pid, "stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // Its name, which may hold anything, ends at the last bracket.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    fields.nth(number).map(str::to_string)
-}
-
-/// Whether there is such a process, and it has not ended yet.
-#[must_use]
-pub fn is_there(pid: u32) -> bool {
-    run_state(pid).is_some_and(|state| !matches!(state, 'Z' | 'X'))
-}
-
 /// The recorded processes that this user may read, by their numbers.
 ///
 /// # Errors
 /// The list of processes may not be there.
 pub fn recorded() -> io::Result<Vec<Process>> {
-    let mut pids: Vec<u32> = std::fs::read_dir("/proc")?
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .collect();
-    pids.sort_unstable();
     let own = std::process::id();
-    pids.retain(|&pid| pid != own);
+    let pids = heapprof_process::all_processes()?.into_iter();
     Ok(pids
-        .into_iter()
+        .filter(|&pid| pid != own)
         .filter_map(|pid| Process::open(pid).ok())
         .collect())
 }

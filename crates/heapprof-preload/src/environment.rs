@@ -184,6 +184,11 @@ pub fn wiretap() -> Option<(&'static [u8], Option<&'static [u8]>)> {
     Some((address, get(variable::WIRETAP_KEY_FILE.name)))
 }
 
+/// Where the watch listens that runs this program, if one does.
+pub fn watch() -> Option<&'static [u8]> {
+    get(variable::WATCH.name)
+}
+
 /// The variable that a wiretap could not be set up for.
 pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     match is_of_key {

@@ -22,6 +22,7 @@ mod interpreters;
 mod kernel_memory;
 mod late;
 mod mapped;
+mod mark;
 mod objects;
 mod operators;
 mod perl;

@@ -8,7 +8,7 @@ use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
 use crate::{
-    allocator, end, environment, identity, interpreters, late, mapped, perl, real, sandbox,
+    allocator, end, environment, identity, interpreters, late, mapped, mark, perl, real, sandbox,
     signals, wiretap,
 };
 
@@ -134,6 +134,7 @@ fn begin() -> bool {
     sandbox::prepare();
     allocator::prepare();
     wiretap::prepare();
+    mark::prepare();
     record();
     true
 }

@@ -1,14 +1,46 @@
-//! A process as the kernel shows it in /proc: what is mapped, which pages are there, and which of
-//! them it shares with other processes.
+//! A process as the kernel shows it in /proc and by its control group: what it is, what is mapped,
+//! which pages are there, which of them it shares with other processes, and what it has used up
+//! when it ends.
 //!
-//! It must never know SQLite, the terminal or profiles.
-#![forbid(unsafe_code)]
+//! It must never know SQLite, the terminal or profiles. A process may end at any moment, so each
+//! reading may fail, and says so.
+#![deny(unsafe_code)]
 
+mod cgroup;
+mod counters;
+mod explained;
+mod identity;
+mod kind;
+mod lines;
 pub mod maps;
 mod pages;
-mod sharing;
+mod region;
+mod run;
 mod smaps;
+mod statm;
+mod tree;
+mod usage;
 
+pub use self::cgroup::{Cgroup, Folder, Pressure, machine_pressure};
+pub use self::counters::{COUNTERS, Counter, Counters};
+pub use self::explained::{Explained, Part, explain};
+pub use self::identity::{Identity, began, comm, is_there, run_state, status, title};
+pub use self::kind::{KINDS, Kind};
 pub use self::pages::{PAGE, Page, PageMap, PageSet};
-pub use self::sharing::Sharing;
+pub use self::region::{Region, file_name, is_ours, regions};
+pub use self::run::{AtEnd, Ran, run};
 pub use self::smaps::{Area, areas, is_swapped, own_memory};
+pub use self::statm::Statm;
+pub use self::tree::{all_processes, children, descendants};
+pub use self::usage::{FIELDS, Field, Usage};
+
+/// The file of a process in /proc.
+fn path(pid: u32, file: &str) -> std::path::PathBuf {
+    std::path::PathBuf::from(format!("/proc/{pid}/{file}"))
+}
+
+/// A file of a process, as text. A process's name may be no text, so what is none is replaced.
+fn read(pid: u32, file: &str) -> std::io::Result<String> {
+    let bytes = std::fs::read(path(pid, file))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use crate::usage::Usage;
+
 /// What the mapping of kept books is called.
 const KEPT: &str = "/memfd:heapprof";
 /// What heapprof's other mappings are called, if the kernel can name them.
@@ -19,28 +21,31 @@ pub struct Area<'a> {
     pub rights: &'a str,
     /// The file's name, or what the kernel calls it; empty for memory of no file.
     pub name: &'a str,
-    /// How many KiB are in memory.
-    pub resident: u64,
-    /// How many KiB of these the process has alone.
-    pub private: u64,
-    /// How many KiB are swapped out.
-    pub swapped: u64,
-    /// Whether it is said to be read at random, as heapprof's own mappings are.
-    is_random: bool,
+    /// How much of it is there.
+    pub usage: Usage,
+    /// What the kernel has noted of it, as letters in pairs: `VmFlags`.
+    pub flags: &'a str,
 }
 
 impl Area<'_> {
     /// Whether it is memory that heapprof has in the process for itself.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        let is_unnamed = self.name.is_empty() && self.is_random;
+        // heapprof says of its mappings that they are read at random.
+        let is_unnamed = self.name.is_empty() && self.has_flag("rr");
         self.name == NAMED || self.name.starts_with(KEPT) || is_unnamed
     }
 
     /// Whether nothing of it is there.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.resident == 0 && self.swapped == 0
+        self.usage.rss == 0 && self.usage.swap == 0
+    }
+
+    /// Whether the kernel has noted these two letters of it.
+    #[must_use]
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.flags.split_whitespace().any(|one| one == flag)
     }
 }
 
@@ -61,14 +66,14 @@ pub fn is_swapped(pid: u32) -> bool {
         let text = fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         let mut areas = areas(&text).into_iter();
-        areas.any(|area| area.name.starts_with(KEPT) && area.swapped > 0)
+        areas.any(|area| area.name.starts_with(KEPT) && area.usage.swap > 0)
     }
 }
 
 fn own(areas: &[Area<'_>]) -> Option<u64> {
     let ours = areas.iter().filter(|area| area.is_ours());
-    let kib = ours.map(|area| area.resident).fold(0, u64::saturating_add);
-    (kib > 0).then(|| kib.saturating_mul(1024))
+    let bytes = ours.map(|area| area.usage.rss).fold(0, u64::saturating_add);
+    (bytes > 0).then_some(bytes)
 }
 
 /// Whether anything of this machine is swapped out, as `/proc/meminfo` says it.
@@ -110,16 +115,9 @@ pub fn areas(text: &str) -> Vec<Area<'_>> {
         let Some(area) = all.last_mut() else {
             continue;
         };
-        let amount = || {
-            let number = rest.split_whitespace().next();
-            number.and_then(|number| number.parse().ok()).unwrap_or(0)
-        };
         match field {
-            "Rss" => area.resident = amount(),
-            "Private_Clean" | "Private_Dirty" => area.private += amount(),
-            "Swap" => area.swapped = amount(),
-            "VmFlags" => area.is_random = rest.split_whitespace().any(|flag| flag == "rr"),
-            _ => {}
+            "VmFlags" => area.flags = rest.trim(),
+            _ => area.usage.take(line),
         }
     }
     all
@@ -151,7 +149,7 @@ mod tests {
         let names: Vec<&str> = areas.iter().map(|area| area.name).collect();
         let expected = ["", "/memfd:heapprof (deleted)", NAMED, "/lib/a b.so", ""];
         assert_eq!(names, expected);
-        assert_eq!(areas[1].swapped, 4);
+        assert_eq!(areas[1].usage.swap, 4 << 10);
         let first = (areas[0].start, areas[0].end, areas[0].rights);
         assert_eq!(first, (0x7f00, 0x7f10, "rw-p"));
         assert_eq!(own(&areas), Some((5 + 8 + 16) << 10));

@@ -27,6 +27,11 @@ pub enum Error {
     /// JSON could not be made.
     #[error(transparent)]
     Json(serde_json::Error),
+    /// A process's memory is known only as a whole.
+    #[error(
+        "the parts of the process's memory are not known at both moments; ask as its user or as root"
+    )]
+    NoParts,
     /// There is nothing that a picture could show.
     #[error("{0}")]
     Empty(String),

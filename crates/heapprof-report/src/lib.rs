@@ -26,6 +26,7 @@ mod measure;
 mod names;
 mod next;
 mod peek;
+mod process;
 mod range;
 mod recorded;
 mod schema;
@@ -39,6 +40,7 @@ mod timeline;
 mod top;
 mod traces;
 mod tree;
+mod watch;
 mod wiretap;
 
 pub use crate::{
@@ -55,6 +57,10 @@ pub use crate::{
     list::{SourceText, list},
     measure::{Measure, percent, time_utc},
     peek::peek,
+    process::{
+        ListedProcess, ProcessOptions, ProcessRow, ProcessSnapshot, Seen, process,
+        process_difference, processes,
+    },
     range::give_or_take,
     recorded::{RecordedProcess, recorded},
     schema::schema,
@@ -67,5 +73,6 @@ pub use crate::{
     top::{SourceLine, top},
     traces::{Order as TraceOrder, traces},
     tree::tree,
+    watch::watch,
     wiretap::wiretap,
 };

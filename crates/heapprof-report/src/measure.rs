@@ -190,6 +190,7 @@ pub fn time_utc(nanos: i64) -> String {
 pub(crate) fn plural(number: &str, one: &str) -> String {
     match number {
         "1" => format!("1 {one}"),
+        number if one.ends_with('s') => format!("{number} {one}es"),
         number => format!("{number} {one}s"),
     }
 }

@@ -14,7 +14,7 @@ use libc::{c_int, c_long};
 const LEAST: c_int = 200;
 
 /// Runs `work`, and puts errno back as it was.
-pub(crate) fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
+pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the function has no precondition, and returns the place of this thread's errno.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: the place stays as long as the thread, and nobody holds a reference to it.

@@ -20,6 +20,7 @@ mod sender;
 pub use crate::{
     datagram::{Datagram, Event, MOST_BYTES, Outcome},
     decode::{Refused, decode},
+    kernel::keeping_errno,
     key::{Key, KeyError},
     losses::{Losses, MOST_SENDERS, SenderLosses, State, Sums, Taken},
     route::{NotSet, Route},

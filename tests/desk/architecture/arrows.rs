@@ -73,6 +73,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         "heapprof-report",
         &[
             "heapprof-analysis",
+            "heapprof-process",
             "heapprof-profile",
             "heapprof-text",
             "heapprof-totals",

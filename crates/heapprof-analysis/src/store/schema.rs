@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("module.sql"),
     include_str!("wiretap.sql"),
     include_str!("fork.sql"),
+    include_str!("watch.sql"),
 ];
 
 /// The first version whose tables say how sure estimates are.
@@ -28,6 +29,9 @@ const WITH_SPREAD: i64 = 4;
 
 /// The first version that has what the wiretap collects.
 const WITH_WIRETAP: i64 = 6;
+
+/// The first version that has what watch has seen.
+const WITH_WATCH: i64 = 8;
 
 /// The newest version this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -161,6 +165,11 @@ pub(super) fn has_spread(connection: &Connection) -> Result<bool, Error> {
 /// Whether there are tables of the wiretap. A database that is only read may be older.
 pub(super) fn has_wiretap(connection: &Connection) -> Result<bool, Error> {
     Ok(pragma(connection, "user_version")? >= WITH_WIRETAP)
+}
+
+/// Whether there are tables of watches. A database that is only read may be older.
+pub(super) fn has_watch(connection: &Connection) -> Result<bool, Error> {
+    Ok(pragma(connection, "user_version")? >= WITH_WATCH)
 }
 
 /// Does what [`check`] does, and refuses a file that no load has filled.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use heapprof_attach::{Attached, Target, Wish};
-use heapprof_live::{Kept, Logged, Process, is_there, status};
+use heapprof_live::{Kept, Logged, Process};
+use heapprof_process::{is_there, status};
 use heapprof_profile::Profile;
 use rustix::fs::stat;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

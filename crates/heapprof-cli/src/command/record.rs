@@ -31,7 +31,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::low_level::emulate_default_handler;
 
 use self::audit::Audit;
-use self::child::Ended;
+pub(super) use self::child::{Ended, run_unrecorded};
 use self::ending::Ending;
 use self::keeper::{Keeper, Saved};
 use self::kept::Wanted;
@@ -39,6 +39,7 @@ use self::lines::Follower;
 use self::list::List;
 use self::live::Live;
 pub(super) use self::live::moments::Moments;
+use self::residents::Reader;
 pub(super) use self::residents::resident;
 pub(super) use self::words::bytes;
 use self::written::{Private, Written};
@@ -78,6 +79,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     let mut keeper = Keeper::new(list.path(), wanted, log, audit);
     let live = args.live.then(|| Live::new(args, &list, color));
     let mut live = live.transpose()?;
+    let mut reader = None;
     let mut start = |words: &[&OsStr], preloaded| {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).args(&args.command[1..]);
@@ -98,6 +100,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         }
         child::run(
             &mut command,
+            |process| reader = Some(Reader::start(process)),
             args.on_signal,
             live.as_mut(),
             keeper.as_mut().ok(),
@@ -111,6 +114,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         let preloaded = program::look_at(shell, Path::new(shell))?;
         ended = start(&[shell, script.as_os_str()], preloaded);
     }
+    let residents = reader.map(Reader::end).unwrap_or_default();
     drop(live);
     if let Some(follower) = follower {
         follower.end();
@@ -130,7 +134,8 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         }
     };
     let mut said = written::read(&list.read().context("the list of profiles")?);
-    let ending = ending(&mut said, saved, &ended);
+    let mut ending = ending(&mut said, saved, &ended);
+    ending.residents = residents;
     if !list.path().exists() {
         messages::note(&format!(
             "{}: was removed while the program ran: there may be more profiles, which are not \
@@ -173,6 +178,7 @@ fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended
         died: saved.died,
         unread: saved.unread,
         private,
+        ..Ending::default()
     }
 }
 
@@ -369,7 +375,12 @@ fn environment(
         preload.push(others);
     }
     // Variables that an earlier setup left would mix with the options of this recording.
-    let ours = |variable: &&Variable| !matches!(variable.setter, Setter::Gperftools | Setter::Kept);
+    let ours = |variable: &&Variable| {
+        !matches!(
+            variable.setter,
+            Setter::Gperftools | Setter::Kept | Setter::Watch
+        )
+    };
     for variable in variable::ALL.iter().filter(ours) {
         command.env_remove(variable.name);
     }

@@ -17,7 +17,7 @@ _before_and_after() if is_tracing();
 # What a forked child shares is looked at after the program's own END blocks, and before Perl cleans up.
 _look_at_end();
 
-# Begins another part of the program. Values that are made from now on have its name as a label.
+# Begins another part of the program. Values that are made from now on have its name as a label, and a watch is told.
 # The entry is made first, so that it is not one of those values.
 sub mark {
     $marked{defined $_[0] ? $_[0] : ''} ||= 0;
@@ -213,6 +213,9 @@ C<heapprof record --perl-values -- prove -b t> runs it, with a profile for each 
 
 Begins another part of the program. Values that are made from now on have the text as their label C<mark> in profiles,
 until the next mark: C<heapprof top -t sv_inuse_space --tag-focus mark=loaded> shows them.
+
+If C<heapprof watch> runs the program, it gets the mark, too, with what the program has in memory at this moment. That
+needs neither C<heapprof record> nor heapprof's library.
 
 =head2 growth
 

@@ -14,7 +14,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heapprof_live::{is_there, status};
+use heapprof_process::{is_there, status};
 use heapprof_profile::Profile;
 use heapprof_profile::fork::Ending;
 use heapprof_symbolize::{Options, Symbolizer};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use heapprof_live::run_state;
+use heapprof_process::run_state;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getsid, kill_process,
@@ -26,21 +26,18 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use super::keeper::Keeper;
 use super::live::Live;
-use super::residents::{Reader, Residents};
 use crate::inherited;
 
 /// How the program ended.
-pub(super) struct Ended {
+pub(in crate::command) struct Ended {
     /// Its exit code, 128 + N when signal N ended it.
-    pub(super) code: u8,
+    pub(in crate::command) code: u8,
     /// The signal that ended it.
-    pub(super) signal: Option<i32>,
+    pub(in crate::command) signal: Option<i32>,
     /// Whether that signal was Ctrl-C, which came to us too.
-    pub(super) by_key: bool,
+    pub(in crate::command) by_key: bool,
     /// Its process id.
-    pub(super) process: u32,
-    /// What was resident of it and of those that descend from it.
-    pub(super) residents: Residents,
+    pub(in crate::command) process: u32,
 }
 
 /// Signals that end a process and may be meant for the program when they come to us.
@@ -63,10 +60,20 @@ const PASSED_ON: [i32; 13] = [
 /// The signals by which daemons and their workers are told to end.
 const MAY_END: [i32; 4] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM];
 
-/// Runs the program to its end. `more` is a signal that it wants besides those that are always
-/// passed on. `live` is told of what it does, and `keeper` begins when it runs.
+/// Runs a program that is not recorded to its end. `began` is told its number.
+pub(in crate::command) fn run_unrecorded(
+    command: &mut Command,
+    began: impl FnOnce(u32),
+) -> io::Result<Ended> {
+    run(command, began, None, None, None)
+}
+
+/// Runs the program to its end. `began` is told its number. `more` is a signal that it wants besides
+/// those that are always passed on. `live` is told of what it does, and `keeper` begins when it
+/// runs.
 pub(super) fn run(
     command: &mut Command,
+    began: impl FnOnce(u32),
     more: Option<i32>,
     live: Option<&mut Live>,
     keeper: Option<&mut Keeper>,
@@ -80,7 +87,7 @@ pub(super) fn run(
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(all)?;
     let child = command.spawn()?;
     let (process, pid) = (child.id(), Pid::from_child(&child));
-    let reader = Reader::start(process);
+    began(process);
     let mut keeper = keeper;
     if let Some(keeper) = &mut keeper {
         keeper.start(process);
@@ -120,7 +127,6 @@ pub(super) fn run(
         signal,
         by_key: false,
         process,
-        residents: reader.end(),
     };
     if let Some(live) = live {
         live.ended(ended.code, signal);

@@ -6,6 +6,7 @@ use signal_hook::low_level::signal_name;
 use super::child::Ended;
 use super::kept::Died;
 use super::oom::Oom;
+use super::residents::Residents;
 use super::words::{bytes, plural, shown};
 use super::written::{Private, Written};
 
@@ -18,6 +19,8 @@ pub(super) struct Ending {
     pub(super) unread: Vec<u32>,
     /// The processes whose books were in private memory, and why.
     pub(super) private: Vec<Private>,
+    /// What was resident of the program and of those that descend from it.
+    pub(super) residents: Residents,
 }
 
 impl Ending {

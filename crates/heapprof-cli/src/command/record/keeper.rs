@@ -11,7 +11,8 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heapprof_live::{Kept, Logged, State, is_there, status};
+use heapprof_live::{Kept, Logged, State};
+use heapprof_process::{Folder, is_there, status};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::fcntl_setfl;
 use rustix::io::Errno;
@@ -22,12 +23,13 @@ use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimi
 
 use super::audit::{Audit, Said, is_readable};
 use super::kept::{Died, End, Wanted, Who, write};
-use super::oom::{self, Counts, Group};
+use super::oom::{self, Counts};
 use super::written::Written;
 use crate::log::Log;
 use crate::peer::Peer;
 use crate::place::Owner;
-use crate::records::{self, Listening, Question};
+use crate::records::{self, Question};
+use crate::sockets::{Kind, Listening};
 
 /// So many processes may wait to be looked at. The kernel may have a lower limit.
 const BACKLOG: i32 = 4096;
@@ -121,7 +123,7 @@ impl Keeper {
         let keeping = Keeping {
             socket,
             // Without it, nobody can ask. The kernel lets most users read their processes.
-            questions: Listening::start().ok(),
+            questions: Listening::start(Kind::RECORD).ok(),
             woken,
             told,
             wanted,
@@ -218,7 +220,7 @@ struct Process {
     owner: Owner,
     /// Readable once the process has ended; `None` if the kernel gives no such thing.
     ends: Option<OwnedFd>,
-    group: Option<Group>,
+    group: Option<Folder>,
     /// Whether it has said that it becomes another program, and is the same one some time later.
     stays: bool,
 }

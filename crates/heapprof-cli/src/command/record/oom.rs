@@ -6,10 +6,9 @@
 //! before, of which no other process was taken for the victim.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use heapprof_process::Folder;
 use rustix::process::Pid;
 
 /// How often the counts are read. A large process takes a while to end.
@@ -22,16 +21,9 @@ pub(super) struct Oom {
     pub(super) limit: Option<u64>,
 }
 
-/// A cgroup, by the files that count and limit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Group {
-    events: PathBuf,
-    limit: PathBuf,
-}
-
 /// What cgroups have counted.
 pub(super) struct Counts {
-    known: HashMap<Group, Known>,
+    known: HashMap<Folder, Known>,
     next: Instant,
 }
 
@@ -51,11 +43,10 @@ impl Counts {
     }
 
     /// The cgroup of a process, from now on.
-    pub(super) fn group_of(&mut self, process: Pid) -> Option<Group> {
-        let text = fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
-        let group = Group::of(&text)?;
+    pub(super) fn group_of(&mut self, process: Pid) -> Option<Folder> {
+        let group = Folder::of(process.as_raw_nonzero().get().unsigned_abs())?;
         if !self.known.contains_key(&group) {
-            let count = group.count()?;
+            let count = group.oom_kills()?;
             let (earlier, last) = (count, count);
             self.known.insert(group.clone(), Known { earlier, last });
         }
@@ -69,7 +60,7 @@ impl Counts {
         }
         self.next = Instant::now() + PAUSE;
         for (group, known) in &mut self.known {
-            if let Some(count) = group.count() {
+            if let Some(count) = group.oom_kills() {
                 known.step(count);
             }
         }
@@ -77,10 +68,10 @@ impl Counts {
     }
 
     /// Whether a process that has ended just now was a victim.
-    pub(super) fn victim(&mut self, group: &Group) -> Option<Oom> {
+    pub(super) fn victim(&mut self, group: &Folder) -> Option<Oom> {
         let known = self.known.get_mut(group)?;
         let limit = group.limit();
-        known.take(group.count()?).then_some(Oom { limit })
+        known.take(group.oom_kills()?).then_some(Oom { limit })
     }
 }
 
@@ -97,53 +88,6 @@ impl Known {
             self.earlier += 1;
         }
         is_one
-    }
-}
-
-impl Group {
-    /// The group that `/proc/PID/cgroup` names, if it counts.
-    fn of(text: &str) -> Option<Self> {
-        // number, controllers, path; the second version has no controllers.
-        let first = text.lines().find_map(|line| {
-            let mut fields = line.splitn(3, ':').skip(1);
-            let (controllers, path) = (fields.next()?, fields.next()?);
-            let is_it = controllers.split(',').any(|one| one == "memory");
-            is_it.then(|| path.trim_start_matches('/'))
-        });
-        if let Some(path) = first {
-            let folder = Path::new("/sys/fs/cgroup/memory").join(path);
-            let first = Self {
-                events: folder.join("memory.oom_control"),
-                limit: folder.join("memory.limit_in_bytes"),
-            };
-            return first.events.exists().then_some(first);
-        }
-        let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
-        let groups = roots.iter().map(|root| {
-            let folder = Path::new(root).join(path);
-            Self {
-                events: folder.join("memory.events"),
-                limit: folder.join("memory.max"),
-            }
-        });
-        groups.into_iter().find(|group| group.events.exists())
-    }
-
-    fn count(&self) -> Option<u64> {
-        let text = fs::read_to_string(&self.events).ok()?;
-        text.lines()
-            .find_map(|line| line.strip_prefix("oom_kill "))?
-            .trim()
-            .parse()
-            .ok()
-    }
-
-    fn limit(&self) -> Option<u64> {
-        let text = fs::read_to_string(&self.limit).ok()?;
-        let bytes: u64 = text.trim().parse().ok()?;
-        // Without a limit, the first version says a number of pages that no machine has.
-        (bytes < 1 << 60).then_some(bytes)
     }
 }
 

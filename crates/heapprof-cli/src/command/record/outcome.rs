@@ -72,7 +72,7 @@ pub(super) fn report(
     // The main profile may have another position among those that are left.
     let main = main_of(&written, ended).unwrap_or_default();
     let entries: Vec<&Written> = written.iter().collect();
-    let told = files::read(&entries, !args.no_symbolize, &ended.residents);
+    let told = files::read(&entries, !args.no_symbolize, &ending.residents);
     files::touch(&written[main]);
     let recorded: Vec<Recorded> = written
         .into_iter()

@@ -5,12 +5,12 @@
 //! that happens: it takes at most a hundredth of the time of one processor.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use heapprof_process::{Statm, descendants};
 use heapprof_profile::{History, Profile, Resident, recorded};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -89,39 +89,15 @@ fn read_until(program: u32, ends: &AtomicBool) -> Residents {
 
 /// Bytes of a process that are in memory; `None` if it has ended.
 pub(in crate::command) fn resident(process: u32) -> Option<i64> {
-    let text = fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
-    let pages: i64 = text.split_whitespace().nth(1)?.parse().ok()?;
-    let page = i64::try_from(rustix::param::page_size()).ok()?;
+    let rss = Statm::of(process).ok()?.rss;
     // A process that has ended has no pages.
-    (pages > 0).then(|| pages.saturating_mul(page))
+    i64::try_from(rss).ok().filter(|&rss| rss > 0)
 }
 
 /// The time that this thread has worked so far, without what it waited for a processor.
 fn work_so_far() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
-}
-
-/// A process and those that descend from it.
-fn descendants(program: u32) -> BTreeSet<u32> {
-    let mut found = BTreeSet::from([program]);
-    let mut left = vec![program];
-    while let Some(process) = left.pop() {
-        let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else {
-            continue;
-        };
-        for thread in threads.flatten() {
-            let children = fs::read_to_string(thread.path().join("children"));
-            let children = children.unwrap_or_default();
-            let children = children.split_whitespace().filter_map(|id| id.parse().ok());
-            for child in children {
-                if found.len() < PROCESSES && found.insert(child) {
-                    left.push(child);
-                }
-            }
-        }
-    }
-    found
 }
 
 impl Residents {

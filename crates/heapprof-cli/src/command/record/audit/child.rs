@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_fork::{Forked, Look, look};
+use heapprof_process::{comm, title};
 use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, KIND, Load, Outcome};
 use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
 
@@ -89,7 +90,7 @@ impl Child {
                 parent: if parent == 0 { told } else { parent },
                 at: at.map_or(0, micros),
                 program: comm(pid),
-                title: title(pid).unwrap_or_default(),
+                title: title(pid, LONGEST_TITLE).unwrap_or_default(),
                 ..Fork::default()
             },
             parent,
@@ -190,7 +191,7 @@ impl Child {
                 if !is_worse || !self.seen.as_ref().is_some_and(was_better) {
                     self.seen = Some((seen, self.since.elapsed()));
                 }
-                if let Some(title) = title(fork.pid) {
+                if let Some(title) = title(fork.pid, LONGEST_TITLE) {
                     fork.title = title;
                 }
                 if let Some((seen, _)) = &self.seen
@@ -324,27 +325,6 @@ fn describe(profile: &mut Profile, audited: &Audited) {
     profile.period = fork.period.max(1);
     let default = profile.strings.intern(COW_TYPES[1].0);
     profile.default_sample_type = default;
-}
-
-/// What the kernel calls a process.
-fn comm(pid: u32) -> String {
-    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    match String::from_utf8_lossy(&name).trim_end() {
-        "" => "unknown".to_string(),
-        name => name.to_string(),
-    }
-}
-
-/// The command line of a process, as it is now.
-fn title(pid: u32) -> Option<String> {
-    let mut bytes = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    while matches!(bytes.last(), Some(0 | b' ')) {
-        bytes.pop();
-    }
-    bytes.truncate(LONGEST_TITLE);
-    let words = bytes.split(|&byte| byte == 0);
-    let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
-    Some(words.join(" ")).filter(|title| !title.is_empty())
 }
 
 fn micros(time: Duration) -> i64 {

@@ -1,0 +1,99 @@
+//! The command lines of what looks at a process as the kernel sees it: `proc`, `watch`, `mark`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use heapprof_report::Format;
+
+use super::record::time;
+use super::{FileModeArgs, LimitArg, OutputArgs, format};
+use crate::name;
+
+/// How a report about processes is written.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct ProcessReportArgs {
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    /// Unit of sizes: auto, B, KiB, MiB, GiB, TiB, PiB
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProcArgs {
+    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    #[arg(value_name = "PROCESS", value_parser = name::parser())]
+    pub(crate) process: Option<String>,
+    /// Show what has changed since this file was written by proc --format json -o FILE
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "process",
+        conflicts_with = "maps"
+    )]
+    pub(crate) diff: Option<PathBuf>,
+    /// A row for each mapping instead of one for each kind
+    #[arg(long, requires = "process")]
+    pub(crate) maps: bool,
+    /// Leave out what the words mean
+    #[arg(short, long, requires = "process")]
+    pub(crate) brief: bool,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) report: ProcessReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    #[arg(value_name = "PROCESS", value_parser = name::parser(), conflicts_with = "command")]
+    #[arg(required_unless_present = "command")]
+    pub(crate) process: Option<String>,
+    /// How often to look, e.g. 100ms or 10s
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub(crate) interval: Duration,
+    /// End after this time, e.g. 30s or 2h; without it when the last process has ended, or at
+    /// Ctrl-C
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub(crate) time: Option<Duration>,
+    /// Watch this process alone, and not those that descend from it
+    #[arg(long)]
+    pub(crate) no_children: bool,
+    /// When this is true for the first time, run the command of --then, e.g. 'rss > 2GiB'
+    #[arg(long, value_name = "RULE", requires = "then")]
+    pub(crate) until: Option<String>,
+    /// What to run then: words, no shell; {pid} is the process's number
+    #[arg(long, value_name = "COMMAND", requires = "until")]
+    pub(crate) then: Option<String>,
+    /// What the watch is called in the database
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Say nothing at the end but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) report: ProcessReportArgs,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
+    /// Run this program and watch it to its end
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MarkArgs {
+    /// What begins here
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: String,
+    /// The process that the mark is of, and whose watch gets it: its number; without it the watch
+    /// that runs this program, or the only one of this user
+    #[arg(long, value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+}

@@ -1,0 +1,171 @@
+//! `heapprof proc`: the memory of a process as the kernel sees it.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, bail};
+use heapprof_process::{
+    Cgroup, Counters, Explained, Identity, Usage, all_processes, explain, machine_pressure, title,
+};
+use heapprof_report::{ListedProcess, ProcessOptions, ProcessSnapshot, Seen, Style};
+
+use super::Shared;
+use crate::args::{ProcArgs, ProcessReportArgs};
+use crate::{named_process, output};
+
+/// The longest command line that is shown.
+const LONGEST_TITLE: usize = 4096;
+/// The most bytes of a file of proc's.
+const MOST: u64 = 256 << 20;
+
+pub(super) fn run(shared: &Shared, args: &ProcArgs) -> Result<()> {
+    let style = style(shared, &args.report);
+    let file = args.report.output.file();
+    let limit = shared.rows(&args.limit, file);
+    let text = match &args.process {
+        None => {
+            let all = list().context("/proc: the list of processes cannot be read")?;
+            heapprof_report::processes(&all, limit, &style)?
+        }
+        Some(process) => {
+            let before = args.diff.as_deref().map(read).transpose()?;
+            let now = snapshot(named_process::find(process)?)?;
+            match before {
+                Some(before) => heapprof_report::process_difference(&before, &now, &style)?,
+                None => {
+                    let options = ProcessOptions {
+                        by_mapping: args.maps,
+                        is_brief: args.brief,
+                        limit,
+                    };
+                    heapprof_report::process(&now, options, &style)?
+                }
+            }
+        }
+    };
+    output::text(file, &text)
+}
+
+/// How a report about processes looks.
+pub(super) fn style(shared: &Shared, args: &ProcessReportArgs) -> Style {
+    Style {
+        format: args.format,
+        color: shared.is_coloured(args.output.file()),
+        unit: args.unit.clone(),
+        ..Style::default()
+    }
+}
+
+/// What a process has in memory now, as far as this user may know it.
+fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
+    let gone = |error: std::io::Error| match error.kind() {
+        ErrorKind::NotFound => anyhow!("process {pid}: has ended"),
+        _ if error.raw_os_error() == Some(libc::ESRCH) => anyhow!("process {pid}: has ended"),
+        _ => anyhow!("process {pid}: {error}"),
+    };
+    let mut notes = Vec::new();
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+    let time = time.and_then(|time| i64::try_from(time.as_nanos()).ok());
+    let (identity, counters, seen) = match explain(pid) {
+        Ok(explained) => {
+            if !explained.is_as_kernel_sums {
+                notes.push(changed(&explained));
+            }
+            let seen = (!explained.mappings.is_empty()).then(|| Seen::from(&explained));
+            (explained.identity, explained.counters, seen)
+        }
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            notes.push(
+                "the parts of its memory (smaps) are another user's to read; ask as its user or \
+                 as root"
+                    .to_string(),
+            );
+            (
+                Identity::of(pid).map_err(gone)?,
+                Counters::of(pid).map_err(gone)?,
+                None,
+            )
+        }
+        Err(error) => return Err(gone(error)),
+    };
+    if identity.has_ended() {
+        notes.push("it has ended, and its parent has not asked how (zombie)".to_string());
+    } else if counters.get("VmRSS").is_none() {
+        notes.push("it is a thread of the kernel's, which has no memory of its own".to_string());
+    }
+    let cgroup = Cgroup::of(pid);
+    if cgroup.is_none() {
+        notes.push(
+            "its limit is not known: the files of its control group are not here (in a container \
+             they may not be mounted)"
+                .to_string(),
+        );
+    }
+    Ok(ProcessSnapshot {
+        pid,
+        title: title(pid, LONGEST_TITLE),
+        name: identity.name,
+        time_nanos: time.unwrap_or(0),
+        seen,
+        counters: counters
+            .iter()
+            .map(|(counter, bytes)| (counter.name.to_string(), bytes))
+            .collect(),
+        cgroup,
+        pressure: machine_pressure(),
+        notes,
+    })
+}
+
+fn changed(explained: &Explained) -> String {
+    match explained.mappings.is_empty() {
+        true => "it has no mappings".to_string(),
+        false => "it changed each time it was read, so the total is that of its mappings, and not \
+                  that of smaps_rollup"
+            .to_string(),
+    }
+}
+
+/// All processes with memory of their own, the one with the largest part first.
+fn list() -> std::io::Result<Vec<ListedProcess>> {
+    let one = |pid: u32| {
+        let rss = Counters::of(pid).ok()?.get("VmRSS")?;
+        Some(ListedProcess {
+            pid,
+            name: heapprof_process::comm(pid),
+            title: title(pid, LONGEST_TITLE),
+            rss,
+            usage: Usage::of(pid).ok(),
+        })
+    };
+    let mut all: Vec<ListedProcess> = all_processes()?.into_iter().filter_map(one).collect();
+    all.sort_by_key(|one| {
+        let pss = one.usage.as_ref().map_or(0, |usage| usage.pss);
+        (std::cmp::Reverse(pss), std::cmp::Reverse(one.rss), one.pid)
+    });
+    Ok(all)
+}
+
+/// Reads what proc has written.
+fn read(path: &Path) -> Result<ProcessSnapshot> {
+    let named = || format!("{}: cannot be read", path.display());
+    let mut text = String::new();
+    let file = File::open(path).with_context(named)?;
+    file.take(MOST + 1)
+        .read_to_string(&mut text)
+        .with_context(named)?;
+    if text.len() as u64 > MOST {
+        bail!(
+            "{}: is too long to be written by heapprof proc",
+            path.display()
+        );
+    }
+    ProcessSnapshot::parse(&text).map_err(|why| {
+        anyhow!(
+            "{}: is not what heapprof proc --format json -o FILE writes: {why}",
+            path.display()
+        )
+    })
+}

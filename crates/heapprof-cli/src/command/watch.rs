@@ -1,0 +1,380 @@
+//! `heapprof watch`: what processes have in memory over time, from outside, into the database.
+
+mod look;
+mod marks;
+mod rule;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, bail};
+use heapprof_analysis::{Store, WatchStart};
+use heapprof_environment as variable;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::time::{ClockId, clock_gettime};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::{emulate_default_handler, signal_name};
+
+use self::look::Watcher;
+#[cfg(test)]
+pub(super) use self::marks::Mark;
+use self::rule::Rule;
+use super::record::{Ended, run_unrecorded};
+use super::{Shared, proc};
+use crate::args::WatchArgs;
+use crate::sockets::{Kind, Listening};
+use crate::{inherited, messages, named_process, output};
+
+/// The longest wait, after which it is looked whether it is over. Whoever ends it wakes the thread,
+/// too.
+const SLICE: Duration = Duration::from_millis(200);
+/// So long a program may take to begin.
+const START: Duration = Duration::from_millis(2);
+/// How often the database is written.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What becomes of the program that the watch runs.
+enum News {
+    Began(u32),
+    Ended(Ended),
+}
+
+/// What the watching thread needs.
+struct Watching<'a> {
+    args: &'a WatchArgs,
+    db: &'a Path,
+    listening: Option<Listening>,
+    /// Wakes the watching thread.
+    wake: Arc<OwnedFd>,
+    until: Option<(Rule, Vec<String>)>,
+    start: WatchStart,
+}
+
+pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
+    let until = until(args)?;
+    let style = proc::style(shared, &args.report);
+    let db = shared.sources.db().to_path_buf();
+    let pid = args
+        .process
+        .as_deref()
+        .map(named_process::find)
+        .transpose()?;
+    output::make_for_own(&db, args.file_mode.mode()?)?;
+    let listening = Listening::start(Kind::WATCH);
+    let listening = listening
+        .map_err(|error| messages::note(&format!("no marks can be set: {error}")))
+        .ok();
+    let socket = listening.as_ref().map(|listening| listening.path.clone());
+    let watching = Watching {
+        args,
+        db: &db,
+        listening,
+        wake: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+        until,
+        start: start(args, pid),
+    };
+    let is_over = AtomicBool::new(false);
+    let (name, code) = match pid {
+        Some(pid) => {
+            let ending = [SIGINT, SIGTERM, SIGHUP];
+            let ending = ending
+                .into_iter()
+                .filter(|&signal| !inherited::is_ignored(signal));
+            let asked = Arc::new(AtomicBool::new(false));
+            for signal in ending {
+                signal_hook::flag::register(signal, Arc::clone(&asked)).context("signals")?;
+            }
+            let (news, receiver) = channel();
+            let _ = news.send(News::Began(pid));
+            let ready = channel().0;
+            let name = watching.watch(&receiver, &ready, &asked)?;
+            (name, ExitCode::SUCCESS)
+        }
+        None => watching.run(socket.as_deref(), &is_over)?,
+    };
+    if !args.quiet && !name.is_empty() {
+        let named = || db.display().to_string();
+        let store = Store::open(&db).with_context(named)?;
+        let watch = store.watch(Some(&name)).with_context(named)?;
+        let watch = watch.with_context(|| format!("{}: the watch is gone", db.display()))?;
+        output::text(
+            args.report.output.file(),
+            &heapprof_report::watch(&watch, &style)?,
+        )?;
+    }
+    Ok(code)
+}
+
+/// The rule and what is run then, checked before anything begins.
+fn until(args: &WatchArgs) -> Result<Option<(Rule, Vec<String>)>> {
+    let (Some(rule), Some(then)) = (&args.until, &args.then) else {
+        return Ok(None);
+    };
+    let rule = Rule::parse(rule).map_err(|why| anyhow!(why))?;
+    let words =
+        shlex::split(then).with_context(|| format!("--then {then:?}: a quote is not closed"))?;
+    if words.is_empty() {
+        bail!("--then is empty; say a command");
+    }
+    Ok(Some((rule, words)))
+}
+
+fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
+    const LONGEST: usize = 300;
+    let command = match pid {
+        Some(pid) => {
+            heapprof_process::title(pid, LONGEST).unwrap_or_else(|| heapprof_process::comm(pid))
+        }
+        None => {
+            let words = args.command.iter().map(|word| word.to_string_lossy());
+            words.collect::<Vec<_>>().join(" ")
+        }
+    };
+    let first = command.split(' ').next().unwrap_or_default();
+    let own = first.rsplit('/').next().unwrap_or_default().to_string();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    WatchStart {
+        name: args.name.clone().unwrap_or(own),
+        host,
+        command,
+        interval_ms: i64::try_from(args.interval.as_millis()).unwrap_or(i64::MAX),
+        began_ms: now_ms(),
+    }
+}
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |time| {
+        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+    })
+}
+
+impl Watching<'_> {
+    /// Runs the program, and watches it in another thread to its end.
+    fn run(self, socket: Option<&Path>, is_over: &AtomicBool) -> Result<(String, ExitCode)> {
+        let words = self.args.command.as_slice();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        match socket {
+            Some(path) => command.env(variable::WATCH.name, path),
+            None => command.env_remove(variable::WATCH.name),
+        };
+        let wake = Arc::clone(&self.wake);
+        let (news, receiver) = channel();
+        let (ready, is_ready) = channel();
+        std::thread::scope(|scope| {
+            let watcher = scope.spawn(move || self.watch(&receiver, &ready, is_over));
+            // A database that can't be written is noticed before the program runs.
+            if is_ready.recv().is_err() {
+                return match watcher.join() {
+                    Ok(Err(error)) => Err(error),
+                    _ => Err(anyhow!("the watch has ended")),
+                };
+            }
+            let tell = |one| {
+                let _ = news.send(one);
+                let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
+            };
+            let began = |pid| tell(News::Began(pid));
+            let ran = run_unrecorded(&mut command, began);
+            let (code, by_key) = match ran {
+                Ok(ended) => {
+                    let code = (ended.code, ended.by_key);
+                    tell(News::Ended(ended));
+                    code
+                }
+                Err(error) => {
+                    is_over.store(true, Ordering::Relaxed);
+                    let _ = watcher.join();
+                    let code = match error.kind() {
+                        std::io::ErrorKind::NotFound => 127,
+                        _ => 126,
+                    };
+                    let name = words[0].display();
+                    messages::error(&anyhow!("{name}: {error}"));
+                    return Ok((String::new(), ExitCode::from(code)));
+                }
+            };
+            drop(news);
+            let name = match watcher.join() {
+                Ok(name) => name?,
+                Err(_) => bail!("the watch has ended"),
+            };
+            if by_key {
+                // As of record: a shell then ends its loop, too.
+                let _ = emulate_default_handler(SIGINT);
+            }
+            Ok((name, ExitCode::from(code)))
+        })
+    }
+
+    /// Watches until it is over. Returns the name of the watch in the database.
+    fn watch(
+        mut self,
+        news: &Receiver<News>,
+        ready: &Sender<()>,
+        is_over: &AtomicBool,
+    ) -> Result<String> {
+        let named = || self.db.display().to_string();
+        let mut store = Store::open_or_create(self.db).with_context(named)?;
+        let (id, name) = store.begin_watch(&self.start).with_context(named)?;
+        let _ = ready.send(());
+        let needs_usage = self
+            .until
+            .as_ref()
+            .is_some_and(|(rule, _)| rule.needs_usage());
+        let mut watcher = Watcher::new(!self.args.no_children, needs_usage);
+        let mut running: Vec<(Child, String)> = Vec::new();
+        let began = Instant::now();
+        let (mut next, mut stored) = (began, began);
+        let mut has_begun = false;
+        loop {
+            // The program's end comes after all that was seen of it.
+            let mut end = None;
+            while let Ok(one) = news.try_recv() {
+                match one {
+                    News::Began(pid) => {
+                        has_begun = true;
+                        // One that has ended already is seen no more.
+                        let _ = watcher.begin(pid, now_ms());
+                        // It may still be becoming the program.
+                        next = Instant::now() + START;
+                        self.start.began_ms = now_ms();
+                    }
+                    News::Ended(ended) => end = Some(ended),
+                }
+            }
+            if let Some(listening) = &self.listening {
+                marks::receive(&listening.socket, |mark| watcher.mark(mark));
+            }
+            let is_late = self.args.time.is_some_and(|time| began.elapsed() >= time);
+            let mut is_last = is_over.load(Ordering::Relaxed) || is_late || end.is_some();
+            if Instant::now() >= next && has_begun || is_last {
+                watcher.look(now_ms());
+                if let Some(ended) = &end {
+                    watcher.ended(ended.process, now_ms(), &how(ended));
+                }
+                self.judge(&mut watcher, &mut running);
+                let interval = self.args.interval;
+                next += interval;
+                // What could not be done in time is left out, and not made up for.
+                if next < Instant::now() {
+                    next = Instant::now() + interval;
+                }
+            }
+            reap(&mut running, &mut watcher);
+            is_last |= has_begun && watcher.is_empty() && self.args.process.is_some();
+            if is_last || stored.elapsed() >= PAUSE {
+                stored = Instant::now();
+                let mut batch = watcher.take();
+                batch.cost_us = cost_us();
+                batch.ended_ms = is_last.then(now_ms);
+                store.add_to_watch(id, &batch).with_context(named)?;
+            }
+            if is_last {
+                return Ok(name);
+            }
+            self.wait(next);
+        }
+    }
+
+    /// Waits for the next look, or for a mark, but not for long.
+    fn wait(&self, next: Instant) {
+        let left = next.saturating_duration_since(Instant::now()).min(SLICE);
+        let time = Timespec {
+            tv_sec: 0,
+            tv_nsec: i64::from(left.subsec_nanos()),
+        };
+        let marks = self
+            .listening
+            .iter()
+            .map(|listening| listening.socket.as_fd());
+        let sockets = marks.chain([self.wake.as_fd()]);
+        let mut polled: Vec<PollFd<'_>> = sockets
+            .map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN))
+            .collect();
+        let _ = poll(&mut polled, Some(&time));
+        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+    }
+
+    /// Runs the command of `--then` when the rule holds for the first time.
+    fn judge(&mut self, watcher: &mut Watcher, running: &mut Vec<(Child, String)>) {
+        let Some((rule, _)) = &self.until else {
+            return;
+        };
+        let Some((pid, value)) = watcher.holds(rule) else {
+            return;
+        };
+        let Some((rule, words)) = self.until.take() else {
+            return;
+        };
+        let value = match rule.is_of_bytes() {
+            true => super::record::bytes(i64::try_from(value).unwrap_or(i64::MAX)),
+            false => value.to_string(),
+        };
+        let rule = self.args.until.as_deref().unwrap_or_default();
+        watcher.note(Some(pid), now_ms(), "until", format!("{rule}: {value}"));
+        let words: Vec<String> = words
+            .iter()
+            .map(|word| word.replace("{pid}", &pid.to_string()))
+            .collect();
+        let shown = words.join(" ");
+        // What it prints is no part of the report.
+        let stderr = std::io::stderr().as_fd().try_clone_to_owned();
+        let stdout = stderr.map_or_else(|_| Stdio::null(), Stdio::from);
+        let started = Command::new(&words[0])
+            .args(&words[1..])
+            .stdin(Stdio::null())
+            .stdout(stdout)
+            .spawn();
+        match started {
+            Ok(child) => running.push((child, shown)),
+            Err(error) => {
+                messages::note(&format!("--then {shown}: {error}"));
+                watcher.note(Some(pid), now_ms(), "then", format!("{shown}: {error}"));
+            }
+        }
+    }
+}
+
+/// Notes which commands have ended.
+fn reap(running: &mut Vec<(Child, String)>, watcher: &mut Watcher) {
+    running.retain_mut(|(child, shown)| match child.try_wait() {
+        Ok(None) => true,
+        Ok(Some(status)) => {
+            watcher.note(None, now_ms(), "then", format!("{shown}: {status}"));
+            false
+        }
+        Err(error) => {
+            watcher.note(None, now_ms(), "then", format!("{shown}: {error}"));
+            false
+        }
+    });
+}
+
+/// How the program ended, in words.
+fn how(ended: &Ended) -> String {
+    match ended.signal {
+        Some(signal) => match signal_name(signal) {
+            Some(name) => format!("killed by {name}"),
+            None => format!("killed by signal {signal}"),
+        },
+        None => format!("exit code {}", ended.code),
+    }
+}
+
+/// How long this thread has worked, in microseconds.
+fn cost_us() -> i64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec
+        .saturating_mul(1_000_000)
+        .saturating_add(time.tv_nsec / 1000)
+}

@@ -1,0 +1,340 @@
+//! Looks at processes: which there are, what they have, and what has become of them.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+
+use heapprof_analysis::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
+use heapprof_process::{Counters, Identity, Statm, Usage, children, title};
+
+use super::marks::Mark;
+use super::rule::{Now, Rule};
+use crate::command::mark::TAKEN;
+
+/// The sums of `smaps_rollup` cost as much as a process has pages, so each process's are read at
+/// every tenth look only, and not those of all at the same one.
+const FULL: i64 = 10;
+/// The longest command line that is kept.
+const LONGEST_TITLE: usize = 300;
+/// The most processes that are watched at a time.
+const MOST: usize = 4096;
+
+/// A process that is watched.
+struct Watched {
+    about: WatchProcess,
+    pid: u32,
+    /// When it began, in the machine's ticks: another process may get its number.
+    began: u64,
+    /// Where its stack begins: another program has another.
+    stack: u64,
+    /// The file that it runs, if that is known.
+    executable: Option<PathBuf>,
+    statm: Statm,
+    usage: Option<Usage>,
+    threads: i64,
+    /// Whether no look was full so far.
+    is_new: bool,
+}
+
+/// All that is watched, and what was not stored yet.
+pub(super) struct Watcher {
+    alive: Vec<Watched>,
+    /// How many processes there were.
+    count: i64,
+    with_children: bool,
+    /// Whether it was said that there are too many.
+    is_over: bool,
+    looks: i64,
+    ticks_per_second: u64,
+    /// What came since the last call of [`take`](Self::take).
+    batch: WatchBatch,
+    /// Whether the sums of all are needed each time.
+    needs_usage: bool,
+}
+
+/// The number of bytes as the database has it.
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+impl Watcher {
+    pub(super) fn new(with_children: bool, needs_usage: bool) -> Self {
+        Self {
+            alive: Vec::new(),
+            count: 0,
+            with_children,
+            is_over: false,
+            looks: 0,
+            ticks_per_second: rustix::param::clock_ticks_per_second().max(1),
+            batch: WatchBatch::default(),
+            needs_usage,
+        }
+    }
+
+    /// Begins to watch a process. It may be gone already.
+    pub(super) fn begin(&mut self, pid: u32, now_ms: i64) -> io::Result<()> {
+        let identity = Identity::of(pid)?;
+        self.add(pid, identity, now_ms, "began");
+        Ok(())
+    }
+
+    /// Whether nothing that is watched is alive any more.
+    pub(super) fn is_empty(&self) -> bool {
+        self.alive.is_empty()
+    }
+
+    /// Looks at all processes.
+    pub(super) fn look(&mut self, now_ms: i64) {
+        self.looks += 1;
+        if self.with_children {
+            self.find_children(now_ms);
+        }
+        for i in (0..self.alive.len()).rev() {
+            if !self.look_at(i, now_ms) {
+                self.end(i, now_ms, "");
+            }
+        }
+    }
+
+    /// Says how a process ended that was watched.
+    pub(super) fn ended(&mut self, pid: u32, now_ms: i64, how: &str) {
+        if let Some(i) = self.alive.iter().position(|one| one.pid == pid) {
+            self.end(i, now_ms, how);
+            return;
+        }
+        // Its end was seen before it was known how.
+        let ended = self.batch.processes.iter_mut().rev();
+        let found = ended.into_iter().find(|one| one.pid == i64::from(pid));
+        if let Some(about) = found {
+            about.ending = how.to_string();
+            let number = Some(about.process);
+            let event = self.batch.events.iter_mut().rev();
+            if let Some(event) = event
+                .into_iter()
+                .find(|event| event.process == number && event.kind == "ended")
+            {
+                event.text = how.to_string();
+            }
+        }
+    }
+
+    /// Adds a mark. Returns what is answered.
+    pub(super) fn mark(&mut self, mark: Mark) -> String {
+        let found = mark
+            .pid
+            .and_then(|pid| self.alive.iter().find(|one| one.pid == pid));
+        if let (Some(pid), None) = (mark.pid, found) {
+            return format!("process {pid} is not watched");
+        }
+        let figures = mark.statm.map(|statm| WatchFigures {
+            size: signed(statm.size),
+            rss: signed(statm.rss),
+            shared: signed(statm.shared),
+            code: signed(statm.text),
+            data: signed(statm.data),
+        });
+        let process = found.map(|one| one.about.process);
+        self.batch.events.push(WatchEvent {
+            process,
+            time_ms: mark.time_ms,
+            kind: "mark".to_string(),
+            text: mark.text,
+            figures,
+        });
+        TAKEN.to_string()
+    }
+
+    /// Notes something that happened.
+    pub(super) fn note(&mut self, pid: Option<u32>, now_ms: i64, kind: &str, text: String) {
+        let process = self.alive.iter().find(|one| Some(one.pid) == pid);
+        self.batch.events.push(WatchEvent {
+            process: process.map(|one| one.about.process),
+            time_ms: now_ms,
+            kind: kind.to_string(),
+            text,
+            figures: None,
+        });
+    }
+
+    /// The process for which a rule holds, with its number.
+    pub(super) fn holds(&self, rule: &Rule) -> Option<(u32, u64)> {
+        let all: Vec<Now<'_>> = self
+            .alive
+            .iter()
+            .map(|one| Now {
+                pid: one.pid,
+                statm: &one.statm,
+                usage: one.usage.as_ref(),
+                threads: one.threads,
+            })
+            .collect();
+        rule.holds(&all)
+    }
+
+    /// What came since the last call.
+    pub(super) fn take(&mut self) -> WatchBatch {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.looks = self.looks;
+        batch
+    }
+
+    fn add(&mut self, pid: u32, identity: Identity, now_ms: i64, kind: &str) {
+        self.count += 1;
+        let about = WatchProcess {
+            process: self.count,
+            pid: i64::from(pid),
+            parent: i64::from(identity.parent),
+            command: title(pid, LONGEST_TITLE).unwrap_or_default(),
+            began_ms: now_ms,
+            name: identity.name,
+            ..WatchProcess::default()
+        };
+        let parent = self.alive.iter().find(|one| one.pid == identity.parent);
+        let became = parent.is_some_and(|parent| is_another(parent.stack, identity.stack));
+        let text = match became {
+            true => format!("and has become {}", called(&about)),
+            false => called(&about).to_string(),
+        };
+        self.batch.processes.push(about.clone());
+        self.alive.push(Watched {
+            about,
+            pid,
+            began: identity.began,
+            stack: identity.stack,
+            executable: executable(pid),
+            statm: Statm::default(),
+            usage: None,
+            threads: identity.threads,
+            is_new: true,
+        });
+        self.note(Some(pid), now_ms, kind, text);
+    }
+
+    /// Adds the processes that descend from those that are watched, and are not watched yet.
+    fn find_children(&mut self, now_ms: i64) {
+        let mut known: HashMap<u32, ()> = self.alive.iter().map(|one| (one.pid, ())).collect();
+        let mut i = 0;
+        while i < self.alive.len() {
+            for child in children(self.alive[i].pid) {
+                if known.insert(child, ()).is_some() {
+                    continue;
+                }
+                let Ok(identity) = Identity::of(child) else {
+                    continue;
+                };
+                if identity.has_ended() {
+                    continue;
+                }
+                if self.alive.len() >= MOST {
+                    if !self.is_over {
+                        self.is_over = true;
+                        let text =
+                            format!("more than {MOST} processes; the others are not watched");
+                        self.note(None, now_ms, "unseen", text);
+                    }
+                    return;
+                }
+                self.add(child, identity, now_ms, "forked");
+            }
+            i += 1;
+        }
+    }
+
+    /// Looks at one. Returns false if it has ended.
+    fn look_at(&mut self, i: usize, now_ms: i64) -> bool {
+        let one = &mut self.alive[i];
+        let Ok(identity) = Identity::of(one.pid) else {
+            return false;
+        };
+        if identity.has_ended() || identity.began != one.began {
+            return false;
+        }
+        let Ok(statm) = Statm::of(one.pid) else {
+            return false;
+        };
+        let is_renamed = identity.name != one.about.name;
+        // Without randomization, all programs have their stack at the same place.
+        let is_exec = is_another(one.stack, identity.stack)
+            || is_renamed && executable(one.pid) != one.executable;
+        one.stack = identity.stack;
+        if is_exec || is_renamed {
+            one.executable = executable(one.pid);
+            one.about.name.clone_from(&identity.name);
+            one.about.command = title(one.pid, LONGEST_TITLE).unwrap_or_default();
+            self.batch.processes.push(one.about.clone());
+        }
+        let is_full = one.is_new
+            || self.needs_usage
+            || (self.looks + one.about.process) % FULL == 0
+            || is_exec;
+        let mut moment = WatchMoment {
+            process: one.about.process,
+            time_ms: now_ms,
+            size: signed(statm.size),
+            rss: signed(statm.rss),
+            shared: signed(statm.shared),
+            data: signed(statm.data),
+            threads: identity.threads,
+            minor_faults: signed(identity.minor_faults),
+            major_faults: signed(identity.major_faults),
+            worked_us: signed(identity.worked.saturating_mul(1_000_000) / self.ticks_per_second),
+            ..WatchMoment::default()
+        };
+        one.statm = statm;
+        one.threads = identity.threads;
+        if is_full {
+            one.is_new = false;
+            one.usage = Usage::of(one.pid).ok();
+            if let Some(usage) = &one.usage {
+                moment.pss = Some(signed(usage.pss));
+                moment.uss = Some(signed(usage.uss()));
+                moment.swap = Some(signed(usage.swap));
+            }
+            let counters = Counters::of(one.pid).ok();
+            moment.peak = counters
+                .and_then(|counters| counters.get("VmHWM"))
+                .map(signed);
+        }
+        self.batch.moments.push(moment);
+        if is_exec {
+            let (pid, text) = (one.pid, called(&one.about).to_string());
+            self.note(Some(pid), now_ms, "exec", text);
+        }
+        true
+    }
+
+    fn end(&mut self, i: usize, now_ms: i64, how: &str) {
+        let mut one = self.alive.swap_remove(i);
+        one.about.ended_ms = Some(now_ms);
+        one.about.ending = how.to_string();
+        self.batch.events.push(WatchEvent {
+            process: Some(one.about.process),
+            time_ms: now_ms,
+            kind: "ended".to_string(),
+            text: how.to_string(),
+            figures: None,
+        });
+        self.batch.processes.push(one.about);
+    }
+}
+
+/// Whether a stack that begins elsewhere is another program's. 0 is not known: it is another user's
+/// process, or one that becomes another program just now. While it does, the kernel moves the
+/// beginning a little.
+fn is_another(before: u64, now: u64) -> bool {
+    const NEAR: u64 = 128 << 10;
+    before != 0 && now != 0 && before.abs_diff(now) > NEAR
+}
+
+/// The file that a process runs, if this user may know it.
+fn executable(pid: u32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// A process in words.
+fn called(about: &WatchProcess) -> &str {
+    match about.command.as_str() {
+        "" => &about.name,
+        command => command,
+    }
+}

@@ -1,0 +1,177 @@
+//! `--until`: a number of a process, or of all together, and a limit.
+
+use heapprof_process::{Statm, Usage};
+
+use crate::args::size::size;
+
+/// A number that a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Number {
+    Rss,
+    Pss,
+    Uss,
+    Swap,
+    Size,
+    Data,
+    Threads,
+}
+
+const NUMBERS: [(&str, Number); 7] = [
+    ("rss", Number::Rss),
+    ("pss", Number::Pss),
+    ("uss", Number::Uss),
+    ("swap", Number::Swap),
+    ("size", Number::Size),
+    ("data", Number::Data),
+    ("threads", Number::Threads),
+];
+
+/// What is known of a process at a look.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now<'a> {
+    pub(super) pid: u32,
+    pub(super) statm: &'a Statm,
+    pub(super) usage: Option<&'a Usage>,
+    pub(super) threads: i64,
+}
+
+/// A rule, such as `rss > 2GiB`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rule {
+    number: Number,
+    /// Whether it is about the sum over all processes.
+    is_total: bool,
+    /// Whether more than the limit breaks it, or less.
+    is_above: bool,
+    /// Whether the limit itself does.
+    with_limit: bool,
+    limit: u64,
+}
+
+impl Rule {
+    /// Reads it.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            let names: Vec<&str> = NUMBERS.iter().map(|(name, _)| *name).collect();
+            format!(
+                "--until {text:?}: expected a name, > or < or >= or <=, and a size, such as 'rss > \
+                 2GiB'; names are {}, each also with total_ before it",
+                names.join(", ")
+            )
+        };
+        let at = text.find(['<', '>']).ok_or_else(wrong)?;
+        let (name, rest) = text.split_at(at);
+        let is_above = rest.starts_with('>');
+        let rest = &rest[1..];
+        let (with_limit, limit) = match rest.strip_prefix('=') {
+            Some(limit) => (true, limit),
+            None => (false, rest),
+        };
+        let name = name.trim();
+        let (is_total, name) = match name.strip_prefix("total_") {
+            Some(name) => (true, name),
+            None => (false, name),
+        };
+        let found = NUMBERS.iter().find(|(one, _)| *one == name);
+        let (_, number) = found.ok_or_else(wrong)?;
+        let limit = size(limit.trim()).map_err(|why| format!("--until {text:?}: {why}"))?;
+        Ok(Self {
+            number: *number,
+            is_total,
+            is_above,
+            with_limit,
+            limit,
+        })
+    }
+
+    /// Whether it needs what costs more to read.
+    pub(super) fn needs_usage(&self) -> bool {
+        matches!(self.number, Number::Pss | Number::Uss | Number::Swap)
+    }
+
+    /// Whether it is about bytes.
+    pub(super) fn is_of_bytes(&self) -> bool {
+        self.number != Number::Threads
+    }
+
+    /// The process for which it holds, with its number; of all together the one that has most.
+    pub(super) fn holds(&self, all: &[Now<'_>]) -> Option<(u32, u64)> {
+        let known = || all.iter().filter_map(|now| Some((now.pid, self.of(now)?)));
+        if self.is_total {
+            let sum = known().fold(0u64, |sum, (_, value)| sum.saturating_add(value));
+            let (most, _) = known().max_by_key(|(_, value)| *value)?;
+            return self.is_true(sum).then_some((most, sum));
+        }
+        known().find(|(_, value)| self.is_true(*value))
+    }
+
+    fn is_true(&self, value: u64) -> bool {
+        let is_limit = value == self.limit && self.with_limit;
+        is_limit
+            || match self.is_above {
+                true => value > self.limit,
+                false => value < self.limit,
+            }
+    }
+
+    fn of(&self, now: &Now<'_>) -> Option<u64> {
+        Some(match self.number {
+            Number::Rss => now.statm.rss,
+            Number::Size => now.statm.size,
+            Number::Data => now.statm.data,
+            Number::Threads => u64::try_from(now.threads).unwrap_or(0),
+            Number::Pss => now.usage?.pss,
+            Number::Uss => now.usage?.uss(),
+            Number::Swap => now.usage?.swap,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_hold_for_processes_and_for_all() {
+        let statm = [(1, 100), (2, 300)].map(|(size, rss)| Statm {
+            size,
+            rss,
+            ..Statm::default()
+        });
+        let usage = Usage {
+            pss: 50,
+            private_clean: 7,
+            swap: 9,
+            ..Usage::default()
+        };
+        let now = |pid, i: usize| Now {
+            pid,
+            statm: &statm[i],
+            usage: (i == 1).then_some(&usage),
+            threads: 4,
+        };
+        let all = [now(8, 0), now(9, 1)];
+        for (text, expected) in [
+            ("rss > 99", Some((8, 100))),
+            ("rss>100", Some((9, 300))),
+            ("rss >= 100", Some((8, 100))),
+            ("rss > 300", None),
+            ("rss < 100", None),
+            ("rss <= 100B", Some((8, 100))),
+            ("total_rss > 399", Some((9, 400))),
+            ("total_rss > 400", None),
+            ("pss >= 50", Some((9, 50))),
+            ("uss > 6", Some((9, 7))),
+            ("swap > 8", Some((9, 9))),
+            ("threads > 3", Some((8, 4))),
+            ("size > 1", Some((9, 2))),
+        ] {
+            assert_eq!(Rule::parse(text).unwrap().holds(&all), expected, "{text}");
+        }
+        assert_eq!(Rule::parse("rss < 1KiB").unwrap().holds(&[]), None);
+        for wrong in ["", "rss", "rss = 5", "rss > ", "rss > x", "heap > 5", "> 5"] {
+            assert!(Rule::parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(Rule::parse("uss > 5").unwrap().needs_usage());
+    }
+}

@@ -1,0 +1,49 @@
+//! The process that an argument names: by its number, or by a name that only one process has.
+
+use anyhow::{Context, Result, bail};
+use heapprof_process::{all_processes, comm, is_there, title};
+
+/// How many processes of a name are listed.
+const LISTED: usize = 10;
+
+/// The number of the process.
+pub(crate) fn find(argument: &str) -> Result<u32> {
+    let word = argument.strip_prefix("pid:").unwrap_or(argument);
+    if let Ok(pid) = word.parse::<u32>() {
+        if !is_there(pid) {
+            bail!("process {pid}: there is no such process");
+        }
+        return Ok(pid);
+    }
+    if word.is_empty() {
+        bail!("{argument:?} names no process; say its number or its name");
+    }
+    let own = std::process::id();
+    let all = all_processes().context("/proc: the list of processes cannot be read")?;
+    let is_named =
+        |pid: &u32| *pid != own && is_there(*pid) && (comm(*pid) == word || file(*pid) == word);
+    let found: Vec<u32> = all.into_iter().filter(is_named).collect();
+    match found.as_slice() {
+        [pid] => Ok(*pid),
+        [] => bail!("{word}: no process has this name; ps -e shows which there are"),
+        several => {
+            let pids: Vec<String> = several.iter().take(LISTED).map(u32::to_string).collect();
+            let more = match several.len().saturating_sub(LISTED) {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            bail!(
+                "{word}: {} processes have this name; name one by its number: {}{more}",
+                several.len(),
+                pids.join(", ")
+            )
+        }
+    }
+}
+
+/// The name of the file that a process was started as, which may be longer than the kernel's name.
+fn file(pid: u32) -> String {
+    let title = title(pid, 4096).unwrap_or_default();
+    let first = title.split(' ').next().unwrap_or_default();
+    first.rsplit('/').next().unwrap_or_default().to_string()
+}

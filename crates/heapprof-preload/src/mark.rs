@@ -1,0 +1,139 @@
+//! `heapprof_mark`: the program tells the watch that runs it that something begins here, with what
+//! it has in memory now. Nothing here waits or allocates.
+//!
+//! Calls at which a thread could be cancelled are made as system calls, as in the wiretap.
+
+use std::ffi::{c_char, c_int};
+use std::fmt::{self, Write};
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heapprof_collect::ENGINE;
+use heapprof_wiretap::keeping_errno;
+
+use crate::environment;
+use crate::say::text;
+
+/// The longest datagram. A longer text is cut.
+const MOST: usize = 1200;
+/// Room for what comes before the text.
+const STATM: usize = 160;
+
+/// Where the watch listens.
+static WATCH: OnceLock<libc::sockaddr_un> = OnceLock::new();
+
+/// Remembers where the watch listens, if one runs this program.
+pub fn prepare() {
+    let Some(path) = environment::watch() else {
+        return;
+    };
+    // SAFETY: numbers and an array of them alone.
+    let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // A zero must follow.
+    if path.len() >= address.sun_path.len() {
+        return;
+    }
+    for (to, byte) in address.sun_path.iter_mut().zip(path) {
+        *to = byte.cast_signed();
+    }
+    let _ = WATCH.set(address);
+}
+
+/// Says that something begins here. It may be called in any thread, and in a signal handler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn heapprof_mark(name: *const c_char) {
+    let Some(watch) = WATCH.get() else {
+        return;
+    };
+    if ENGINE.lifecycle().is_shut_in() {
+        return;
+    }
+    // SAFETY: the caller's contract: a string, or null.
+    let name = unsafe { text(name) }.unwrap_or_default();
+    keeping_errno(|| send(watch, name));
+}
+
+/// A datagram in the making. What has no room is cut.
+struct Datagram {
+    bytes: [u8; MOST],
+    len: usize,
+}
+
+impl Datagram {
+    fn push(&mut self, bytes: &[u8]) {
+        let room = &mut self.bytes[self.len..];
+        let fits = bytes.len().min(room.len());
+        room[..fits].copy_from_slice(&bytes[..fits]);
+        self.len += fits;
+    }
+}
+
+impl Write for Datagram {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.push(text.as_bytes());
+        Ok(())
+    }
+}
+
+fn send(watch: &libc::sockaddr_un, name: &[u8]) {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |time| time.as_millis());
+    let mut datagram = Datagram {
+        bytes: [0; MOST],
+        len: 0,
+    };
+    let _ = writeln!(datagram, "heapprof mark 1 {} {now}", std::process::id());
+    statm(&mut datagram);
+    datagram.push(name);
+    // SAFETY: plain numbers.
+    let socket = unsafe {
+        libc::syscall(
+            libc::SYS_socket,
+            libc::AF_UNIX,
+            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            0,
+        )
+    };
+    if socket < 0 {
+        return;
+    }
+    // SAFETY: the kernel reads the bytes and the address, which have these lengths.
+    unsafe {
+        libc::syscall(
+            libc::SYS_sendto,
+            socket,
+            datagram.bytes.as_ptr(),
+            datagram.len,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+            std::ptr::from_ref(watch),
+            size_of::<libc::sockaddr_un>(),
+        )
+    };
+    close(socket as c_int);
+}
+
+/// The line that the kernel has of this process's memory; an empty one if it can't be read.
+fn statm(datagram: &mut Datagram) {
+    let path = c"/proc/self/statm";
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path is a string.
+    let opened =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
+    let mut line = [0u8; STATM];
+    let mut len = 0;
+    if opened >= 0 {
+        // SAFETY: the kernel writes at most as many bytes as there are.
+        let got = unsafe { libc::syscall(libc::SYS_read, opened, line.as_mut_ptr(), line.len()) };
+        len = usize::try_from(got).unwrap_or(0).min(line.len());
+        close(opened as c_int);
+    }
+    let end = line[..len].iter().position(|&byte| byte == b'\n');
+    datagram.push(&line[..end.unwrap_or(0)]);
+    datagram.push(b"\n");
+}
+
+fn close(fd: c_int) {
+    // SAFETY: whoever calls has opened the descriptor, and uses it no more.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}

@@ -1,0 +1,386 @@
+//! The control group of a process: how much memory it may have and has, in either version of
+//! control groups, and how much its processes wait for memory (pressure).
+//!
+//! The files are those of the kernel's `Documentation/admin-guide/cgroup-v1/memory.rst`,
+//! `cgroup-v2.rst` and `Documentation/accounting/psi.rst`.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use procfs_core::process::MountInfos;
+use procfs_core::{FromRead, MemoryPressure};
+
+/// Above this, a limit is the first version's word for none: a number of pages that no machine has.
+const NO_LIMIT: u64 = 1 << 60;
+
+/// Where the files of a control group are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Folder {
+    /// Which version of control groups it is of.
+    pub version: u8,
+    /// What it is called below the root of its hierarchy.
+    pub name: String,
+    /// The folder of the hierarchy's root.
+    top: PathBuf,
+    /// Its own folder.
+    path: PathBuf,
+}
+
+/// What a control group says of its memory. What its kernel does not say is `None`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Where it is.
+    pub folder: Folder,
+    /// Bytes that it has, with the kernel's caches of the files that it has read.
+    pub usage: Option<u64>,
+    /// The most that it ever had.
+    pub peak: Option<u64>,
+    /// The least limit of it and of those that it is in.
+    pub limit: Option<u64>,
+    /// Which one has that limit.
+    pub limit_of: Option<String>,
+    /// Above this it is slowed down.
+    pub high: Option<u64>,
+    /// What of it is swapped out.
+    pub swap: Option<u64>,
+    /// What of it is of no file.
+    pub anonymous: Option<u64>,
+    /// Caches of files.
+    pub file: Option<u64>,
+    /// How often it had reached its limit.
+    pub failures: Option<u64>,
+    /// How many of its processes were killed because memory was short.
+    pub oom_kills: Option<u64>,
+    /// How much its processes wait.
+    pub pressure: Option<Pressure>,
+}
+
+/// The part of the time, in percent, in which processes waited for memory: over 10, 60 and 300
+/// seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Pressure {
+    /// In which some process waited.
+    pub some: [f32; 3],
+    /// In which all that had something to do waited.
+    pub full: [f32; 3],
+}
+
+impl Eq for Pressure {}
+
+/// How much the processes of this machine wait for memory, if its kernel says so.
+#[must_use]
+pub fn machine_pressure() -> Option<Pressure> {
+    pressure(Path::new("/proc/pressure/memory"))
+}
+
+fn pressure(path: &Path) -> Option<Pressure> {
+    let read = MemoryPressure::from_file(path).ok()?;
+    let of = |record: &procfs_core::PressureRecord| [record.avg10, record.avg60, record.avg300];
+    Some(Pressure {
+        some: of(&read.some),
+        full: of(&read.full),
+    })
+}
+
+impl Folder {
+    /// The control group that limits a process's memory. `None` if its files are not here, as in a
+    /// container that has them not mounted.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let groups = crate::read(pid, "cgroup").ok()?;
+        let mounts = fs::read("/proc/self/mountinfo").ok()?;
+        Self::find(Path::new("/"), &groups, &mounts)
+    }
+
+    /// Finds it below `root`, by the texts of `/proc/PID/cgroup` and of `/proc/self/mountinfo`.
+    fn find(root: &Path, groups: &str, mounts: &[u8]) -> Option<Self> {
+        let mounts = MountInfos::from_read(mounts).ok()?;
+        let found = groups.lines().filter_map(|line| {
+            // number, controllers, path; the second version has no controllers.
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (controllers, name) = (fields.next()?, fields.next()?);
+            let version = match controllers {
+                "" => 2,
+                _ if controllers.split(',').any(|one| one == "memory") => 1,
+                _ => return None,
+            };
+            Some((version, name))
+        });
+        let mut found: Vec<(u8, &str)> = found.collect();
+        // The first version's controller is not the second's at the same time.
+        found.sort_unstable();
+        found.into_iter().find_map(|(version, name)| {
+            let mount = mounts.0.iter().find(|mount| match version {
+                1 => mount.fs_type == "cgroup" && mount.super_options.contains_key("memory"),
+                _ => mount.fs_type == "cgroup2",
+            })?;
+            // What is above the mounted folder cannot be seen from here.
+            let below = Path::new(name).strip_prefix(&mount.root).ok()?;
+            let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+            if !below.components().all(is_plain) {
+                return None;
+            }
+            let top = root.join(mount.mount_point.strip_prefix("/").ok()?);
+            let path = top.join(below);
+            let folder = Self {
+                version,
+                name: name.to_string(),
+                top,
+                path,
+            };
+            folder.usage().is_some().then_some(folder)
+        })
+    }
+
+    /// How many of its processes were killed because memory was short.
+    #[must_use]
+    pub fn oom_kills(&self) -> Option<u64> {
+        let file = match self.version {
+            1 => "memory.oom_control",
+            _ => "memory.events",
+        };
+        named(&self.text(file)?, "oom_kill")
+    }
+
+    /// Its own limit.
+    #[must_use]
+    pub fn limit(&self) -> Option<u64> {
+        limit(&self.path, self.version)
+    }
+
+    fn text(&self, file: &str) -> Option<String> {
+        fs::read_to_string(self.path.join(file)).ok()
+    }
+
+    fn number(&self, file: &str) -> Option<u64> {
+        number(&self.text(file)?)
+    }
+
+    fn usage(&self) -> Option<u64> {
+        self.number(match self.version {
+            1 => "memory.usage_in_bytes",
+            _ => "memory.current",
+        })
+    }
+
+    /// The least limit of it and of those that it is in, and which one has it.
+    fn least_limit(&self) -> Option<(u64, String)> {
+        let mut least: Option<(u64, String)> = None;
+        let mut path = self.path.as_path();
+        loop {
+            if let Some(limit) = limit(path, self.version)
+                && least.as_ref().is_none_or(|(found, _)| limit < *found)
+            {
+                let below = path.strip_prefix(&self.top).unwrap_or(path);
+                least = Some((limit, format!("/{}", below.display())));
+            }
+            if path == self.top {
+                return least;
+            }
+            path = path.parent()?;
+        }
+    }
+}
+
+fn limit(path: &Path, version: u8) -> Option<u64> {
+    let file = match version {
+        1 => "memory.limit_in_bytes",
+        _ => "memory.max",
+    };
+    let text = fs::read_to_string(path.join(file)).ok()?;
+    number(&text).filter(|bytes| *bytes < NO_LIMIT)
+}
+
+/// A number; `None` for `max`.
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// The number in a line that begins with this name.
+fn named(text: &str, name: &str) -> Option<u64> {
+    let rest = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    number(rest?)
+}
+
+impl Cgroup {
+    /// What the control group of a process says. `None` if its files are not here.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        Some(Self::read(Folder::of(pid)?))
+    }
+
+    fn read(folder: Folder) -> Self {
+        let stat = folder.text("memory.stat").unwrap_or_default();
+        let (limit, limit_of) = folder.least_limit().unzip();
+        let is_first = folder.version == 1;
+        let swap = match is_first {
+            // What is in memory and in swap together, without what is in memory.
+            true => {
+                let both = folder.number("memory.memsw.usage_in_bytes");
+                let pair = both.zip(folder.usage());
+                pair.map(|(both, usage)| both.saturating_sub(usage))
+            }
+            false => folder.number("memory.swap.current"),
+        };
+        let first_or = |first: &str, second: &str| match is_first {
+            true => folder.number(first),
+            false => folder.number(second),
+        };
+        let of_stat =
+            |first: &str, second: &str| named(&stat, if is_first { first } else { second });
+        let events = || folder.text("memory.events");
+        Self {
+            usage: folder.usage(),
+            peak: first_or("memory.max_usage_in_bytes", "memory.peak"),
+            limit,
+            limit_of,
+            high: folder.number("memory.high").filter(|_| !is_first),
+            swap,
+            anonymous: of_stat("total_rss", "anon"),
+            file: of_stat("total_cache", "file"),
+            failures: match is_first {
+                true => folder.number("memory.failcnt"),
+                false => events().and_then(|text| named(&text, "max")),
+            },
+            oom_kills: folder.oom_kills(),
+            pressure: pressure(&folder.path.join("memory.pressure")),
+            folder,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &[u8] = b"\
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
+    const SECOND: &[u8] = b"\
+30 23 0:26 /host/app /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+
+    fn write(root: &Path, folder: &str, files: &[(&str, &str)]) {
+        let folder = root.join(folder);
+        fs::create_dir_all(&folder).unwrap();
+        for (name, text) in files {
+            fs::write(folder.join(name), text).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_first_version_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let here = "sys/fs/cgroup/memory";
+        let none = ("memory.limit_in_bytes", "9223372036854771712\n");
+        write(root.path(), here, &[none, ("memory.usage_in_bytes", "9")]);
+        write(
+            root.path(),
+            &format!("{here}/box"),
+            &[("memory.limit_in_bytes", "4096\n")],
+        );
+        let files = [
+            ("memory.usage_in_bytes", "2048\n"),
+            ("memory.max_usage_in_bytes", "3072\n"),
+            ("memory.memsw.usage_in_bytes", "2148\n"),
+            ("memory.failcnt", "7\n"),
+            (
+                "memory.oom_control",
+                "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+            ),
+            (
+                "memory.stat",
+                "cache 1\nrss 2\ntotal_cache 512\ntotal_rss 1024\n",
+            ),
+            none,
+        ];
+        write(root.path(), &format!("{here}/box/app"), &files);
+        let groups = "5:cpu:/other\n4:memory:/box/app\n0::/\n";
+        let folder = Folder::find(root.path(), groups, FIRST).unwrap();
+        let read = Cgroup::read(folder);
+        assert_eq!(
+            (read.folder.version, read.folder.name.as_str()),
+            (1, "/box/app")
+        );
+        assert_eq!(
+            (read.usage, read.peak, read.swap),
+            (Some(2048), Some(3072), Some(100))
+        );
+        assert_eq!(
+            (read.limit, read.limit_of.as_deref()),
+            (Some(4096), Some("/box"))
+        );
+        assert_eq!((read.anonymous, read.file), (Some(1024), Some(512)));
+        assert_eq!((read.failures, read.oom_kills), (Some(7), Some(2)));
+        assert_eq!(
+            (read.high, read.pressure, read.folder.limit()),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn the_second_version_is_read() {
+        let root = tempfile::tempdir().unwrap();
+        let files = [
+            ("memory.current", "2048\n"),
+            ("memory.peak", "3072\n"),
+            ("memory.max", "max\n"),
+            ("memory.high", "5000\n"),
+            ("memory.swap.current", "100\n"),
+            (
+                "memory.events",
+                "low 0\nhigh 3\nmax 7\noom 1\noom_kill 2\noom_group_kill 0\n",
+            ),
+            ("memory.stat", "anon 1024\nfile 512\nkernel 9\n"),
+            (
+                "memory.pressure",
+                "some avg10=1.50 avg60=0.25 avg300=0.00 total=9\n\
+                 full avg10=1.00 avg60=0.00 avg300=0.00 total=5\n",
+            ),
+        ];
+        write(root.path(), "sys/fs/cgroup/job", &files);
+        write(root.path(), "sys/fs/cgroup", &[("memory.max", "8192\n")]);
+        // The container sees the folder that it has mounted, and names from the host's root.
+        let folder = Folder::find(root.path(), "0::/host/app/job\n", SECOND).unwrap();
+        let read = Cgroup::read(folder);
+        assert_eq!(
+            (read.usage, read.peak, read.swap),
+            (Some(2048), Some(3072), Some(100))
+        );
+        assert_eq!(
+            (read.limit, read.limit_of.as_deref()),
+            (Some(8192), Some("/"))
+        );
+        assert_eq!(
+            (read.high, read.failures, read.oom_kills),
+            (Some(5000), Some(7), Some(2))
+        );
+        let pressure = read.pressure.unwrap();
+        assert_eq!(
+            (pressure.some, pressure.full),
+            ([1.5, 0.25, 0.0], [1.0, 0.0, 0.0])
+        );
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_read() {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), "sys/fs/cgroup", &[("memory.current", "1\n")]);
+        for groups in [
+            "",
+            "nonsense\n",
+            "0::/elsewhere\n",
+            "0::/host/app/../../x\n",
+            "4:memory:/box\n",
+            "0::/host/app/gone\n",
+        ] {
+            assert_eq!(Folder::find(root.path(), groups, SECOND), None, "{groups}");
+        }
+        assert!(Folder::find(root.path(), "0::/host/app\n", SECOND).is_some());
+        assert_eq!(
+            Folder::find(root.path(), "0::/host/app\n", b"nonsense"),
+            None
+        );
+    }
+}

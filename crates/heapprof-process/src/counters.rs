@@ -1,0 +1,90 @@
+//! What the kernel counts of a process in `/proc/PID/status`, and what each number means.
+
+use std::io;
+
+use crate::lines::bytes_of;
+
+/// A line of `/proc/PID/status` that is about memory.
+pub struct Counter {
+    /// The kernel's name for it.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub meaning: &'static str,
+}
+
+macro_rules! counters {
+    ($($name:literal $meaning:literal;)*) => {
+        /// The lines that are read, in the kernel's order.
+        pub const COUNTERS: &[Counter] = &[$(Counter { name: $name, meaning: $meaning }),*];
+    };
+}
+
+counters! {
+    "VmPeak" "The most addresses that it ever had mapped (the most VmSize).";
+    "VmSize" "Addresses that are mapped now, touched or not: what top calls VIRT and ps VSZ.";
+    "VmLck" "What it has locked into memory (mlock), so that it is not swapped out.";
+    "VmPin" "What a device or the kernel holds in place.";
+    "VmHWM" "The most that it ever had in memory (the most VmRSS), its \"high water mark\".";
+    "VmRSS" "What is in memory now: what top calls RES. It is RssAnon, RssFile and RssShmem.";
+    "RssAnon" "What of it is of no file: heap, stacks, and copies of pages of files.";
+    "RssFile" "What of it is of files: code, and files that it has mapped.";
+    "RssShmem" "What of it is shared memory and tmpfs.";
+    "VmData" "Addresses of private memory that can be written, without stacks.";
+    "VmStk" "Addresses of the first thread's stack. Stacks of other threads are in VmData.";
+    "VmExe" "Addresses of the program's own code.";
+    "VmLib" "Addresses of the code of libraries.";
+    "VmPTE" "The kernel's tables that say where its pages are. They are not in VmRSS.";
+    "VmSwap" "What of its private memory is swapped out. Shared memory is not in it.";
+    "HugetlbPages" "Huge pages of hugetlbfs. They are not in VmRSS.";
+}
+
+/// The values of [`COUNTERS`], in the same order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters(Vec<Option<u64>>);
+
+impl Counters {
+    /// Reads them of a process.
+    ///
+    /// # Errors
+    /// The process may be gone.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        Ok(Self::parse(&crate::read(pid, "status")?))
+    }
+
+    fn parse(text: &str) -> Self {
+        let found: Vec<(&str, u64)> = text.lines().filter_map(bytes_of).collect();
+        let value = |counter: &Counter| {
+            let line = found.iter().find(|(name, _)| *name == counter.name);
+            line.map(|(_, bytes)| *bytes)
+        };
+        Self(COUNTERS.iter().map(value).collect())
+    }
+
+    /// Each counter with its bytes, which this kernel may not know.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Counter, Option<u64>)> {
+        COUNTERS.iter().zip(self.0.iter().copied())
+    }
+
+    /// The bytes of one, by the kernel's name for it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.iter().find(|(counter, _)| counter.name == name)?.1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read_by_their_names() {
+        let read =
+            Counters::parse("Name:\tVmRSS: 9 kB\nVmPeak:\t  12 kB\nVmRSS:\t3 kB\nThreads:\t4\n");
+        assert_eq!(read.get("VmPeak"), Some(12 << 10));
+        assert_eq!(read.get("VmRSS"), Some(3 << 10));
+        assert_eq!((read.get("VmHWM"), read.get("Threads")), (None, None));
+        assert_eq!(read.iter().count(), COUNTERS.len());
+        let own = Counters::of(std::process::id()).unwrap();
+        assert!(own.get("VmHWM") >= own.get("RssAnon"));
+    }
+}

@@ -1,0 +1,246 @@
+//! A process's memory by what it is for, in sums that are those of the kernel.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use crate::counters::Counters;
+use crate::identity::Identity;
+use crate::kind::{Around, KINDS, Kind, kinds};
+use crate::region::regions;
+use crate::smaps::areas;
+use crate::usage::Usage;
+
+/// How often the mappings are read until they agree with the kernel's sums.
+const TRIES: usize = 5;
+
+/// A part of a process's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is: the name of a kind, or of a mapping.
+    pub name: String,
+    /// How many mappings.
+    pub mappings: usize,
+    /// How much it is.
+    pub usage: Usage,
+}
+
+/// A process's memory by what it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// What it is.
+    pub identity: Identity,
+    /// Its memory by kind, in the order of [`KINDS`], without kinds that it has nothing of.
+    pub kinds: Vec<(Kind, Part)>,
+    /// Its mappings by name, the largest proportional part first.
+    pub mappings: Vec<(Kind, Part)>,
+    /// What the kernel counts in pss and rounds away for each mapping.
+    pub rounding: u64,
+    /// All of it. The parts and the rounding add up to this.
+    pub total: Usage,
+    /// Whether this is what `smaps_rollup` says. It is not for a process that changed each time
+    /// that it was read.
+    pub is_as_kernel_sums: bool,
+    /// What the kernel counts in `status`.
+    pub counters: Counters,
+}
+
+/// Explains a process's memory.
+///
+/// # Errors
+/// The process may be gone, or not this user's to read.
+pub fn explain(pid: u32) -> io::Result<Explained> {
+    let mut left = TRIES;
+    loop {
+        left -= 1;
+        let identity = Identity::of(pid)?;
+        let text = crate::read(pid, "smaps")?;
+        let rollup = match Usage::of(pid) {
+            Ok(rollup) => Some(rollup),
+            // Kernels before 4.14 have no such file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && crate::is_there(pid) => None,
+            Err(error) => return Err(error),
+        };
+        let counters = Counters::of(pid)?;
+        let around = Around {
+            program: program(pid),
+            stack_pointers: stack_pointers(pid),
+            threads: usize::try_from(identity.threads).unwrap_or(0),
+        };
+        let explained = explained(identity, &text, rollup, counters, &around);
+        if explained.is_as_kernel_sums || left == 0 {
+            return Ok(explained);
+        }
+    }
+}
+
+fn explained(
+    identity: Identity,
+    text: &str,
+    rollup: Option<Usage>,
+    counters: Counters,
+    around: &Around,
+) -> Explained {
+    let areas = areas(text);
+    let regions: Vec<_> = regions(&areas).collect();
+    let of_each = kinds(&regions, around);
+    let mut total = Usage::default();
+    let mut by_kind: BTreeMap<Kind, Part> = BTreeMap::new();
+    let mut by_name: BTreeMap<(Kind, &str), Part> = BTreeMap::new();
+    for (region, kind) in regions.iter().zip(&of_each) {
+        let usage = &region.area.usage;
+        total.add(usage);
+        let name = match region.name {
+            "" => kind.name(),
+            name => name,
+        };
+        let new = |name: &str| Part {
+            name: name.to_string(),
+            mappings: 0,
+            usage: Usage::default(),
+        };
+        let of_kind = by_kind.entry(*kind).or_insert_with(|| new(kind.name()));
+        let of_name = by_name.entry((*kind, name)).or_insert_with(|| new(name));
+        for part in [of_kind, of_name] {
+            part.mappings += 1;
+            part.usage.add(usage);
+        }
+    }
+    // The kernel cuts each mapping's pss to KiB. It cuts the sum once.
+    let most_rounding = areas.len() as u64 * 1024;
+    let rounding = rollup.filter(|rollup| {
+        let agrees = Usage {
+            pss: total.pss,
+            swap_pss: total.swap_pss,
+            size: total.size,
+            ..*rollup
+        };
+        let is_near =
+            |sum: u64, of_parts: u64| (of_parts..=of_parts + most_rounding).contains(&sum);
+        agrees == total
+            && is_near(rollup.pss, total.pss)
+            && is_near(rollup.swap_pss, total.swap_pss)
+    });
+    let (is_as_kernel_sums, lost) = match rounding {
+        Some(rollup) => {
+            let lost = rollup.pss - total.pss;
+            total.pss = rollup.pss;
+            total.swap_pss = rollup.swap_pss;
+            (true, lost)
+        }
+        None => (false, 0),
+    };
+    let in_order = KINDS
+        .iter()
+        .filter_map(|(kind, ..)| by_kind.remove_entry(kind));
+    let kinds = in_order.collect();
+    let mut mappings: Vec<(Kind, Part)> = by_name
+        .into_iter()
+        .map(|((kind, _), part)| (kind, part))
+        .collect();
+    mappings.sort_by_key(|(_, part)| std::cmp::Reverse(part.usage.pss));
+    Explained {
+        identity,
+        kinds,
+        mappings,
+        rounding: lost,
+        total,
+        is_as_kernel_sums,
+        counters,
+    }
+}
+
+/// The file that a process runs.
+fn program(pid: u32) -> Option<String> {
+    let path = std::fs::read_link(crate::path(pid, "exe")).ok()?;
+    let path = path.to_string_lossy();
+    Some(path.strip_suffix(" (deleted)").unwrap_or(&path).to_string())
+}
+
+/// Where the stacks of a process's threads are, except the first one's. The kernel tells it of
+/// threads that wait in a system call, and only to whoever may debug the process.
+fn stack_pointers(pid: u32) -> Vec<u64> {
+    let Ok(threads) = std::fs::read_dir(crate::path(pid, "task")) else {
+        return Vec::new();
+    };
+    let pointer = |thread: std::fs::DirEntry| {
+        if thread.file_name().to_str() == Some(&pid.to_string()) {
+            return None;
+        }
+        let text = std::fs::read_to_string(thread.path().join("syscall")).ok()?;
+        // number, six arguments, stack pointer, program counter; or -1, stack pointer, counter
+        let word = text.split_whitespace().rev().nth(1)?;
+        u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
+    };
+    threads.flatten().filter_map(pointer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_add_up_to_the_kernel_s_sums() {
+        let text = "\
+1000-2000 r-xp 00000000 08:01 1 /bin/a
+Size: 4 kB
+Rss: 4 kB
+Pss: 1 kB
+Shared_Clean: 4 kB
+3000-4000 rw-p 00000000 00:00 0 [heap]
+Size: 8 kB
+Rss: 8 kB
+Pss: 5 kB
+Private_Dirty: 8 kB
+";
+        let mut rollup = Usage::default();
+        let of_kernel = [
+            "Rss: 12 kB",
+            "Pss: 7 kB",
+            "Shared_Clean: 4 kB",
+            "Private_Dirty: 8 kB",
+        ];
+        of_kernel.iter().for_each(|line| rollup.take(line));
+        let around = Around::default();
+        let counters = Counters::of(std::process::id()).unwrap();
+        let make = |rollup| {
+            explained(
+                Identity::default(),
+                text,
+                Some(rollup),
+                counters.clone(),
+                &around,
+            )
+        };
+        let found = make(rollup);
+        assert!(found.is_as_kernel_sums);
+        assert_eq!((found.total.pss, found.rounding), (7 << 10, 1 << 10));
+        let parts = found.kinds.iter().map(|(_, part)| part.usage.pss);
+        assert_eq!(parts.sum::<u64>() + found.rounding, found.total.pss);
+        // It changed between the two readings, or the sum is more than rounding can explain.
+        for change in [(12 << 10, 1 << 20), (13 << 10, 7 << 10)] {
+            let moved = Usage {
+                rss: change.0,
+                pss: change.1,
+                ..rollup
+            };
+            let found = make(moved);
+            assert!(!found.is_as_kernel_sums);
+            assert_eq!((found.total.pss, found.rounding), (6 << 10, 0));
+        }
+    }
+
+    #[test]
+    fn this_process_is_explained() {
+        let found = explain(std::process::id()).unwrap();
+        assert!(found.kinds.iter().any(|(kind, _)| *kind == Kind::Program));
+        let sum = |of: fn(&Usage) -> u64| {
+            let parts = found.kinds.iter().map(|(_, part)| of(&part.usage));
+            parts.sum::<u64>()
+        };
+        assert_eq!(sum(|usage| usage.rss), found.total.rss);
+        assert_eq!(sum(|usage| usage.pss) + found.rounding, found.total.pss);
+        let mappings = found.mappings.iter().map(|(_, part)| part.usage.rss);
+        assert_eq!(mappings.sum::<u64>(), found.total.rss);
+        assert!(explain(0).is_err());
+    }
+}

@@ -1,0 +1,308 @@
+//! What a mapping is for: heap, stack, library … The kernel names some mappings. Of the others it
+//! is known by where they lie: glibc's arenas begin at multiples of 64 MiB, a thread's stack is
+//! where its stack pointer leads, or has a guard page before it.
+
+use crate::region::{Region, file_name};
+use crate::smaps::Area;
+
+/// What a mapping is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// See [`KINDS`] for what each is.
+    Heap,
+    /// An arena of glibc's malloc.
+    Arena,
+    /// Private memory of no file, and not known to be something else.
+    Anonymous,
+    /// The stack of the first thread.
+    Stack,
+    /// The stack of another thread.
+    ThreadStack,
+    /// The program's own file.
+    Program,
+    /// A file with code.
+    Library,
+    /// A file without code.
+    File,
+    /// Memory that several processes may write to.
+    Shared,
+    /// A mapping of `hugetlbfs`.
+    Huge,
+    /// What the kernel has put there.
+    Kernel,
+    /// heapprof's.
+    Own,
+}
+
+/// All kinds in the order of reports, with their names and what they are.
+pub const KINDS: &[(Kind, &str, &str)] = &[
+    (
+        Kind::Heap,
+        "heap",
+        "The first part of malloc's memory, which grows upwards (brk).",
+    ),
+    (
+        Kind::Arena,
+        "malloc arenas",
+        "More of glibc's malloc: each thread may have an arena, of 64 MiB of addresses at a time.",
+    ),
+    (
+        Kind::Anonymous,
+        "anonymous",
+        "Private memory of no file: malloc's large blocks, other allocators, interpreters.",
+    ),
+    (Kind::Stack, "stack", "The stack of the first thread."),
+    (
+        Kind::ThreadStack,
+        "thread stacks",
+        "Stacks of other threads, by their stack pointers or their guard pages.",
+    ),
+    (
+        Kind::Program,
+        "program",
+        "The program's file: code, constants and variables.",
+    ),
+    (
+        Kind::Library,
+        "libraries",
+        "Files with code: shared libraries and modules, with their variables.",
+    ),
+    (
+        Kind::File,
+        "files",
+        "Files without code that are mapped: data, fonts, databases, locales.",
+    ),
+    (
+        Kind::Shared,
+        "shared memory",
+        "Memory that several processes may write to: shm, memfd, System V, tmpfs.",
+    ),
+    (
+        Kind::Huge,
+        "huge pages",
+        "Mappings of hugetlbfs. They are not in rss and not in pss.",
+    ),
+    (
+        Kind::Kernel,
+        "kernel's",
+        "What the kernel has put there, such as vdso.",
+    ),
+    (
+        Kind::Own,
+        "heapprof's own",
+        "The tables and the library of heapprof, which would not be there without it.",
+    ),
+];
+
+/// The bytes of glibc's HEAP_MAX_SIZE, to a multiple of which each part of an arena is aligned.
+const ARENA: u64 = 64 << 20;
+/// The most bytes of a stack's guard.
+const GUARD: u64 = 64 << 10;
+
+impl Kind {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// What it is, in a sentence.
+    #[must_use]
+    pub fn meaning(self) -> &'static str {
+        self.row().2
+    }
+
+    fn row(self) -> &'static (Self, &'static str, &'static str) {
+        let row = KINDS.iter().find(|(kind, ..)| *kind == self);
+        row.unwrap_or(&KINDS[2])
+    }
+}
+
+/// What is known of a process besides its mappings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Around {
+    /// The program's file, if it is known.
+    pub(crate) program: Option<String>,
+    /// The stack pointers of its threads but the first, as far as they are known.
+    pub(crate) stack_pointers: Vec<u64>,
+    /// How many threads it has.
+    pub(crate) threads: usize,
+}
+
+/// The kinds of the mappings, in order.
+pub(crate) fn kinds(regions: &[Region<'_>], around: &Around) -> Vec<Kind> {
+    let code: std::collections::HashSet<&str> = regions
+        .iter()
+        .filter(|region| region.area.rights.contains('x') && region.name.starts_with('/'))
+        .map(|region| region.name)
+        .collect();
+    let one = |i: usize| {
+        let region = &regions[i];
+        if region.is_own {
+            return Kind::Own;
+        }
+        if region.area.has_flag("ht") {
+            return Kind::Huge;
+        }
+        if let Some(kind) = named(region, around, &code) {
+            return kind;
+        }
+        let is_writable = region.area.rights.starts_with("rw");
+        if is_writable && is_in_arena(regions, i) {
+            return Kind::Arena;
+        }
+        let range = region.area.start..region.area.end;
+        let pointers = &around.stack_pointers;
+        let has_pointer = pointers.iter().any(|pointer| range.contains(pointer));
+        if is_writable && (has_pointer || around.threads > 1 && is_behind_guard(regions, i)) {
+            return Kind::ThreadStack;
+        }
+        Kind::Anonymous
+    };
+    (0..regions.len()).map(one).collect()
+}
+
+/// What a name says. `None` for memory of no file.
+fn named(
+    region: &Region<'_>,
+    around: &Around,
+    code: &std::collections::HashSet<&str>,
+) -> Option<Kind> {
+    const SHARED: [&str; 5] = ["/dev/shm/", "/SYSV", "/memfd:", "/dev/zero", "[anon_shmem:"];
+    let name = region.name;
+    if name.starts_with("/anon_hugepage") {
+        return Some(Kind::Huge);
+    }
+    if SHARED.iter().any(|begin| name.starts_with(begin)) {
+        return Some(Kind::Shared);
+    }
+    if name.starts_with('/') {
+        let file = name.strip_suffix(" (deleted)").unwrap_or(name);
+        return Some(match () {
+            () if around.program.as_deref() == Some(file) => Kind::Program,
+            () if code.contains(name) => Kind::Library,
+            () => Kind::File,
+        });
+    }
+    match name {
+        "[heap]" => Some(Kind::Heap),
+        "[stack]" => Some(Kind::Stack),
+        // glibc's own names (its tunable decorate_maps).
+        _ if name.starts_with("[anon: glibc: malloc arena") => Some(Kind::Arena),
+        _ if name.starts_with("[anon: glibc: pthread stack") => Some(Kind::ThreadStack),
+        _ if name.starts_with("[stack:") => Some(Kind::ThreadStack),
+        _ if name.is_empty() || name.starts_with("[anon:") => None,
+        _ if name.starts_with('[') => Some(Kind::Kernel),
+        // What has a name that says nothing, such as anon_inode:[perf_event].
+        _ => Some(Kind::File),
+    }
+}
+
+fn is_unnamed(area: &Area<'_>) -> bool {
+    file_name(area).is_empty() && area.rights.ends_with('p')
+}
+
+/// Whether a mapping begins a piece of 64 MiB of addresses without a name, as glibc reserves them.
+fn is_in_arena(regions: &[Region<'_>], i: usize) -> bool {
+    let start = regions[i].area.start;
+    if start % ARENA != 0 {
+        return false;
+    }
+    let mut end = start;
+    for region in &regions[i..] {
+        if region.area.start != end || !is_unnamed(region.area) || end >= start + ARENA {
+            break;
+        }
+        end = region.area.end;
+    }
+    end >= start + ARENA
+}
+
+/// Whether a small mapping that nobody may touch lies just before, as before a thread's stack.
+fn is_behind_guard(regions: &[Region<'_>], i: usize) -> bool {
+    let Some(guard) = i.checked_sub(1).map(|i| regions[i].area) else {
+        return false;
+    };
+    guard.end == regions[i].area.start
+        && guard.rights.starts_with("---")
+        && is_unnamed(guard)
+        && guard.end - guard.start <= GUARD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::regions;
+
+    const SMAPS: &str = "\
+1000-2000 r-xp 00000000 08:01 1 /bin/program
+2000-3000 rw-p 00001000 08:01 1 /bin/program
+3000-4000 rw-p 00000000 00:00 0
+5000-6000 rw-p 00000000 00:00 0 [heap]
+4000000-4021000 rw-p 00000000 00:00 0
+4021000-8000000 ---p 00000000 00:00 0
+8000000-8021000 rw-p 00000000 00:00 0
+8021000-8022000 ---p 00000000 00:00 0
+8022000-8100000 rw-p 00000000 00:00 0
+9000000-9100000 rw-p 00000000 00:00 0
+9200000-9300000 rw-p 00000000 00:00 0
+9300000-9400000 r-xp 00000000 08:01 2 /lib/a.so (deleted)
+9400000-9500000 rw-p 00000000 08:01 2 /lib/a.so (deleted)
+9500000-9600000 r--p 00000000 08:01 3 /usr/share/data
+9600000-9700000 rw-s 00000000 00:01 4 /dev/shm/x
+9700000-9800000 rw-s 00000000 00:01 5 /memfd:y (deleted)
+9800000-9900000 rw-s 00000000 00:01 5 /memfd:heapprof (deleted)
+9900000-9a00000 rw-p 00000000 00:0f 6 /mnt/huge/z
+VmFlags: rd wr mr mw me ht
+9a00000-9b00000 rw-p 00000000 00:00 0 [anon:name]
+9b00000-9c00000 rw-p 00000000 00:00 0 [stack]
+9c00000-9d00000 r-xp 00000000 00:00 0 [vdso]
+";
+
+    #[test]
+    fn mappings_have_kinds() {
+        let areas = crate::areas(SMAPS);
+        let regions: Vec<_> = regions(&areas).collect();
+        let mut around = Around {
+            program: Some("/bin/program".to_string()),
+            stack_pointers: vec![0x0900_1000],
+            threads: 3,
+        };
+        let expected = [
+            Kind::Program,
+            Kind::Program,
+            Kind::Program,
+            Kind::Heap,
+            Kind::Arena,
+            Kind::Anonymous,
+            // It does not reach to the next multiple of 64 MiB.
+            Kind::Anonymous,
+            Kind::Anonymous,
+            Kind::ThreadStack,
+            Kind::ThreadStack,
+            Kind::Anonymous,
+            Kind::Library,
+            Kind::Library,
+            Kind::File,
+            Kind::Shared,
+            Kind::Shared,
+            Kind::Own,
+            Kind::Huge,
+            Kind::Anonymous,
+            Kind::Stack,
+            Kind::Kernel,
+        ];
+        assert_eq!(kinds(&regions, &around), expected);
+        // One thread has one stack, whatever a guard page is for.
+        around.threads = 1;
+        assert_eq!(kinds(&regions, &around)[8], Kind::Anonymous);
+    }
+
+    #[test]
+    fn each_kind_has_a_row() {
+        for (kind, name, meaning) in KINDS {
+            assert_eq!((kind.name(), kind.meaning()), (*name, *meaning));
+        }
+        assert_eq!(KINDS.len(), Kind::Own as usize + 1);
+    }
+}

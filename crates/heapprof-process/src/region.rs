@@ -1,0 +1,88 @@
+//! What a mapping is called, and whether it is heapprof's, by the mapping before it, too.
+
+use crate::smaps::Area;
+
+/// A mapping with its neighbour considered.
+#[derive(Clone, Copy, Debug)]
+pub struct Region<'a> {
+    /// The mapping.
+    pub area: &'a Area<'a>,
+    /// What it is called. What stands behind a file's pages without a name is the file's memory,
+    /// too.
+    pub name: &'a str,
+    /// Whether it is heapprof's.
+    pub is_own: bool,
+}
+
+/// The variables of heapprof's library have at most so many bytes.
+const VARIABLES: u64 = 1 << 20;
+
+/// The mappings, in order.
+pub fn regions<'a>(areas: &'a [Area<'a>]) -> impl Iterator<Item = Region<'a>> {
+    let mut before: Option<&Area<'_>> = None;
+    areas.iter().map(move |area| {
+        let of_file = before.filter(|file| {
+            area.name.is_empty() && file.name.starts_with('/') && file.end == area.start
+        });
+        before = of_file.or(Some(area));
+        // The program's memory may have come to lie there, too, in one piece with ours.
+        let is_small = area.end - area.start <= VARIABLES;
+        Region {
+            area,
+            name: of_file.unwrap_or(area).name,
+            is_own: is_ours(area) || is_small && of_file.is_some_and(is_ours),
+        }
+    })
+}
+
+/// The name of a mapping, without the kernel's word for a file that is not there any more.
+#[must_use]
+pub fn file_name<'a>(area: &Area<'a>) -> &'a str {
+    area.name.strip_suffix(" (deleted)").unwrap_or(area.name)
+}
+
+/// Whether a mapping is heapprof's: what it has for itself, or its library.
+#[must_use]
+pub fn is_ours(area: &Area<'_>) -> bool {
+    const FILES: [&str; 2] = ["/libheapprof.so", "/auto/Devel/HeapProf/HeapProf.so"];
+    area.is_ours() || FILES.iter().any(|file| area.name.ends_with(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_heapprofs_own_is_known() {
+        let text = "\
+10000-12000 r-xp 00000000 08:01 1 /opt/libheapprof.so
+12000-13000 rw-p 00002000 08:01 1 /opt/libheapprof.so
+13000-14000 rw-p 00000000 00:00 0
+20000-22000 r-xp 00000000 08:01 2 /lib/libz.so (deleted)
+22000-23000 rw-p 00000000 00:00 0
+30000-40000 rw-p 00000000 00:00 0 [heap]
+40000-41000 r-xp 00000000 08:01 3 /usr/lib/perl5/auto/Devel/HeapProf/HeapProf.so
+41000-400000 rw-p 00000000 00:00 0
+";
+        let areas = crate::areas(text);
+        let found: Vec<_> = regions(&areas).map(|of| (of.name, of.is_own)).collect();
+        let library = "/opt/libheapprof.so";
+        let module = "/usr/lib/perl5/auto/Devel/HeapProf/HeapProf.so";
+        assert_eq!(
+            found,
+            [
+                (library, true),
+                (library, true),
+                // Variables that the file has no bytes for.
+                (library, true),
+                ("/lib/libz.so (deleted)", false),
+                ("/lib/libz.so (deleted)", false),
+                ("[heap]", false),
+                (module, true),
+                // It is larger than variables are, so it is the program's.
+                (module, false),
+            ]
+        );
+        assert_eq!(file_name(&areas[3]), "/lib/libz.so");
+    }
+}

@@ -1,0 +1,70 @@
+//! Which processes there are, and which descend from which.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use crate::path;
+
+/// The most processes that are followed from one.
+const MOST: usize = 1000;
+
+/// The processes of this machine that this user can see, in order of their numbers.
+///
+/// # Errors
+/// The list of processes may not be there.
+pub fn all_processes() -> io::Result<Vec<u32>> {
+    let mut pids: Vec<u32> = std::fs::read_dir("/proc")?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+/// The children of a process, whichever of its threads made them. Empty if it is gone.
+#[must_use]
+pub fn children(pid: u32) -> Vec<u32> {
+    let Ok(threads) = std::fs::read_dir(path(pid, "task")) else {
+        return Vec::new();
+    };
+    let of_thread = |thread: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let pids = text.split_whitespace().filter_map(|id| id.parse().ok());
+        pids.collect::<Vec<u32>>()
+    };
+    threads.flatten().flat_map(of_thread).collect()
+}
+
+/// A process and those that descend from it; 1000 at most.
+#[must_use]
+pub fn descendants(pid: u32) -> BTreeSet<u32> {
+    let mut found = BTreeSet::from([pid]);
+    let mut left = vec![pid];
+    while let Some(process) = left.pop() {
+        for child in children(process) {
+            if found.len() < MOST && found.insert(child) {
+                left.push(child);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_descends_from_this_process() {
+        let own = std::process::id();
+        let mut child = std::process::Command::new("sleep")
+            .arg("20")
+            .spawn()
+            .unwrap();
+        assert!(descendants(own).contains(&child.id()));
+        assert!(children(own).contains(&child.id()));
+        assert!(all_processes().unwrap().contains(&child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!children(own).contains(&child.id()));
+    }
+}

@@ -1,0 +1,249 @@
+//! How much memory a process or a mapping has, as the kernel divides it: the lines of
+//! `/proc/PID/smaps` and `/proc/PID/smaps_rollup`.
+
+use std::io;
+
+use crate::lines::bytes_of;
+
+/// Bytes of a process or of a mapping. All but `size`, `swap`, `swap_pss` and `hugetlb` are in
+/// memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Its addresses. A process's sums do not have them.
+    pub size: u64,
+    /// All of it that is in memory.
+    pub rss: u64,
+    /// Its part: of a page that three processes have, each has a third.
+    pub pss: u64,
+    /// What it has alone and has not written.
+    pub private_clean: u64,
+    /// What it has alone and has written.
+    pub private_dirty: u64,
+    /// What others have, too, and nobody has written.
+    pub shared_clean: u64,
+    /// What others have, too, and somebody has written.
+    pub shared_dirty: u64,
+    /// What is of no file.
+    pub anonymous: u64,
+    /// What it used lately.
+    pub referenced: u64,
+    /// What may not be swapped out.
+    pub locked: u64,
+    /// What the kernel may take away when memory is short, because the process needs it no more.
+    pub lazy_free: u64,
+    /// What is swapped out, besides.
+    pub swap: u64,
+    /// Its part of what is swapped out.
+    pub swap_pss: u64,
+    /// What lies in huge pages that the kernel made of its own accord.
+    pub huge: u64,
+    /// What lies in huge pages of `hugetlbfs`, which other sums do not have.
+    pub hugetlb: u64,
+}
+
+/// A field of [`Usage`].
+pub struct Field {
+    /// What it is called in reports: the kernel's word in small letters, except for `uss`.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub meaning: &'static str,
+    /// Its bytes.
+    pub of: fn(&Usage) -> u64,
+    /// Sets them. What is made of other fields stays as it is.
+    pub put: fn(&mut Usage, u64),
+}
+
+macro_rules! field {
+    ($name:ident, $meaning:literal) => {
+        Field {
+            name: stringify!($name),
+            meaning: $meaning,
+            of: |usage| usage.$name,
+            put: |usage, bytes| usage.$name = bytes,
+        }
+    };
+}
+
+/// The fields, in the order of reports.
+pub const FIELDS: &[Field] = &[
+    field!(
+        size,
+        "Addresses that are mapped. They cost nothing until they are touched."
+    ),
+    field!(
+        rss,
+        "What is in memory (resident), also what others have, too."
+    ),
+    field!(
+        pss,
+        "Its proportional part: of a page that three processes have, each has a third. Over all \
+         processes it adds up to what they use together."
+    ),
+    Field {
+        name: "uss",
+        meaning: "What it has alone (private_clean and private_dirty): this is free when it ends.",
+        of: Usage::uss,
+        put: |_, _| {},
+    },
+    field!(
+        private_clean,
+        "What it has alone and has not written. It is in a file as well, so the kernel can drop it."
+    ),
+    field!(private_dirty, "What it has alone and has written."),
+    field!(
+        shared_clean,
+        "What others have mapped, too, and nobody has written."
+    ),
+    field!(
+        shared_dirty,
+        "What others have mapped, too, and somebody has written: before a fork, or in shared memory."
+    ),
+    field!(
+        anonymous,
+        "What is of no file: heap, stacks, and copies of pages of files."
+    ),
+    field!(
+        referenced,
+        "What the kernel saw it use since it looked last."
+    ),
+    field!(locked, "What may not be swapped out (mlock)."),
+    field!(
+        lazy_free,
+        "What it gave back (MADV_FREE), and what still counts until the kernel takes it."
+    ),
+    field!(swap, "What is swapped out. It is not in rss."),
+    field!(swap_pss, "Its proportional part of what is swapped out."),
+    field!(
+        huge,
+        "What of rss lies in huge pages that the kernel chose (THP)."
+    ),
+    field!(
+        hugetlb,
+        "Huge pages of hugetlbfs. The kernel has them neither in rss nor in pss."
+    ),
+];
+
+impl Usage {
+    /// Reads a process's sums.
+    ///
+    /// # Errors
+    /// The process may be gone, or not this user's to read.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let text = crate::read(pid, "smaps_rollup")?;
+        let mut all = Self::default();
+        text.lines().for_each(|line| all.take(line));
+        Ok(all)
+    }
+
+    /// Takes a line of the kernel's, if it is about one of the fields.
+    pub(crate) fn take(&mut self, line: &str) {
+        let Some((name, bytes)) = bytes_of(line) else {
+            return;
+        };
+        let to = match name {
+            "Size" => &mut self.size,
+            "Rss" => &mut self.rss,
+            "Pss" => &mut self.pss,
+            "Private_Clean" => &mut self.private_clean,
+            "Private_Dirty" => &mut self.private_dirty,
+            "Shared_Clean" => &mut self.shared_clean,
+            "Shared_Dirty" => &mut self.shared_dirty,
+            "Anonymous" => &mut self.anonymous,
+            "Referenced" => &mut self.referenced,
+            "Locked" => &mut self.locked,
+            "LazyFree" => &mut self.lazy_free,
+            "Swap" => &mut self.swap,
+            "SwapPss" => &mut self.swap_pss,
+            "AnonHugePages" | "ShmemPmdMapped" | "FilePmdMapped" => &mut self.huge,
+            "Private_Hugetlb" | "Shared_Hugetlb" => &mut self.hugetlb,
+            _ => return,
+        };
+        *to = to.saturating_add(bytes);
+    }
+
+    /// What it has alone.
+    #[must_use]
+    pub fn uss(&self) -> u64 {
+        self.private_clean.saturating_add(self.private_dirty)
+    }
+
+    /// Adds another one's bytes, field by field.
+    pub fn add(&mut self, other: &Self) {
+        *self = self.each(other, u64::saturating_add);
+    }
+
+    /// What it has more than another one, field by field; nothing where it has less.
+    #[must_use]
+    pub fn less(&self, other: &Self) -> Self {
+        self.each(other, u64::saturating_sub)
+    }
+
+    fn each(&self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            size: of(self.size, other.size),
+            rss: of(self.rss, other.rss),
+            pss: of(self.pss, other.pss),
+            private_clean: of(self.private_clean, other.private_clean),
+            private_dirty: of(self.private_dirty, other.private_dirty),
+            shared_clean: of(self.shared_clean, other.shared_clean),
+            shared_dirty: of(self.shared_dirty, other.shared_dirty),
+            anonymous: of(self.anonymous, other.anonymous),
+            referenced: of(self.referenced, other.referenced),
+            locked: of(self.locked, other.locked),
+            lazy_free: of(self.lazy_free, other.lazy_free),
+            swap: of(self.swap, other.swap),
+            swap_pss: of(self.swap_pss, other.swap_pss),
+            huge: of(self.huge, other.huge),
+            hugetlb: of(self.hugetlb, other.hugetlb),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_s_lines_are_read() {
+        let text = "55d0-7fff ---p 00000000 00:00 0    [rollup]\nRss:   12 kB\nPss:  5 kB\n\
+            Pss_Dirty:  4 kB\nShared_Clean: 7 kB\nShared_Dirty: 2 kB\nPrivate_Clean: 1 kB\n\
+            Private_Dirty:  2 kB\nAnonHugePages: 2048 kB\nSwap: 3 kB\nnonsense\nSwap: x kB\n\
+            Private_Hugetlb: 1 kB\nShared_Hugetlb: 2 kB\n";
+        let mut read = Usage::default();
+        text.lines().for_each(|line| read.take(line));
+        let kib = |n: u64| n * 1024;
+        assert_eq!((read.rss, read.pss), (kib(12), kib(5)));
+        assert_eq!((read.private_dirty, read.private_clean), (kib(2), kib(1)));
+        assert_eq!((read.shared_dirty, read.shared_clean), (kib(2), kib(7)));
+        assert_eq!(
+            (read.swap, read.huge, read.hugetlb),
+            (kib(3), kib(2048), kib(3))
+        );
+        assert_eq!(read.uss(), kib(3));
+        let mut both = read;
+        both.add(&read);
+        assert_eq!(both.less(&read), read);
+    }
+
+    /// Its own sums can be read, and its parts are all there is.
+    #[test]
+    fn the_parts_are_the_whole() {
+        let own = Usage::of(std::process::id()).unwrap();
+        let parts = [
+            own.private_dirty,
+            own.private_clean,
+            own.shared_dirty,
+            own.shared_clean,
+        ];
+        assert_eq!(parts.iter().sum::<u64>(), own.rss);
+        assert!(own.rss > 0 && Usage::of(0).is_err());
+    }
+
+    #[test]
+    fn names_are_told_apart() {
+        let mut names: Vec<&str> = FIELDS.iter().map(|field| field.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), FIELDS.len());
+    }
+}

@@ -1,0 +1,350 @@
+//! `proc`: the memory of a process, explained; its difference between two moments; and a list of
+//! processes.
+
+mod difference;
+mod list;
+mod snapshot;
+
+use heapprof_process::{Cgroup, FIELDS, Field, KINDS, Pressure};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::measure::{Measure, percent};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+pub use self::difference::process_difference;
+pub use self::list::{ListedProcess, processes};
+pub use self::snapshot::{ProcessRow, ProcessSnapshot, Seen};
+
+/// The fields that a table of text shows. Reports for programs have all.
+const SHOWN: [&str; 9] = [
+    "size",
+    "rss",
+    "pss",
+    "private_clean",
+    "private_dirty",
+    "shared_clean",
+    "shared_dirty",
+    "swap",
+    "huge",
+];
+
+/// What a row is called that has what the kernel rounds away.
+pub(super) const ROUNDING: &str = "(rounding)";
+
+fn shown() -> impl Iterator<Item = &'static Field> {
+    FIELDS.iter().filter(|field| SHOWN.contains(&field.name))
+}
+
+/// How a process's memory is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessOptions {
+    /// A row for each mapping instead of one for each kind.
+    pub by_mapping: bool,
+    /// Without what the words mean.
+    pub is_brief: bool,
+    /// The most rows of mappings.
+    pub limit: Option<usize>,
+}
+
+/// Writes the memory of a process.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn process(
+    snapshot: &ProcessSnapshot,
+    options: ProcessOptions,
+    style: &Style,
+) -> Result<String, Error> {
+    if style.format == Format::Json {
+        return crate::json::text(snapshot.document());
+    }
+    let raw = style.format == Format::Csv;
+    let measure = match raw {
+        true => Measure::raw(),
+        false => Measure::new("bytes", style.unit.as_deref())?,
+    };
+    let fields: Vec<&Field> = match raw {
+        true => FIELDS.iter().collect(),
+        false => shown().collect(),
+    };
+    let table = match &snapshot.seen {
+        Some(seen) => Some(parts(seen, options, &fields, &measure, raw)),
+        None => None,
+    };
+    if raw {
+        return table
+            .unwrap_or_else(|| counters(snapshot, &measure, true))
+            .render(style);
+    }
+    let mut text = head(snapshot, &measure);
+    for note in &snapshot.notes {
+        text += &format!("{}\n", printable(note));
+    }
+    let mut section = |title: &str, table: Table| -> Result<(), Error> {
+        if !table.is_empty() {
+            text += "\n";
+            if !title.is_empty() {
+                text += &format!("{title}\n");
+                // Markdown needs an empty line before a table.
+                text += if style.format == Format::Markdown {
+                    "\n"
+                } else {
+                    ""
+                };
+            }
+            text += &table.render(style)?;
+        }
+        Ok(())
+    };
+    if let Some(table) = table {
+        section("", table)?;
+    }
+    section(
+        "What the kernel counts",
+        counters(snapshot, &measure, !options.is_brief),
+    )?;
+    text += &surroundings(snapshot, &measure);
+    if !options.is_brief
+        && let Some(seen) = &snapshot.seen
+    {
+        let mut table = Table::new(&[("word", Align::Left), ("what it is", Align::Left)]);
+        let mut row = |name: &str, meaning: &str| {
+            table.row(vec![name.to_string(), meaning.to_string()]);
+        };
+        let is_there = |name: &&str| seen.kinds.iter().any(|row| row.kind == **name);
+        for (_, name, meaning) in KINDS.iter().filter(|(_, name, _)| is_there(&name)) {
+            row(name, meaning);
+        }
+        if seen.rounding > 0 {
+            row(
+                ROUNDING,
+                "The kernel cuts the pss of each mapping to whole KiB.",
+            );
+        }
+        for field in FIELDS
+            .iter()
+            .filter(|field| SHOWN.contains(&field.name) || field.name == "uss")
+        {
+            row(field.name, field.meaning);
+        }
+        text += "\nWhat the words mean\n";
+        text += if style.format == Format::Markdown {
+            "\n"
+        } else {
+            ""
+        };
+        text += &table.render(style)?;
+    }
+    Ok(text)
+}
+
+/// The first line.
+fn head(snapshot: &ProcessSnapshot, measure: &Measure) -> String {
+    let mut text = format!("{}: ", printable(&snapshot.called()));
+    let counter = |name: &str| snapshot.counter(name).filter(|bytes| *bytes > 0);
+    match &snapshot.seen {
+        Some(seen) => {
+            let of = |bytes: u64| measure.show(bytes);
+            let total = &seen.total;
+            text += &format!(
+                "{} in memory, of which {} is its part (pss) and {} its alone (uss)",
+                of(total.rss),
+                of(total.pss),
+                of(total.uss())
+            );
+            if total.swap > 0 {
+                text += &format!("; {} swapped out", of(total.swap));
+            }
+            if total.hugetlb > 0 {
+                text += &format!("; {} in hugetlbfs besides", of(total.hugetlb));
+            }
+        }
+        None => match snapshot.counter("VmRSS") {
+            Some(rss) => text += &format!("{} in memory", measure.show(rss)),
+            None => text += "no memory of its own",
+        },
+    }
+    if let Some(peak) = counter("VmHWM") {
+        text += &format!("; at most it had {}", measure.show(peak));
+    }
+    text + "\n"
+}
+
+/// The parts, with a row of the total.
+fn parts(
+    seen: &Seen,
+    options: ProcessOptions,
+    fields: &[&Field],
+    measure: &Measure,
+    is_for_programs: bool,
+) -> Table {
+    let mut table = Table::new(&[("what", Align::Left), ("maps", Align::Right)]);
+    if options.by_mapping {
+        table = Table::new(&[("kind", Align::Left), ("maps", Align::Right)]);
+    }
+    for field in fields {
+        table.column(field.name, Align::Right);
+    }
+    if options.by_mapping {
+        table.column("mapping", Align::Left);
+    }
+    let rows = match options.by_mapping {
+        true => &seen.mappings,
+        false => &seen.kinds,
+    };
+    let shown = match options.by_mapping {
+        true => options.limit.unwrap_or(usize::MAX).min(rows.len()),
+        false => rows.len(),
+    };
+    let mut add = |what: &str, maps: usize, value: &dyn Fn(&Field) -> Option<u64>, name: &str| {
+        let mut cells = vec![what.to_string(), maps.to_string()];
+        cells.extend(fields.iter().map(|field| match value(field) {
+            Some(0) if !is_for_programs => "-".to_string(),
+            Some(bytes) => measure.show(bytes),
+            None => String::new(),
+        }));
+        if options.by_mapping {
+            cells.push(name.to_string());
+        }
+        table.row(cells);
+    };
+    for row in &rows[..shown] {
+        add(
+            &row.kind,
+            row.mappings,
+            &|field| Some((field.of)(&row.usage)),
+            &row.name,
+        );
+    }
+    if shown < rows.len() {
+        let rest = ProcessRow::sum(&rows[shown..]);
+        let name = format!("(other: {} more)", rows.len() - shown);
+        add(
+            "",
+            rest.mappings,
+            &|field| Some((field.of)(&rest.usage)),
+            &name,
+        );
+    }
+    if seen.rounding > 0 {
+        let of = |field: &Field| (field.name == "pss").then_some(seen.rounding);
+        add(ROUNDING, 0, &of, "");
+    }
+    let mappings = rows.iter().map(|row| row.mappings).sum();
+    add(
+        "total",
+        mappings,
+        &|field| Some((field.of)(&seen.total)),
+        "",
+    );
+    table
+}
+
+fn counters(snapshot: &ProcessSnapshot, measure: &Measure, with_meaning: bool) -> Table {
+    let mut table = Table::new(&[("counter", Align::Left), ("value", Align::Right)]);
+    if with_meaning {
+        table.column("what it is", Align::Left);
+    }
+    for (name, bytes) in &snapshot.counters {
+        let Some(bytes) = bytes else { continue };
+        let mut cells = vec![name.clone(), measure.show(*bytes)];
+        if with_meaning {
+            let known = heapprof_process::COUNTERS
+                .iter()
+                .find(|one| one.name == name);
+            cells.push(known.map_or_else(String::new, |one| one.meaning.to_string()));
+        }
+        table.row(cells);
+    }
+    table
+}
+
+/// What is around a process: its control group, and how much is waited for memory.
+fn surroundings(snapshot: &ProcessSnapshot, measure: &Measure) -> String {
+    let mut text = String::new();
+    if let Some(group) = &snapshot.cgroup {
+        text += &format!("\n{}\n", printable(&group_line(group, measure)));
+        if let Some(pressure) = &group.pressure {
+            text += &format!(
+                "Its processes waited for memory {}\n",
+                pressure_words(pressure)
+            );
+        }
+    }
+    if let Some(pressure) = &snapshot.pressure {
+        let words = pressure_words(pressure);
+        text += &format!("Processes of this machine waited for memory {words}\n");
+    }
+    text
+}
+
+fn group_line(group: &Cgroup, measure: &Measure) -> String {
+    let of = |bytes: u64| measure.show(bytes);
+    let mut text = format!(
+        "Control group {} (version {}): ",
+        group.folder.name, group.folder.version
+    );
+    let usage = group.usage.map_or_else(|| "unknown".to_string(), of);
+    text += &match (group.limit, group.usage) {
+        (Some(limit), Some(usage)) => format!(
+            "{} of {}, {}",
+            of(usage),
+            of(limit),
+            percent(i128::from(usage), i128::from(limit))
+        ),
+        (Some(limit), None) => format!("{usage} of {}", of(limit)),
+        (None, _) => format!("{usage}, without a limit"),
+    };
+    if let Some(of_group) = &group.limit_of
+        && *of_group != group.folder.name
+    {
+        text += &format!(" (the limit of {of_group})");
+    }
+    let parts = [
+        ("at most", group.peak),
+        ("slowed down above", group.high),
+        ("anonymous", group.anonymous),
+        ("files", group.file),
+        ("swapped out", group.swap),
+    ];
+    for (name, bytes) in parts {
+        if let Some(bytes) = bytes {
+            text += &format!("; {name} {}", of(bytes));
+        }
+    }
+    if let Some(count) = group.failures.filter(|count| *count > 0) {
+        text += &format!("; it reached the limit {count} times");
+    }
+    if let Some(count) = group.oom_kills.filter(|count| *count > 0) {
+        text += &format!("; the OOM killer ended {count} of its processes");
+    }
+    text
+}
+
+fn pressure_words(pressure: &Pressure) -> String {
+    let of = |three: &[f32; 3]| format!("{:.2}, {:.2} and {:.2} %", three[0], three[1], three[2]);
+    format!(
+        "{} of the last 10, 60 and 300 s (all of them at once {})",
+        of(&pressure.some),
+        of(&pressure.full)
+    )
+}
+
+/// What a control group says, for programs.
+pub(super) fn group_document(group: &Cgroup) -> Value {
+    json!({
+        "name": group.folder.name, "version": group.folder.version, "usage": group.usage,
+        "peak": group.peak, "limit": group.limit, "limit_of": group.limit_of, "high": group.high,
+        "swap": group.swap, "anonymous": group.anonymous, "file": group.file,
+        "failures": group.failures, "oom_kills": group.oom_kills,
+        "pressure": group.pressure.as_ref().map(pressure_document),
+    })
+}
+
+/// Pressure, for programs.
+pub(super) fn pressure_document(pressure: &Pressure) -> Value {
+    let of = |three: &[f32; 3]| json!({"avg10": three[0], "avg60": three[1], "avg300": three[2]});
+    json!({"some": of(&pressure.some), "full": of(&pressure.full)})
+}

@@ -1,0 +1,271 @@
+//! `proc --diff`: how a process's memory has changed between two moments.
+
+use std::collections::BTreeMap;
+
+use heapprof_process::{FIELDS, Field, Usage};
+use serde_json::{Map, Value, json};
+
+use super::snapshot::order;
+use super::{ProcessSnapshot, ROUNDING, Seen};
+use crate::error::Error;
+use crate::measure::Measure;
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, Tint, printable};
+
+/// The fields whose changes a table of text shows.
+const SHOWN: [&str; 6] = ["size", "pss", "uss", "shared_clean", "shared_dirty", "swap"];
+
+/// What a part was and is.
+struct Row {
+    name: String,
+    before: Usage,
+    now: Usage,
+}
+
+impl Row {
+    fn change(&self, field: &Field) -> i128 {
+        i128::from((field.of)(&self.now)) - i128::from((field.of)(&self.before))
+    }
+}
+
+/// Writes how a process's memory has changed.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes. One of the two may have no
+/// parts.
+pub fn process_difference(
+    before: &ProcessSnapshot,
+    now: &ProcessSnapshot,
+    style: &Style,
+) -> Result<String, Error> {
+    let (Some(old), Some(new)) = (&before.seen, &now.seen) else {
+        return Err(Error::NoParts);
+    };
+    let rows = rows(old, new);
+    if style.format == Format::Json {
+        return crate::json::text(document(before, now, &rows));
+    }
+    let raw = style.format == Format::Csv;
+    let measure = match raw {
+        true => Measure::raw(),
+        false => Measure::new("bytes", style.unit.as_deref())?,
+    };
+    let shown = |field: &&Field| raw && field.name != "rss" || SHOWN.contains(&field.name);
+    let fields: Vec<&Field> = FIELDS.iter().filter(shown).collect();
+    let mut table = Table::new(&[
+        ("what", Align::Left),
+        ("rss before", Align::Right),
+        ("rss now", Align::Right),
+        ("rss", Align::Right),
+    ]);
+    for field in &fields {
+        table.column(field.name, Align::Right);
+    }
+    let rss = FIELDS.iter().find(|field| field.name == "rss");
+    for row in &rows {
+        let signed = |field: &Field| match row.change(field) {
+            0 if !raw => "-".to_string(),
+            change => measure.show_signed(change),
+        };
+        let change = rss.map_or(0, |rss| row.change(rss));
+        let mut cells = vec![
+            row.name.clone(),
+            measure.show(row.before.rss),
+            measure.show(row.now.rss),
+            rss.map_or_else(String::new, signed),
+        ];
+        cells.extend(fields.iter().map(|field| signed(field)));
+        let tint = match change {
+            1.. => Some(Tint::Grown),
+            0 => None,
+            _ => Some(Tint::Shrunk),
+        };
+        table.tinted_row(cells, tint);
+    }
+    if raw {
+        return table.render(style);
+    }
+    let mut text = head(before, now, old, new, &measure)?;
+    text += &table.render(style)?;
+    text += "\nWhat the kernel counts\n";
+    if style.format == Format::Markdown {
+        text += "\n";
+    }
+    text += &counters(before, now, &measure).render(style)?;
+    Ok(text)
+}
+
+/// The parts in the order of reports, then the rounding and the total.
+fn rows(old: &Seen, new: &Seen) -> Vec<Row> {
+    let mut all: BTreeMap<(usize, &str), [Usage; 2]> = BTreeMap::new();
+    for (i, seen) in [old, new].into_iter().enumerate() {
+        for row in &seen.kinds {
+            let key = (order(&row.kind), row.kind.as_str());
+            all.entry(key).or_default()[i].add(&row.usage);
+        }
+    }
+    let row = |name: &str, [before, now]: [Usage; 2]| Row {
+        name: name.to_string(),
+        before,
+        now,
+    };
+    let of_rounding = |seen: &Seen| Usage {
+        pss: seen.rounding,
+        ..Usage::default()
+    };
+    let mut rows: Vec<Row> = all
+        .into_iter()
+        .map(|((_, name), both)| row(name, both))
+        .collect();
+    if old.rounding != new.rounding {
+        rows.push(row(ROUNDING, [of_rounding(old), of_rounding(new)]));
+    }
+    rows.push(row("total", [old.total, new.total]));
+    rows
+}
+
+fn head(
+    before: &ProcessSnapshot,
+    now: &ProcessSnapshot,
+    old: &Seen,
+    new: &Seen,
+    measure: &Measure,
+) -> Result<String, Error> {
+    let time = Measure::new("nanoseconds", None)?;
+    let change = i128::from(new.total.rss) - i128::from(old.total.rss);
+    let mut text = format!(
+        "{}: {} in memory after {}, {}\n",
+        printable(&now.called()),
+        measure.show(new.total.rss),
+        time.show(i128::from(now.time_nanos) - i128::from(before.time_nanos)),
+        match change {
+            0 => "as before".to_string(),
+            change => measure.show_signed(change),
+        }
+    );
+    if before.pid != now.pid || before.name != now.name {
+        text += &format!(
+            "the file is of another process: {}\n",
+            printable(&before.called())
+        );
+    }
+    for note in &now.notes {
+        text += &format!("{}\n", printable(note));
+    }
+    Ok(text + "\n")
+}
+
+fn counters(before: &ProcessSnapshot, now: &ProcessSnapshot, measure: &Measure) -> Table {
+    let mut table = Table::new(&[
+        ("counter", Align::Left),
+        ("before", Align::Right),
+        ("now", Align::Right),
+        ("change", Align::Right),
+    ]);
+    for (name, bytes) in &now.counters {
+        let (Some(old), Some(new)) = (before.counter(name), *bytes) else {
+            continue;
+        };
+        let change = i128::from(new) - i128::from(old);
+        table.row(vec![
+            name.clone(),
+            measure.show(old),
+            measure.show(new),
+            match change {
+                0 => "-".to_string(),
+                change => measure.show_signed(change),
+            },
+        ]);
+    }
+    table
+}
+
+fn document(before: &ProcessSnapshot, now: &ProcessSnapshot, rows: &[Row]) -> Value {
+    let usage = |of: &dyn Fn(&Field) -> Value| -> Map<String, Value> {
+        let fields = FIELDS.iter();
+        fields
+            .map(|field| (field.name.to_string(), of(field)))
+            .collect()
+    };
+    let rows = rows.iter().map(|row| {
+        json!({
+            "what": row.name,
+            "before": usage(&|field| json!((field.of)(&row.before))),
+            "now": usage(&|field| json!((field.of)(&row.now))),
+            "change": usage(&|field| json!(row.change(field) as i64)),
+        })
+    });
+    json!({
+        "before": {"pid": before.pid, "name": before.name, "time_nanos": before.time_nanos},
+        "now": {"pid": now.pid, "name": now.name, "time_nanos": now.time_nanos},
+        "missing": now.notes, "rows": rows.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::ProcessRow;
+
+    fn snapshot(time_nanos: i64, kinds: &[(&str, u64)], rounding: u64) -> ProcessSnapshot {
+        let row = |(kind, rss): &(&str, u64)| ProcessRow {
+            kind: (*kind).to_string(),
+            name: (*kind).to_string(),
+            mappings: 1,
+            usage: Usage {
+                rss: *rss,
+                pss: *rss,
+                private_dirty: *rss,
+                ..Usage::default()
+            },
+        };
+        let kinds: Vec<ProcessRow> = kinds.iter().map(row).collect();
+        let mut total = ProcessRow::sum(&kinds).usage;
+        total.pss += rounding;
+        ProcessSnapshot {
+            pid: 1,
+            name: "a".to_string(),
+            time_nanos,
+            counters: vec![("VmRSS".to_string(), Some(total.rss))],
+            seen: Some(Seen {
+                kinds,
+                rounding,
+                total,
+                ..Seen::default()
+            }),
+            ..ProcessSnapshot::default()
+        }
+    }
+
+    #[test]
+    fn changes_add_up() {
+        let before = snapshot(0, &[("heap", 4096), ("stack", 512)], 100);
+        let now = snapshot(
+            2_000_000_000,
+            &[("heap", 8192), ("malloc arenas", 1024)],
+            40,
+        );
+        let (old, new) = (before.seen.as_ref().unwrap(), now.seen.as_ref().unwrap());
+        let rows = rows(old, new);
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, ["heap", "malloc arenas", "stack", ROUNDING, "total"]);
+        for field in FIELDS {
+            let parts = rows[..4].iter().map(|row| row.change(field));
+            assert_eq!(parts.sum::<i128>(), rows[4].change(field), "{}", field.name);
+        }
+        let text = process_difference(&before, &now, &Style::default()).unwrap();
+        assert!(
+            text.starts_with("1 a: 9KiB in memory after 2s, +4.50KiB\n"),
+            "{text}"
+        );
+        assert!(text.contains("VmRSS"), "{text}");
+        let other = ProcessSnapshot {
+            pid: 2,
+            ..snapshot(0, &[], 0)
+        };
+        let text = process_difference(&other, &now, &Style::default()).unwrap();
+        assert!(text.contains("of another process: 2 a"), "{text}");
+        let blind = ProcessSnapshot::default();
+        assert!(process_difference(&blind, &now, &Style::default()).is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! `proc` without a process: all of them, by their part of the memory.
+
+use heapprof_process::Usage;
+use serde_json::json;
+
+use crate::error::Error;
+use crate::measure::{Measure, plural};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table};
+
+/// A process in a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedProcess {
+    /// Its number.
+    pub pid: u32,
+    /// What the kernel calls it.
+    pub name: String,
+    /// Its command line, if it has one.
+    pub title: Option<String>,
+    /// What is in memory.
+    pub rss: u64,
+    /// The kernel's sums, if this user may read them.
+    pub usage: Option<Usage>,
+}
+
+/// Writes the list, up to `limit` rows.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn processes(
+    all: &[ListedProcess],
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let mut total = Usage::default();
+    for usage in all.iter().filter_map(|one| one.usage.as_ref()) {
+        total.add(usage);
+    }
+    let unread = all.iter().filter(|one| one.usage.is_none()).count();
+    let shown = limit.unwrap_or(usize::MAX).min(all.len());
+    if style.format == Format::Json {
+        let usage = |usage: &Usage| {
+            json!({"pss": usage.pss, "uss": usage.uss(), "swap": usage.swap,
+                   "swap_pss": usage.swap_pss})
+        };
+        let rows = all[..shown].iter().map(|one| {
+            json!({
+                "pid": one.pid, "name": one.name, "command": one.title, "rss": one.rss,
+                "usage": one.usage.as_ref().map(usage),
+            })
+        });
+        return crate::json::text(json!({
+            "processes": all.len(), "unread": unread, "total": usage(&total),
+            "rows": rows.collect::<Vec<_>>(),
+        }));
+    }
+    let raw = style.format == Format::Csv;
+    let measure = match raw {
+        true => Measure::raw(),
+        false => Measure::new("bytes", style.unit.as_deref())?,
+    };
+    let mut table = Table::new(&[
+        ("pid", Align::Right),
+        ("pss", Align::Right),
+        ("uss", Align::Right),
+        ("rss", Align::Right),
+        ("swap", Align::Right),
+        ("name", Align::Left),
+        ("command", Align::Left),
+    ]);
+    let mut add = |pid: String, usage: Option<&Usage>, rss: String, name: &str, title: &str| {
+        let of = |bytes: fn(&Usage) -> u64| {
+            usage.map_or_else(String::new, |usage| measure.show(bytes(usage)))
+        };
+        let (pss, uss, swap) = (of(|u| u.pss), of(Usage::uss), of(|u| u.swap_pss));
+        let (name, title) = (name.to_string(), title.to_string());
+        table.row(vec![pid, pss, uss, rss, swap, name, title]);
+    };
+    for one in &all[..shown] {
+        let title = one.title.as_deref().unwrap_or_default();
+        let rss = measure.show(one.rss);
+        add(
+            one.pid.to_string(),
+            one.usage.as_ref(),
+            rss,
+            &one.name,
+            title,
+        );
+    }
+    if shown < all.len() {
+        let mut rest = Usage::default();
+        let others = &all[shown..];
+        for usage in others.iter().filter_map(|one| one.usage.as_ref()) {
+            rest.add(usage);
+        }
+        let name = format!("(other: {} more)", others.len());
+        add(String::new(), Some(&rest), String::new(), &name, "");
+    }
+    if raw {
+        return table.render(style);
+    }
+    add(String::new(), Some(&total), String::new(), "total", "");
+    if style.format == Format::Text {
+        table.cut_last(60);
+    }
+    let mut text = format!(
+        "{} use {} together (pss)",
+        plural(&(all.len() - unread).to_string(), "process"),
+        measure.show(total.pss),
+    );
+    if unread > 0 {
+        text += &format!("; {unread} more can't be read, so their part is not known: ask as root");
+    }
+    Ok(text + "\n" + &table.render(style)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_add_up_to_the_total() {
+        let one = |pid: u32, pss: u64| ListedProcess {
+            pid,
+            name: "a".to_string(),
+            title: Some("a -b".to_string()),
+            rss: 4 * pss,
+            usage: (pss > 0).then(|| Usage {
+                pss,
+                private_dirty: pss / 2,
+                ..Usage::default()
+            }),
+        };
+        let all = [one(1, 4096), one(2, 2048), one(3, 1024), one(4, 0)];
+        let text = processes(&all, Some(1), &Style::default()).unwrap();
+        expect_test::expect![[r"
+            3 processes use 7KiB together (pss); 1 more can't be read, so their part is not known: ask as root
+            pid   pss      uss    rss  swap  name             command
+              1  4KiB     2KiB  16KiB    0B  a                a -b
+                 3KiB  1.50KiB           0B  (other: 3 more)
+                 7KiB  3.50KiB           0B  total
+        "]]
+        .assert_eq(&text);
+    }
+}

@@ -1,0 +1,273 @@
+//! A process's memory at a moment, as `proc` shows it, writes it as JSON and reads it again.
+
+use heapprof_process::{Cgroup, Explained, FIELDS, KINDS, Pressure, Usage};
+use serde_json::{Map, Value, json};
+
+use super::{group_document, pressure_document};
+use crate::measure::time_utc;
+
+/// A process's memory at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessSnapshot {
+    /// Its number.
+    pub pid: u32,
+    /// What the kernel calls it.
+    pub name: String,
+    /// Its command line, if it has one.
+    pub title: Option<String>,
+    /// When this was, in nanoseconds since 1970.
+    pub time_nanos: i64,
+    /// Its memory by parts, if this user may read it.
+    pub seen: Option<Seen>,
+    /// What the kernel counts, by its own names.
+    pub counters: Vec<(String, Option<u64>)>,
+    /// Its control group, if its files are here.
+    pub cgroup: Option<Cgroup>,
+    /// How much the processes of the machine wait for memory, if that is known.
+    pub pressure: Option<Pressure>,
+    /// What is missing, and why.
+    pub notes: Vec<String>,
+}
+
+/// The parts of a process's memory. They and the rounding add up to the total.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// By kind, in the order of reports.
+    pub kinds: Vec<ProcessRow>,
+    /// By mapping, the largest first.
+    pub mappings: Vec<ProcessRow>,
+    /// What the kernel counts in pss beyond what it says of each mapping.
+    pub rounding: u64,
+    /// All of it.
+    pub total: Usage,
+    /// Whether the total is that of `smaps_rollup`.
+    pub is_as_kernel_sums: bool,
+}
+
+/// A part of a process's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessRow {
+    /// What it is for.
+    pub kind: String,
+    /// The name of a mapping; of a kind, the same as the kind.
+    pub name: String,
+    /// How many mappings.
+    pub mappings: usize,
+    /// How much it is.
+    pub usage: Usage,
+}
+
+impl ProcessRow {
+    /// All of these together.
+    pub(super) fn sum(rows: &[Self]) -> Self {
+        let mut sum = Self::default();
+        for row in rows {
+            sum.mappings += row.mappings;
+            sum.usage.add(&row.usage);
+        }
+        sum
+    }
+}
+
+impl From<&Explained> for Seen {
+    fn from(explained: &Explained) -> Self {
+        let rows = |parts: &[(heapprof_process::Kind, heapprof_process::Part)]| {
+            let row =
+                |(kind, part): &(heapprof_process::Kind, heapprof_process::Part)| ProcessRow {
+                    kind: kind.name().to_string(),
+                    name: part.name.clone(),
+                    mappings: part.mappings,
+                    usage: part.usage,
+                };
+            parts.iter().map(row).collect()
+        };
+        Self {
+            kinds: rows(&explained.kinds),
+            mappings: rows(&explained.mappings),
+            rounding: explained.rounding,
+            total: explained.total,
+            is_as_kernel_sums: explained.is_as_kernel_sums,
+        }
+    }
+}
+
+impl ProcessSnapshot {
+    /// The process in a few words.
+    pub(super) fn called(&self) -> String {
+        match &self.title {
+            Some(title) => format!("{} {}", self.pid, short(title)),
+            None => format!("{} {}", self.pid, self.name),
+        }
+    }
+
+    /// What the kernel counts under this name of its own.
+    pub(super) fn counter(&self, name: &str) -> Option<u64> {
+        self.counters.iter().find(|(own, _)| own == name)?.1
+    }
+
+    /// It as JSON.
+    pub(super) fn document(&self) -> Value {
+        let counters: Map<String, Value> = self
+            .counters
+            .iter()
+            .map(|(name, bytes)| (name.clone(), json!(bytes)))
+            .collect();
+        let mut document = json!({
+            "pid": self.pid, "name": self.name, "command": self.title,
+            "time_nanos": self.time_nanos, "time": time_utc(self.time_nanos),
+            "counters": counters,
+            "cgroup": self.cgroup.as_ref().map(group_document),
+            "pressure": self.pressure.as_ref().map(pressure_document),
+            "missing": self.notes,
+        });
+        if let Some(seen) = &self.seen {
+            document["total"] = Value::Object(usage(&seen.total));
+            document["as_smaps_rollup"] = json!(seen.is_as_kernel_sums);
+            document["rounding"] = json!(seen.rounding);
+            document["kinds"] = seen.kinds.iter().map(row).collect();
+            document["mappings"] = seen.mappings.iter().map(row).collect();
+        }
+        document
+    }
+
+    /// Reads what [`document`](Self::document) has made. The control group and pressure are not
+    /// read.
+    ///
+    /// # Errors
+    /// It says what is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let document: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let number = |value: &Value, name: &str| {
+            let found = value.get(name).and_then(Value::as_u64);
+            found.ok_or_else(|| format!("it has no number {name:?}"))
+        };
+        let text = |value: &Value, name: &str| {
+            let found = value.get(name).and_then(Value::as_str);
+            found
+                .map(str::to_string)
+                .ok_or_else(|| format!("it has no text {name:?}"))
+        };
+        let usage = |value: &Value| {
+            let mut usage = Usage::default();
+            for field in FIELDS {
+                (field.put)(&mut usage, number(value, field.name)?);
+            }
+            Ok::<_, String>(usage)
+        };
+        let rows = |name: &str| {
+            let rows = document.get(name).and_then(Value::as_array);
+            let rows = rows.ok_or_else(|| format!("it has no list {name:?}"))?;
+            let row = |value: &Value| {
+                Ok(ProcessRow {
+                    kind: text(value, "kind")?,
+                    name: text(value, "name")?,
+                    mappings: number(value, "mappings")? as usize,
+                    usage: usage(value)?,
+                })
+            };
+            rows.iter().map(row).collect::<Result<Vec<_>, String>>()
+        };
+        let seen = match document.get("total") {
+            Some(total) => Some(Seen {
+                kinds: rows("kinds")?,
+                mappings: rows("mappings")?,
+                rounding: number(&document, "rounding")?,
+                total: usage(total)?,
+                is_as_kernel_sums: document.get("as_smaps_rollup") == Some(&Value::Bool(true)),
+            }),
+            None => None,
+        };
+        let counters = document.get("counters").and_then(Value::as_object);
+        let counters = counters.ok_or("it has no \"counters\"")?;
+        Ok(Self {
+            pid: u32::try_from(number(&document, "pid")?).map_err(|error| error.to_string())?,
+            name: text(&document, "name")?,
+            title: text(&document, "command").ok(),
+            time_nanos: i64::try_from(number(&document, "time_nanos")?)
+                .map_err(|error| error.to_string())?,
+            seen,
+            counters: counters
+                .iter()
+                .map(|(name, bytes)| (name.clone(), bytes.as_u64()))
+                .collect(),
+            ..Self::default()
+        })
+    }
+}
+
+fn row(row: &ProcessRow) -> Value {
+    let mut object = Map::new();
+    object.insert("kind".into(), json!(row.kind));
+    object.insert("name".into(), json!(row.name));
+    object.insert("mappings".into(), json!(row.mappings));
+    object.extend(usage(&row.usage));
+    Value::Object(object)
+}
+
+fn usage(usage: &Usage) -> Map<String, Value> {
+    let fields = FIELDS.iter();
+    fields
+        .map(|field| (field.name.to_string(), json!((field.of)(usage))))
+        .collect()
+}
+
+/// The first characters of a command line.
+fn short(title: &str) -> String {
+    const MOST: usize = 60;
+    match title.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &title[..end]),
+        None => title.to_string(),
+    }
+}
+
+/// The order of a kind in reports.
+pub(super) fn order(kind: &str) -> usize {
+    let place = KINDS.iter().position(|(_, name, _)| *name == kind);
+    place.unwrap_or(KINDS.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let part = |name: &str, rss: u64| ProcessRow {
+            kind: "heap".to_string(),
+            name: name.to_string(),
+            mappings: 2,
+            usage: Usage {
+                rss,
+                private_dirty: rss,
+                ..Usage::default()
+            },
+        };
+        let snapshot = ProcessSnapshot {
+            pid: 7,
+            name: "a b".to_string(),
+            title: Some("a b -c".to_string()),
+            time_nanos: 12,
+            seen: Some(Seen {
+                kinds: vec![part("heap", 9)],
+                mappings: vec![part("[heap]", 4), part("x", 5)],
+                rounding: 1,
+                total: part("", 9).usage,
+                is_as_kernel_sums: true,
+            }),
+            counters: vec![("VmRSS".to_string(), Some(9)), ("VmPin".to_string(), None)],
+            ..ProcessSnapshot::default()
+        };
+        let text = snapshot.document().to_string();
+        assert_eq!(ProcessSnapshot::parse(&text).unwrap(), snapshot);
+        for (wrong, why) in [
+            ("", "EOF"),
+            ("[]", "counters"),
+            ("{\"counters\": {}}", "pid"),
+            (&text.replace("\"rss\":4", "\"rss\":-4"), "rss"),
+            (&text.replace("\"kinds\"", "\"kind\""), "kinds"),
+        ] {
+            let found = ProcessSnapshot::parse(wrong).unwrap_err();
+            assert!(found.contains(why), "{wrong}: {found}");
+        }
+    }
+}

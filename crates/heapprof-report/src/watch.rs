@@ -1,0 +1,429 @@
+//! `watch`: what processes had in memory over time.
+
+use heapprof_analysis::{Watch, WatchEvent, WatchFigures, WatchedProcess};
+use serde_json::{Value, json};
+
+use crate::chart::{Chart, Steps};
+use crate::error::Error;
+use crate::measure::{Measure, percent, plural, time_utc};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+/// Columns and rows of the chart.
+const COLUMNS: usize = 76;
+const ROWS: usize = 10;
+/// The most rows of processes and of events in a report to read.
+const MOST_ROWS: usize = 40;
+
+/// A time in milliseconds.
+struct Time(Measure);
+
+impl Time {
+    fn show(&self, millis: i64) -> String {
+        match millis {
+            0 => "0s".to_string(),
+            millis => self.0.show(millis),
+        }
+    }
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn watch(watch: &Watch, style: &Style) -> Result<String, Error> {
+    match style.format {
+        Format::Json => return crate::json::text(document(watch)),
+        Format::Csv => return sums(watch).render(style),
+        Format::Text | Format::Markdown => {}
+    }
+    let bytes = Measure::new("bytes", style.unit.as_deref())?;
+    let time = Time(Measure::new("milliseconds", None)?);
+    let mut text = head(watch, &bytes, &time)?;
+    if style.format == Format::Text {
+        for line in chart(watch, &bytes, &time) {
+            text += &line;
+            text += "\n";
+        }
+    }
+    let marks = marks(watch, &bytes, &time);
+    let sections = [
+        ("Marks, with what has changed since the mark before", marks),
+        ("Processes", processes(watch, &bytes, &time)),
+        ("What happened", events(watch, &time)),
+    ];
+    for (title, table) in sections.iter().filter(|(_, table)| !table.is_empty()) {
+        text += &format!("\n{title}\n");
+        text += if style.format == Format::Markdown {
+            "\n"
+        } else {
+            ""
+        };
+        text += &table.render(style)?;
+    }
+    Ok(text)
+}
+
+fn first_time(watch: &Watch) -> i64 {
+    watch.start.began_ms
+}
+
+fn head(watch: &Watch, bytes: &Measure, time: &Time) -> Result<String, Error> {
+    let start = &watch.start;
+    let last = watch.sums.last().map_or(start.began_ms, |sum| sum.time_ms);
+    let mut text = format!("{}: {}", printable(&start.name), printable(&start.command));
+    let most = watch.sums.iter().max_by_key(|sum| sum.rss);
+    match (watch.sums.first(), watch.sums.last(), most) {
+        (Some(first), Some(end), Some(most)) => {
+            text += &format!(
+                ", {} in memory at first (rss), {} at last, {} at most; {} in {}",
+                bytes.show(first.rss),
+                bytes.show(end.rss),
+                bytes.show(most.rss),
+                plural(&watch.looks.to_string(), "look"),
+                time.show(last.saturating_sub(start.began_ms)),
+            );
+            if watch.sums.iter().any(|sum| sum.processes > 1) {
+                text += "; what processes share counts once for each";
+            }
+        }
+        _ => text += ": it ended before the first look",
+    }
+    let span = watch
+        .ended_ms
+        .unwrap_or(last)
+        .saturating_sub(start.began_ms);
+    let micros = Measure::new("microseconds", None)?;
+    text += &format!(
+        "\nwatching took {} of a processor's time",
+        micros.show(watch.cost_us)
+    );
+    if span > 0 {
+        let share = percent(watch.cost_us, i128::from(span) * 1000);
+        text += &format!(", {share} of one");
+    }
+    Ok(text + "\n")
+}
+
+fn chart(watch: &Watch, bytes: &Measure, time: &Time) -> Vec<String> {
+    let began = first_time(watch);
+    let area: Steps = watch
+        .sums
+        .iter()
+        .map(|sum| (sum.time_ms.saturating_sub(began), sum.rss))
+        .collect();
+    let Some(&(end, _)) = area.last().filter(|_| area.len() > 1) else {
+        return Vec::new();
+    };
+    let mark = watch.events.iter().find(|event| event.kind == "mark");
+    let peak = || area.iter().max_by_key(|(_, rss)| *rss).map(|(at, _)| *at);
+    let chart = Chart {
+        area: &area,
+        line: &Vec::new(),
+        span: [0, end],
+        mark: match mark {
+            Some(mark) => Some(mark.time_ms.saturating_sub(began)),
+            None => peak(),
+        },
+        columns: COLUMNS,
+        rows: ROWS,
+    };
+    let mut lines = chart.lines(|value| bytes.show(value), |at| time.show(at));
+    lines.push(match mark {
+        Some(_) => "⣿ in memory (rss)  ▲ the first mark".to_string(),
+        None => "⣿ in memory (rss)  ▲ the most".to_string(),
+    });
+    lines
+}
+
+/// The pid of a process by its number in the watch.
+fn pid(watch: &Watch, process: Option<i64>) -> String {
+    let mut all = watch.processes.iter();
+    let found = process.and_then(|process| all.find(|one| one.about.process == process));
+    found.map_or_else(String::new, |one| one.about.pid.to_string())
+}
+
+fn marks(watch: &Watch, bytes: &Measure, time: &Time) -> Table {
+    let mut table = Table::new(&[("at", Align::Right), ("pid", Align::Right)]);
+    for name in ["size", "rss", "shared", "code", "data"] {
+        table.column(name, Align::Right);
+        table.column("+/-", Align::Right);
+    }
+    table.column("mark", Align::Left);
+    let mut before: Vec<(Option<i64>, WatchFigures)> = Vec::new();
+    for event in watch.events.iter().filter(|event| event.kind == "mark") {
+        let mut cells = vec![
+            time.show(event.time_ms.saturating_sub(first_time(watch))),
+            pid(watch, event.process),
+        ];
+        let old = before
+            .iter()
+            .rev()
+            .find(|(process, _)| *process == event.process);
+        let of = |figures: &WatchFigures| {
+            [
+                figures.size,
+                figures.rss,
+                figures.shared,
+                figures.code,
+                figures.data,
+            ]
+        };
+        match &event.figures {
+            Some(figures) => {
+                for (i, value) in of(figures).into_iter().enumerate() {
+                    cells.push(bytes.show(value));
+                    cells.push(old.map_or_else(String::new, |(_, old)| {
+                        let change = value.saturating_sub(of(old)[i]);
+                        match change {
+                            0 => "-".to_string(),
+                            change => bytes.show_signed(change),
+                        }
+                    }));
+                }
+                before.push((event.process, *figures));
+            }
+            None => cells.extend(std::iter::repeat_n(String::new(), 10)),
+        }
+        cells.push(event.text.clone());
+        table.row(cells);
+    }
+    table
+}
+
+fn processes(watch: &Watch, bytes: &Measure, time: &Time) -> Table {
+    let mut table = Table::new(&[
+        ("pid", Align::Right),
+        ("parent", Align::Right),
+        ("from", Align::Right),
+        ("for", Align::Right),
+        ("looks", Align::Right),
+        ("first rss", Align::Right),
+        ("last rss", Align::Right),
+        ("most", Align::Right),
+        ("last pss", Align::Right),
+        ("worked", Align::Right),
+        ("end", Align::Left),
+        ("what it is", Align::Left),
+    ]);
+    let last = watch
+        .sums
+        .last()
+        .map_or(first_time(watch), |sum| sum.time_ms);
+    for one in watch.processes.iter().take(MOST_ROWS) {
+        let end = one.about.ended_ms.or(watch.ended_ms).unwrap_or(last);
+        table.row(vec![
+            one.about.pid.to_string(),
+            one.about.parent.to_string(),
+            time.show(one.about.began_ms.saturating_sub(first_time(watch))),
+            time.show(end.saturating_sub(one.about.began_ms)),
+            one.looks.to_string(),
+            bytes.show(one.first),
+            bytes.show(one.last),
+            bytes.show(one.most),
+            one.pss.map_or_else(String::new, |pss| bytes.show(pss)),
+            time.show(one.worked_us / 1000),
+            end_of(one).to_string(),
+            called(one),
+        ]);
+    }
+    more(&mut table, watch.processes.len());
+    table.cut_last(60);
+    table
+}
+
+fn called(one: &WatchedProcess) -> String {
+    match one.about.command.as_str() {
+        "" => one.about.name.clone(),
+        command => command.to_string(),
+    }
+}
+
+fn end_of(one: &WatchedProcess) -> &str {
+    match (one.about.ended_ms, one.about.ending.as_str()) {
+        (None, _) => "goes on",
+        (Some(_), "") => "ended",
+        (Some(_), ending) => ending,
+    }
+}
+
+fn events(watch: &Watch, time: &Time) -> Table {
+    let mut table = Table::new(&[
+        ("at", Align::Right),
+        ("pid", Align::Right),
+        ("what", Align::Left),
+        ("more", Align::Left),
+    ]);
+    let others: Vec<&WatchEvent> = watch
+        .events
+        .iter()
+        .filter(|event| event.kind != "mark")
+        .collect();
+    for event in others.iter().take(MOST_ROWS) {
+        table.row(vec![
+            time.show(event.time_ms.saturating_sub(first_time(watch))),
+            pid(watch, event.process),
+            event.kind.clone(),
+            event.text.clone(),
+        ]);
+    }
+    more(&mut table, others.len());
+    table.cut_last(90);
+    table
+}
+
+/// Says how many rows are left out.
+fn more(table: &mut Table, all: usize) {
+    if all > MOST_ROWS {
+        let columns = table.widths().len();
+        let mut cells = vec![String::new(); columns - 1];
+        cells.push(format!("(other: {} more)", all - MOST_ROWS));
+        table.row(cells);
+    }
+}
+
+/// For programs: the sums over time.
+fn sums(watch: &Watch) -> Table {
+    let mut table = Table::new(&[
+        ("time_ms", Align::Right),
+        ("rss", Align::Right),
+        ("processes", Align::Right),
+    ]);
+    for sum in &watch.sums {
+        table.row(vec![
+            sum.time_ms.to_string(),
+            sum.rss.to_string(),
+            sum.processes.to_string(),
+        ]);
+    }
+    table
+}
+
+fn document(watch: &Watch) -> Value {
+    let sums = watch
+        .sums
+        .iter()
+        .map(|sum| json!({"time_ms": sum.time_ms, "rss": sum.rss, "processes": sum.processes}));
+    let processes = watch.processes.iter().map(|one| {
+        let about = &one.about;
+        json!({
+            "process": about.process, "pid": about.pid, "parent": about.parent,
+            "name": about.name, "command": about.command, "began_ms": about.began_ms,
+            "ended_ms": about.ended_ms, "ending": about.ending, "looks": one.looks,
+            "first": one.first, "last": one.last, "most": one.most, "pss": one.pss,
+            "worked_us": one.worked_us,
+        })
+    });
+    let events = watch.events.iter().map(|event| {
+        let figures = event.figures.map(|f| {
+            json!({"size": f.size, "rss": f.rss, "shared": f.shared, "code": f.code,
+                   "data": f.data})
+        });
+        json!({
+            "process": event.process, "time_ms": event.time_ms, "kind": event.kind,
+            "text": event.text, "figures": figures,
+        })
+    });
+    json!({
+        "name": watch.start.name, "host": watch.start.host, "command": watch.start.command,
+        "interval_ms": watch.start.interval_ms, "began_ms": watch.start.began_ms,
+        "began": time_utc(watch.start.began_ms.saturating_mul(1_000_000)),
+        "ended_ms": watch.ended_ms, "looks": watch.looks, "cost_us": watch.cost_us,
+        "sums": sums.collect::<Vec<_>>(), "processes": processes.collect::<Vec<_>>(),
+        "events": events.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_analysis::{WatchProcess, WatchStart, WatchSum};
+
+    use super::*;
+
+    fn sample() -> Watch {
+        let mark = |time_ms: i64, rss: i64| WatchEvent {
+            process: Some(1),
+            time_ms,
+            kind: "mark".to_string(),
+            text: format!("at {time_ms}"),
+            figures: Some(WatchFigures {
+                size: 9 << 20,
+                rss,
+                ..WatchFigures::default()
+            }),
+        };
+        Watch {
+            start: WatchStart {
+                name: "app".to_string(),
+                command: "app -x".to_string(),
+                interval_ms: 1000,
+                began_ms: 1000,
+                ..WatchStart::default()
+            },
+            ended_ms: Some(5000),
+            looks: 4,
+            cost_us: 8000,
+            sums: (0..4)
+                .map(|i| WatchSum {
+                    time_ms: 1000 + 1000 * i,
+                    rss: (i + 1) << 20,
+                    processes: 1,
+                })
+                .collect(),
+            processes: vec![WatchedProcess {
+                about: WatchProcess {
+                    process: 1,
+                    pid: 77,
+                    parent: 1,
+                    command: "app -x".to_string(),
+                    began_ms: 1000,
+                    ended_ms: Some(5000),
+                    ending: "exit code 3".to_string(),
+                    ..WatchProcess::default()
+                },
+                first: 1 << 20,
+                last: 4 << 20,
+                most: 5 << 20,
+                looks: 4,
+                worked_us: 20_000,
+                ..WatchedProcess::default()
+            }],
+            events: vec![
+                mark(2000, 2 << 20),
+                mark(3000, 5 << 20),
+                WatchEvent {
+                    time_ms: 4000,
+                    kind: "then".to_string(),
+                    text: "true".to_string(),
+                    ..WatchEvent::default()
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn a_watch_is_told() {
+        let text = watch(&sample(), &Style::default()).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(
+            lines[0],
+            "app: app -x, 1MiB in memory at first (rss), 4MiB at last, 4MiB at most; 4 looks in 3s"
+        );
+        assert_eq!(
+            lines[1],
+            "watching took 8ms of a processor's time, 0.20% of one"
+        );
+        assert!(text.contains("▲ the first mark"), "{text}");
+        assert!(text.contains("5MiB  +3MiB"), "{text}");
+        assert!(text.contains("exit code 3  app -x"), "{text}");
+        assert!(text.contains("then  true"), "{text}");
+        let style = Style {
+            format: Format::Csv,
+            ..Style::default()
+        };
+        assert_eq!(watch(&sample(), &style).unwrap().lines().count(), 5);
+        // Nothing was seen.
+        let nothing = watch(&Watch::default(), &Style::default()).unwrap();
+        assert!(nothing.contains("ended before the first look"), "{nothing}");
+    }
+}
