@@ -40,6 +40,7 @@
 
 mod builds;
 mod comment;
+mod compare;
 mod coverage;
 mod diff;
 mod error;
@@ -78,6 +79,7 @@ mod wrapper;
 pub use crate::{
     builds::{Incomparable, incomparable},
     comment::{Account, Dumped, Process, said_once},
+    compare::{RunDifference, RunFigures, RunSpread, run_difference},
     coverage::{Resident, Runtime, resident, runtime},
     diff::{Change, Diff, DiffRow, Status, diff},
     error::Error,

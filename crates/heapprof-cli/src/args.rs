@@ -2,6 +2,7 @@
 
 mod attach;
 mod code;
+mod compare;
 mod diff;
 mod drop_in;
 mod file_mode;
@@ -35,6 +36,7 @@ use crate::name;
 
 pub(crate) use attach::{AttachArgs, DetachArgs};
 pub(crate) use code::CodeArgs;
+pub(crate) use compare::{BenchArgs, CompareAllocatorsArgs};
 pub(crate) use diff::DiffArgs;
 pub(crate) use drop_in::{DropInArgs, help_of};
 pub(crate) use file_mode::{FileMode, FileModeArgs};
@@ -319,6 +321,22 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// Tell a watch that something begins here
     #[command(after_help = "Example: heapprof mark 'cache is warm'")]
     Mark(MarkArgs),
+    /// What another malloc would cost and save: time, memory, faults
+    #[command(
+        after_help = "Each run is measured whole: time, memory, faults and switches are the \
+                      kernel's. A difference is told if it is more than noise. One run more, which \
+                      is recorded, tells how much of the memory was in use.\n\nExample: heapprof \
+                      compare-allocators --allocators glibc,jemalloc,glibc:arena_max=1 -- ./server \
+                      --once"
+    )]
+    CompareAllocators(CompareAllocatorsArgs),
+    /// The peak of each candidate, to the byte
+    #[command(
+        after_help = "Every allocation is recorded, so a peak of a millisecond counts. \
+                      \n\nExample: heapprof bench --perl 'my @a = 1 .. 1e5' 'my %h = map { $_ => 1 \
+                      } 1 .. 1e5'"
+    )]
+    Bench(BenchArgs),
     /// Collect what programs say of the code that runs (heapprof_alive)
     #[command(after_help = "Example: heapprof listen --udp 127.0.0.1:4711")]
     Listen(ListenArgs),

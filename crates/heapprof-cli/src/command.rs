@@ -2,6 +2,8 @@
 
 mod alive;
 mod attach;
+mod bench;
+mod compare_allocators;
 mod completions;
 mod convert;
 mod diff;
@@ -11,6 +13,7 @@ mod follow;
 mod fork_audit;
 mod forks;
 mod gate;
+mod heap_run;
 mod info;
 mod leaks;
 mod list;
@@ -88,6 +91,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Proc(args) => proc::run(&context, &args)?,
         Command::Watch(args) => return watch::run(&context, &args),
         Command::Mark(args) => mark::run(&args)?,
+        Command::CompareAllocators(args) => compare_allocators::run(&context, &args)?,
+        Command::Bench(args) => bench::run(&context, &args)?,
         Command::Listen(args) => listen::run(&context, &args)?,
         Command::Alive(args) => alive::run(&args)?,
         Command::Wiretap(args) => return wiretap::run(&context, &args),

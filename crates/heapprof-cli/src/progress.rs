@@ -28,6 +28,11 @@ impl Bar {
         Self::new("storing {bar:30} {percent}%, {eta} left")
     }
 
+    /// Makes a bar for programs that are run.
+    pub(crate) fn running() -> Self {
+        Self::new("run {pos} of {len} {bar:30} {eta} left")
+    }
+
     /// Shows how much is done, of all that there is if that is known.
     pub(crate) fn at(&mut self, done: u64, all: Option<u64>) {
         if !self.wanted {

@@ -6,7 +6,9 @@
 //! line.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod chart;
+mod compare_allocators;
 mod convert;
 mod coverage;
 mod diff;
@@ -44,6 +46,8 @@ mod watch;
 mod wiretap;
 
 pub use crate::{
+    bench::{Peak, Peaks, peaks},
+    compare_allocators::{Candidate, Comparison, HeapInUse, comparison},
     convert::{Folded, profile_csv, profile_json},
     coverage::{beside_heap, coverage},
     diff::{broken_line, diff},

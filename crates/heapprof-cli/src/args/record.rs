@@ -43,6 +43,9 @@ pub(crate) struct RecordArgs {
     /// Also note what forked children load and no longer share, for heapprof fork-audit
     #[arg(long, conflicts_with = "live", hide_short_help = true)]
     pub(crate) fork_audit: bool,
+    /// Say nothing at the end except what is missing
+    #[arg(short, long, hide_short_help = true)]
+    pub(crate) quiet: bool,
     /// Also keep the profiles of children that never held 64 KiB
     #[arg(long)]
     pub(crate) keep_small: bool,

@@ -39,6 +39,7 @@ use self::lines::Follower;
 use self::list::List;
 use self::live::Live;
 pub(super) use self::live::moments::Moments;
+pub(super) use self::program::find as find_program;
 use self::residents::Reader;
 pub(super) use self::residents::resident;
 pub(super) use self::words::bytes;

@@ -211,6 +211,9 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
     if let Some(why) = nameless(&unnamed) {
         messages::note(&why);
     }
+    if args.quiet {
+        return;
+    }
     let main = &recorded[main];
     let next = next_to_look_at(recorded, main);
     let (of, told) = (&main.written, main.told.as_ref().ok());

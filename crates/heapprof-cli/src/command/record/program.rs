@@ -17,7 +17,7 @@ use crate::messages;
 pub(super) const SHELL: &str = "/bin/sh";
 
 /// The file that will be run, as execvp finds it.
-pub(super) fn find(program: &OsStr) -> Option<PathBuf> {
+pub(in crate::command) fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|p| p.exists());
     }

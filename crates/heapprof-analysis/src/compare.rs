@@ -1,0 +1,221 @@
+//! Runs of the same program in several ways, compared: medians, spread, and whether a difference is
+//! more than noise.
+//!
+//! Noise is told by the exact test of rank sums (Mann and Whitney, 1947), with equal values sharing
+//! their ranks: the part of all ways to deal the values out that is as uneven as what was found.
+
+/// What a run has used up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunFigures {
+    /// From the beginning to the end, in microseconds.
+    pub wall_us: i64,
+    /// How long its own code worked.
+    pub user_us: i64,
+    /// How long the kernel worked for it.
+    pub system_us: i64,
+    /// The most bytes in memory of one process.
+    pub peak_rss: i64,
+    /// The most bytes that the program itself had in memory (VmHWM).
+    pub hwm: Option<i64>,
+    /// What the program itself had in memory when it ended.
+    pub end_rss: Option<i64>,
+    /// Pages that came without a disk.
+    pub minor_faults: i64,
+    /// Pages that came from a disk.
+    pub major_faults: i64,
+    /// How often a thread waited.
+    pub voluntary: i64,
+    /// How often a processor was taken away from one.
+    pub involuntary: i64,
+}
+
+/// The values of several runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunSpread {
+    /// The least.
+    pub least: i64,
+    /// The one in the middle.
+    pub median: i64,
+    /// The most.
+    pub most: i64,
+}
+
+impl RunSpread {
+    /// Of these values; `None` if there are none.
+    #[must_use]
+    pub fn of(values: &[i64]) -> Option<Self> {
+        let mut sorted = values.to_vec();
+        sorted.sort_unstable();
+        let middle = sorted.len() / 2;
+        let median = match sorted.len() % 2 {
+            0 => midpoint(*sorted.get(middle.checked_sub(1)?)?, *sorted.get(middle)?),
+            _ => *sorted.get(middle)?,
+        };
+        Some(Self {
+            least: *sorted.first()?,
+            median,
+            most: *sorted.last()?,
+        })
+    }
+}
+
+fn midpoint(a: i64, b: i64) -> i64 {
+    i64::try_from((i128::from(a) + i128::from(b)) / 2).unwrap_or(a)
+}
+
+/// How the values of some runs differ from those of others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RunDifference {
+    /// Too few runs, so that even a clear difference could be chance.
+    Unknown,
+    /// None that is more than noise and more than a hundredth.
+    None,
+    /// By this part of what the others have: 0.1 is a tenth more.
+    By(f64),
+}
+
+/// So rarely chance may make a difference that is told.
+const CHANCE: f64 = 0.01;
+/// A smaller part is no difference.
+const LEAST: f64 = 0.01;
+
+/// Compares values with those of a base.
+#[must_use]
+pub fn run_difference(base: &[i64], other: &[i64]) -> RunDifference {
+    let medians = RunSpread::of(base).zip(RunSpread::of(other));
+    let Some((of_base, of_other)) = medians else {
+        return RunDifference::Unknown;
+    };
+    if least_chance(base.len(), other.len()) >= CHANCE {
+        return RunDifference::Unknown;
+    }
+    if of_base.median == 0 {
+        return match of_other.median {
+            0 => RunDifference::None,
+            _ => RunDifference::Unknown,
+        };
+    }
+    let by = (of_other.median as f64 - of_base.median as f64) / of_base.median as f64;
+    match by.abs() >= LEAST && chance(base, other) < CHANCE {
+        true => RunDifference::By(by),
+        false => RunDifference::None,
+    }
+}
+
+/// The chance of the most uneven result of so many runs each.
+fn least_chance(base: usize, other: usize) -> f64 {
+    // Two of all ways to choose the runs of one side.
+    let ways = (1..=other).fold(1.0, |ways, i| ways * (base + i) as f64 / i as f64);
+    2.0 / ways
+}
+
+/// The chance that values dealt out by lot are as uneven as these.
+fn chance(base: &[i64], other: &[i64]) -> f64 {
+    let mut all: Vec<i64> = base.iter().chain(other).copied().collect();
+    all.sort_unstable();
+    // Twice the rank, so that the mean of two ranks is whole.
+    let rank = |value: i64| {
+        let below = all.partition_point(|&one| one < value);
+        let through = all.partition_point(|&one| one <= value);
+        below + through + 1
+    };
+    let found: usize = other.iter().map(|&value| rank(value)).sum();
+    let ranks: Vec<usize> = all.iter().map(|&value| rank(value)).collect();
+    // In how many ways so many of the values have a sum of ranks.
+    let most: usize = ranks.iter().sum();
+    let mut ways = vec![vec![0.0f64; most + 1]; other.len() + 1];
+    ways[0][0] = 1.0;
+    for &rank in &ranks {
+        for count in (1..=other.len()).rev() {
+            for sum in (rank..=most).rev() {
+                ways[count][sum] += ways[count - 1][sum - rank];
+            }
+        }
+    }
+    let ways = &ways[other.len()];
+    let mean = most as f64 * other.len() as f64 / all.len() as f64;
+    let distance = (found as f64 - mean).abs() - 1e-9;
+    let is_as_far = |sum: usize| (sum as f64 - mean).abs() >= distance;
+    let far: f64 = (0..=most)
+        .filter(|&sum| is_as_far(sum))
+        .map(|sum| ways[sum])
+        .sum();
+    far / ways.iter().sum::<f64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_in_the_middle() {
+        let spread = |values: &[i64]| RunSpread::of(values).map(|s| (s.least, s.median, s.most));
+        assert_eq!(spread(&[]), None);
+        assert_eq!(spread(&[5]), Some((5, 5, 5)));
+        assert_eq!(spread(&[9, 1, 4]), Some((1, 4, 9)));
+        assert_eq!(spread(&[9, 1, 4, 6]), Some((1, 5, 9)));
+        assert_eq!(
+            spread(&[i64::MAX, i64::MAX]),
+            Some((i64::MAX, i64::MAX, i64::MAX))
+        );
+    }
+
+    /// The chances are those of the tables of the test.
+    #[test]
+    fn chances_are_exact() {
+        let near = |found: f64, expected: f64| (found - expected).abs() < 1e-9;
+        assert!(near(chance(&[1, 2, 3], &[4, 5, 6]), 2.0 / 20.0));
+        assert!(near(
+            chance(&[1, 2, 3, 4, 5], &[6, 7, 8, 9, 10]),
+            2.0 / 252.0
+        ));
+        // U = 1 of 4 by 4.
+        assert!(near(chance(&[1, 2, 3, 5], &[4, 6, 7, 8]), 4.0 / 70.0));
+        assert!(near(chance(&[7; 5], &[7; 5]), 1.0));
+        assert!(near(least_chance(5, 5), 2.0 / 252.0));
+    }
+
+    #[test]
+    fn only_what_is_beyond_noise_is_a_difference() {
+        let base = [100, 101, 99, 102, 98, 100, 101];
+        let shifted = |by: i64| base.map(|value| value + by);
+        assert_eq!(run_difference(&base, &shifted(30)), RunDifference::By(0.3));
+        assert_eq!(
+            run_difference(&base, &shifted(-50)),
+            RunDifference::By(-0.5)
+        );
+        assert_eq!(run_difference(&base, &shifted(1)), RunDifference::None);
+        // Clear, but less than a hundredth.
+        let exact = [10_000; 7];
+        assert_eq!(run_difference(&exact, &[10_050; 7]), RunDifference::None);
+        assert_eq!(
+            run_difference(&exact, &[10_100; 7]),
+            RunDifference::By(0.01)
+        );
+        assert_eq!(
+            run_difference(&exact[..3], &[90_000; 3]),
+            RunDifference::Unknown
+        );
+        assert_eq!(run_difference(&[], &exact), RunDifference::Unknown);
+        assert_eq!(run_difference(&[0; 7], &[0; 7]), RunDifference::None);
+    }
+
+    /// Of runs that differ by chance alone, about one in a hundred is taken for another.
+    #[test]
+    fn noise_is_rarely_taken_for_a_difference() {
+        let mut state = 1u64;
+        let mut draw = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            1000 + (state >> 33) as i64 % 500
+        };
+        let mut told = 0;
+        for _ in 0..1000 {
+            let base: Vec<i64> = (0..7).map(|_| draw()).collect();
+            let other: Vec<i64> = (0..7).map(|_| draw()).collect();
+            told += i32::from(run_difference(&base, &other) != RunDifference::None);
+        }
+        assert!(told <= 25, "{told}");
+    }
+}

@@ -1,0 +1,64 @@
+//! The command lines of what runs programs several times: `compare-allocators`, `bench`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+use super::ProcessReportArgs;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareAllocatorsArgs {
+    /// What to compare, the first one with all others, separated by commas: glibc, jemalloc,
+    /// tcmalloc, mimalloc and others by name, a library by its path, or glibc with tunables, e.g.
+    /// glibc:arena_max=1+mmap_threshold=65536. The default is glibc and all that are installed
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) allocators: Vec<String>,
+    /// How often to run the program with each
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) runs: u32,
+    /// How often to run it before, so that files are in memory
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) warmup: u32,
+    /// Leave out the recorded run that tells how much of the memory was in use
+    #[arg(long)]
+    pub(crate) no_heap: bool,
+    /// Go on if the program fails
+    #[arg(short, long)]
+    pub(crate) ignore_failure: bool,
+    /// Show what the program prints, instead of throwing it away
+    #[arg(long)]
+    pub(crate) show_output: bool,
+    #[command(flatten)]
+    pub(crate) report: ProcessReportArgs,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// The candidates: commands in words, or with --perl Perl code
+    #[arg(required = true, value_name = "CANDIDATE")]
+    pub(crate) candidates: Vec<String>,
+    /// The candidates are Perl code
+    #[arg(long)]
+    pub(crate) perl: bool,
+    /// The perl that runs them
+    #[arg(long, value_name = "PATH", default_value = "perl", requires = "perl")]
+    pub(crate) perl_path: String,
+    /// A candidate that does nothing, above which the others are told; with --perl it is no code at
+    /// all
+    #[arg(long, value_name = "CANDIDATE")]
+    pub(crate) empty: Option<String>,
+    /// How often to run each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) runs: u32,
+    /// Go on if a candidate fails
+    #[arg(short, long)]
+    pub(crate) ignore_failure: bool,
+    /// Show what the candidates print, instead of throwing it away
+    #[arg(long)]
+    pub(crate) show_output: bool,
+    #[command(flatten)]
+    pub(crate) report: ProcessReportArgs,
+}

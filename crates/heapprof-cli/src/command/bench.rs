@@ -1,0 +1,97 @@
+//! `heapprof bench`: the peak of each candidate, by the collector and not by looking now and then.
+
+use std::ffi::OsString;
+
+use anyhow::{Context, Result, bail};
+use heapprof_report::{Peak, Peaks};
+
+use super::heap_run::{HowToRun, heap_of};
+use super::{Shared, proc};
+use crate::args::BenchArgs;
+use crate::output;
+
+/// What comes before Perl code: more bytes than perl has for a moment while it begins and compiles.
+/// They are there in the empty candidate, too, so that the peaks of all are of the time in which the
+/// code runs.
+const BALLAST: &str =
+    "package heapprof; INIT { vec($heapprof::ballast, 1048575, 8) = 0 } package main;";
+/// Its bytes.
+const BALLAST_BYTES: i64 = 1 << 20;
+/// The function that has it.
+const BALLAST_FUNCTION: &str = "^heapprof::INIT$";
+/// Gives the code's first line its own number.
+const FIRST_LINE: &str = "#line 1 \"-e\"";
+
+pub(super) fn run(shared: &Shared, args: &BenchArgs) -> Result<()> {
+    let empty = match (&args.empty, args.perl) {
+        (Some(empty), _) => Some(empty.as_str()),
+        (None, true) => Some(""),
+        (None, false) => None,
+    };
+    let mut all = Vec::new();
+    // Words that are none are noticed before anything runs.
+    for candidate in empty
+        .iter()
+        .copied()
+        .chain(args.candidates.iter().map(String::as_str))
+    {
+        all.push((candidate, words(args, candidate)?));
+    }
+    let mut found = Peaks::default();
+    for (i, (candidate, words)) in all.iter().enumerate() {
+        let mut peak = Peak {
+            name: (*candidate).to_string(),
+            ..Peak::default()
+        };
+        for _ in 0..args.runs {
+            let how = HowToRun {
+                command: words,
+                shows_output: args.show_output,
+                ignores_failure: args.ignore_failure,
+                without: args.perl.then_some(BALLAST_FUNCTION),
+            };
+            let run = heap_of(shared, &how)?;
+            let bytes = run.peak - if args.perl { BALLAST_BYTES } else { 0 };
+            if peak.peaks.iter().all(|&before| bytes > before) {
+                peak.most = run.most;
+            }
+            peak.peaks.push(bytes);
+        }
+        match (i, empty) {
+            (0, Some(empty)) => {
+                let least = peak.peaks.iter().min().copied().unwrap_or(0);
+                let name = match empty {
+                    "" => "no code".to_string(),
+                    empty => empty.to_string(),
+                };
+                found.empty = Some((name, least));
+            }
+            _ => found.candidates.push(peak),
+        }
+    }
+    let style = proc::style(shared, &args.report);
+    let text = heapprof_report::peaks(&found, &style)?;
+    output::text(args.report.output.file(), &text)
+}
+
+/// The command of a candidate.
+fn words(args: &BenchArgs, candidate: &str) -> Result<Vec<OsString>> {
+    if args.perl {
+        let words = [
+            args.perl_path.as_str(),
+            "-e",
+            BALLAST,
+            "-e",
+            FIRST_LINE,
+            "-e",
+            candidate,
+        ];
+        return Ok(words.map(OsString::from).to_vec());
+    }
+    let words =
+        shlex::split(candidate).with_context(|| format!("{candidate:?}: a quote is not closed"))?;
+    if words.is_empty() {
+        bail!("{candidate:?} is no command");
+    }
+    Ok(words.into_iter().map(OsString::from).collect())
+}

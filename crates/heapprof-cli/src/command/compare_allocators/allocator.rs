@@ -1,0 +1,312 @@
+//! Allocators that a program can be run with: where they are installed, and how they are chosen.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+/// A way to run a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Allocator {
+    /// What it is called.
+    pub(super) name: String,
+    /// The library that is preloaded.
+    pub(super) library: Option<PathBuf>,
+    /// glibc's tunables, as its variable has them.
+    tunables: String,
+}
+
+/// The allocators that are looked for, with the names of their libraries. The first that is there is
+/// taken.
+const KNOWN: &[(&str, &[&str])] = &[
+    ("jemalloc", &["libjemalloc.so.2", "libjemalloc.so"]),
+    (
+        "tcmalloc",
+        &[
+            "libtcmalloc_minimal.so.4",
+            "libtcmalloc_minimal.so",
+            "libtcmalloc.so.4",
+            "libtcmalloc.so",
+        ],
+    ),
+    (
+        "mimalloc",
+        &[
+            "libmimalloc.so.3",
+            "libmimalloc.so.2",
+            "libmimalloc.so.2.0",
+            "libmimalloc.so",
+        ],
+    ),
+    ("hoard", &["libhoard.so"]),
+    ("snmalloc", &["libsnmallocshim.so"]),
+    ("rpmalloc", &["librpmallocwrap.so", "librpmalloc.so"]),
+    ("scudo", &["libscudo.so"]),
+    (
+        "tbbmalloc",
+        &["libtbbmalloc_proxy.so.2", "libtbbmalloc_proxy.so"],
+    ),
+];
+
+/// The tunables of glibc's malloc (its manual, "Memory Allocation Tunables").
+const TUNABLES: &[&str] = &[
+    "arena_max",
+    "arena_test",
+    "check",
+    "hugetlb",
+    "mmap_max",
+    "mmap_threshold",
+    "mxfast",
+    "perturb",
+    "tcache_count",
+    "tcache_max",
+    "tcache_unsorted_limit",
+    "top_pad",
+    "trim_threshold",
+];
+
+const GLIBC: &str = "glibc";
+const TUNABLES_VARIABLE: &str = "GLIBC_TUNABLES";
+const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
+
+/// The folders in which the loader looks for libraries.
+fn folders() -> Vec<PathBuf> {
+    let of_user = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&of_user)
+        .filter(|path| path.is_absolute())
+        .collect();
+    let mut known: BTreeSet<PathBuf> = folders.iter().cloned().collect();
+    let configured = configured(Path::new("/etc/ld.so.conf"), 0);
+    let usual = ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from);
+    let machine = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"].map(PathBuf::from);
+    for folder in configured.into_iter().chain(machine).chain(usual) {
+        if known.insert(folder.clone()) {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// The folders that a file of the loader's names, and the files that it includes.
+fn configured(file: &Path, depth: u8) -> Vec<PathBuf> {
+    const DEEPEST: u8 = 4;
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let mut found = Vec::new();
+    for line in text
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default().trim())
+    {
+        if let Some(included) = line.strip_prefix("include ") {
+            // A pattern such as /etc/ld.so.conf.d/*.conf
+            let included = Path::new(included.trim());
+            let (Some(folder), true) = (included.parent(), depth < DEEPEST) else {
+                continue;
+            };
+            let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            let mut files: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+            files.sort();
+            for file in files
+                .iter()
+                .filter(|file| file.extension() == included.extension())
+            {
+                found.extend(configured(file, depth + 1));
+            }
+        } else if line.starts_with('/') {
+            found.push(PathBuf::from(line));
+        }
+    }
+    found
+}
+
+fn find(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
+    let mut all = names
+        .iter()
+        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    all.find(|path| path.is_file())
+}
+
+/// What was asked for and is installed, in order, and what is not, with what was looked for.
+pub(super) fn chosen(asked: &[String]) -> Result<(Vec<Allocator>, Vec<(String, String)>)> {
+    let folders = folders();
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    if asked.is_empty() {
+        found.push(Allocator::plain(GLIBC));
+        for (name, names) in KNOWN {
+            let library = find(names, &folders);
+            found.extend(library.map(|library| Allocator::preloaded(name, library)));
+        }
+        if found.len() == 1 {
+            bail!(
+                "no other allocator is installed (jemalloc, tcmalloc, mimalloc: Debian's \
+                 libjemalloc2, libtcmalloc-minimal4, libmimalloc2.0); tunables can be compared: \
+                 --allocators glibc,glibc:arena_max=1"
+            );
+        }
+        return Ok((found, missing));
+    }
+    let mut known = BTreeSet::new();
+    for text in asked.iter().map(|text| text.trim()) {
+        if !known.insert(text) {
+            bail!("--allocators: {text} is there twice");
+        }
+        if text == GLIBC {
+            found.push(Allocator::plain(GLIBC));
+        } else if let Some(tunables) = text.strip_prefix("glibc:") {
+            found.push(Allocator::tuned(text, tunables)?);
+        } else if text.contains('/') {
+            let path = Path::new(text);
+            match std::fs::canonicalize(path) {
+                Ok(library) if library.is_file() => {
+                    found.push(Allocator::preloaded(text, library));
+                }
+                _ => missing.push((text.to_string(), "there is no such file".to_string())),
+            }
+        } else {
+            let own = KNOWN.iter().find(|(name, _)| *name == text);
+            let Some((name, names)) = own else {
+                let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
+                bail!(
+                    "--allocators: {text:?} is not known; these are: glibc, {}; or name a library \
+                     by its path, as ./libmine.so",
+                    names.join(", ")
+                );
+            };
+            match find(names, &folders) {
+                Some(library) => found.push(Allocator::preloaded(name, library)),
+                None => {
+                    missing.push((text.to_string(), format!("looked for {}", names.join(", "))))
+                }
+            }
+        }
+    }
+    Ok((found, missing))
+}
+
+impl Allocator {
+    fn plain(name: &str) -> Self {
+        Self {
+            name: name.to_string(),
+            library: None,
+            tunables: String::new(),
+        }
+    }
+
+    fn preloaded(name: &str, library: PathBuf) -> Self {
+        Self {
+            library: Some(library),
+            ..Self::plain(name)
+        }
+    }
+
+    /// glibc with tunables, as in `arena_max=1+mmap_threshold=65536`.
+    fn tuned(name: &str, text: &str) -> Result<Self> {
+        let mut tunables = Vec::new();
+        for pair in text.split('+') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !TUNABLES.contains(&key) {
+                bail!(
+                    "--allocators {name}: {key:?} is no tunable of glibc's malloc; these are: {}",
+                    TUNABLES.join(", ")
+                );
+            }
+            let digits = value.strip_prefix("0x").unwrap_or(value);
+            if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                bail!("--allocators {name}: {key} needs a number, as in {key}=1");
+            }
+            tunables.push(format!("glibc.malloc.{key}={value}"));
+        }
+        Ok(Self {
+            tunables: tunables.join(":"),
+            ..Self::plain(name)
+        })
+    }
+
+    /// What is set for a program.
+    pub(super) fn what(&self) -> String {
+        match &self.library {
+            Some(library) => library.display().to_string(),
+            None => self.tunables.clone(),
+        }
+    }
+
+    /// Has a command run with it. What the user preloads comes after it.
+    pub(super) fn set(&self, command: &mut Command) {
+        if let Some(library) = &self.library {
+            command.env(
+                PRELOAD_VARIABLE,
+                joined(library.as_os_str(), PRELOAD_VARIABLE),
+            );
+        }
+        if !self.tunables.is_empty() {
+            let tunables = joined(self.tunables.as_ref(), TUNABLES_VARIABLE);
+            command.env(TUNABLES_VARIABLE, tunables);
+        }
+    }
+}
+
+/// A value with what its variable has already.
+fn joined(first: &std::ffi::OsStr, variable: &str) -> OsString {
+    let mut all = first.to_os_string();
+    if let Some(others) = std::env::var_os(variable).filter(|value| !value.is_empty()) {
+        all.push(":");
+        all.push(others);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(words: &[&str]) -> Result<(Vec<Allocator>, Vec<(String, String)>)> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
+        chosen(&words)
+    }
+
+    #[test]
+    fn what_is_asked_for_is_found_or_named() {
+        let (found, missing) =
+            asked(&["glibc", "glibc:arena_max=1+hugetlb=2", "./nowhere.so"]).unwrap();
+        let names: Vec<&str> = found.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["glibc", "glibc:arena_max=1+hugetlb=2"]);
+        let tunables = "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=2";
+        assert_eq!(found[1].what(), tunables);
+        assert_eq!(missing[0].0, "./nowhere.so");
+        for (wrong, why) in [
+            (["glibc", "mymalloc"], "not known"),
+            (["glibc", "glibc"], "twice"),
+            (["glibc", "glibc:arenas=1"], "no tunable"),
+            (["glibc", "glibc:arena_max="], "number"),
+            (["glibc", "glibc:arena_max=x:y"], "number"),
+        ] {
+            let error = asked(&wrong).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_are_the_loader_s() {
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path();
+        let write = |name: &str, text: String| std::fs::write(path.join(name), text).unwrap();
+        write(
+            "main",
+            format!("# a\n/one\ninclude {}/*.conf\n/two # b\n", path.display()),
+        );
+        write("a.conf", "/three\n".to_string());
+        write("b.other", "/four\n".to_string());
+        write("c.conf", format!("include {}/*.conf\n", path.display()));
+        let found = configured(&path.join("main"), 0);
+        assert_eq!(found[..2], [PathBuf::from("/one"), PathBuf::from("/three")]);
+        assert_eq!(found.last(), Some(&PathBuf::from("/two")));
+        assert!(!found.contains(&PathBuf::from("/four")));
+        write("libx.so.2", String::new());
+        let folders = [PathBuf::from("/nowhere"), path.to_path_buf()];
+        assert_eq!(
+            find(&["libx.so.3", "libx.so.2"], &folders),
+            Some(path.join("libx.so.2"))
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! `bench`: the peak of each candidate, to the byte.
+
+use serde_json::json;
+
+use crate::error::Error;
+use crate::measure::Measure;
+use crate::style::{Format, Style};
+use crate::table::{Align, Table};
+
+/// A candidate and what its recorded runs say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peak {
+    /// The candidate, as it was given.
+    pub name: String,
+    /// The peak of each run, in bytes.
+    pub peaks: Vec<i64>,
+    /// What the function or line that had most at the peak is called, and its bytes.
+    pub most: Option<(String, i64)>,
+}
+
+impl Peak {
+    /// The least and the most of its runs.
+    fn range(&self) -> (i64, i64) {
+        let least = self.peaks.iter().min().copied().unwrap_or(0);
+        (least, self.peaks.iter().max().copied().unwrap_or(0))
+    }
+}
+
+/// What candidates are compared with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peaks {
+    /// The candidate that does nothing, if there is one: its name and its peak.
+    pub empty: Option<(String, i64)>,
+    /// The candidates, in the order in which they were given.
+    pub candidates: Vec<Peak>,
+}
+
+/// How many times as much it is.
+fn times(times: f64) -> String {
+    match times < 100.0 {
+        true => format!("{times:.2}"),
+        false => format!("{times:.0}"),
+    }
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn peaks(peaks: &Peaks, style: &Style) -> Result<String, Error> {
+    let base = peaks.empty.as_ref().map_or(0, |(_, peak)| *peak);
+    // What a run had that did not even come to the other's peak is none.
+    let above = |peak: i64| peak.saturating_sub(base).max(0);
+    if style.format == Format::Json {
+        let rows = peaks.candidates.iter().map(|one| {
+            json!({
+                "candidate": one.name, "peaks": one.peaks,
+                "above_empty": one.peaks.iter().map(|&peak| above(peak)).collect::<Vec<_>>(),
+                "most": one.most.as_ref().map(|(name, bytes)| json!({"place": name, "bytes": bytes})),
+            })
+        });
+        let empty = peaks.empty.as_ref();
+        return crate::json::text(json!({
+            "empty": empty.map(|(name, peak)| json!({"candidate": name, "peak": peak})),
+            "rows": rows.collect::<Vec<_>>(),
+        }));
+    }
+    let raw = style.format == Format::Csv;
+    let measure = match raw {
+        true => Measure::raw(),
+        false => Measure::new("bytes", style.unit.as_deref())?,
+    };
+    let several = peaks.candidates.iter().any(|one| one.peaks.len() > 1);
+    let mut table = Table::new(&[("peak", Align::Right)]);
+    if peaks.empty.is_some() {
+        table.column("above empty", Align::Right);
+    }
+    if several {
+        table.column("least", Align::Right);
+        table.column("most", Align::Right);
+    }
+    table.column("times", Align::Right);
+    table.column("candidate", Align::Left);
+    table.column("most of it", Align::Left);
+    let least = peaks
+        .candidates
+        .iter()
+        .map(|one| above(one.range().1))
+        .min();
+    for one in &peaks.candidates {
+        let (low, high) = one.range();
+        let mut cells = vec![measure.show(high)];
+        if peaks.empty.is_some() {
+            cells.push(measure.show(above(high)));
+        }
+        if several {
+            cells.extend([measure.show(low), measure.show(high)]);
+        }
+        cells.push(match least.filter(|least| *least > 0) {
+            Some(least) => times(above(high) as f64 / least as f64),
+            None => String::new(),
+        });
+        cells.push(one.name.clone());
+        let of = |(name, bytes): &(String, i64)| format!("{} {name}", measure.show(*bytes));
+        cells.push(one.most.as_ref().map_or_else(String::new, of));
+        table.row(cells);
+    }
+    if style.format == Format::Text {
+        table.cut_last(60);
+    }
+    let mut text = table.render(style)?;
+    if let (Format::Text, Some((name, peak))) = (style.format, &peaks.empty) {
+        let name = heapprof_text::printable(name);
+        text += &format!("empty: {} ({name})\n", measure.show(*peak));
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_are_told_above_the_empty_one() {
+        let one = |name: &str, peaks: &[i64]| Peak {
+            name: name.to_string(),
+            peaks: peaks.to_vec(),
+            most: Some(("(main) -e:1".to_string(), peaks[0] / 2)),
+        };
+        let mut all = Peaks {
+            empty: Some(("nothing".to_string(), 1024)),
+            candidates: vec![one("a", &[3072]), one("b", &[7168]), one("c", &[512])],
+        };
+        expect_test::expect![[r"
+            peak  above empty  times  candidate  most of it
+            3KiB         2KiB         a          1.50KiB (main) -e:1
+            7KiB         6KiB         b          3.50KiB (main) -e:1
+            512B           0B         c          256B (main) -e:1
+            empty: 1KiB (nothing)
+        "]]
+        .assert_eq(&peaks(&all, &Style::default()).unwrap());
+        all.candidates.pop();
+        all.candidates[0].peaks.push(2048);
+        let text = peaks(&all, &Style::default()).unwrap();
+        assert!(text.contains("2KiB  3KiB   1.00  a"), "{text}");
+        assert!(text.contains("7KiB  7KiB   3.00  b"), "{text}");
+    }
+}

@@ -1,0 +1,368 @@
+//! `compare-allocators`: what another malloc would cost and save.
+
+use heapprof_analysis::{RunDifference, RunFigures, RunSpread, run_difference};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::measure::{Measure, plural};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+/// A way to run the program, and its runs.
+#[derive(Clone, Debug, Default)]
+pub struct Candidate {
+    /// What it is called.
+    pub name: String,
+    /// The library that is preloaded, or the tunables that are set.
+    pub what: String,
+    /// Its runs.
+    pub runs: Vec<RunFigures>,
+    /// Whether the library was in the program; `None` if there is none, or that could not be seen.
+    pub is_loaded: Option<bool>,
+}
+
+/// What the program had allocated, in a recorded run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapInUse {
+    /// The most bytes that were in use in one process.
+    pub peak: i64,
+    /// What the program itself had in use at its end.
+    pub end: i64,
+}
+
+/// The comparison.
+#[derive(Clone, Debug, Default)]
+pub struct Comparison {
+    /// The program with its arguments.
+    pub command: String,
+    /// The candidates. All others are compared with the first one.
+    pub candidates: Vec<Candidate>,
+    /// Those that are not installed, and what was looked for.
+    pub missing: Vec<(String, String)>,
+    /// What was in use, if a recorded run said so.
+    pub heap: Option<HeapInUse>,
+}
+
+type Figure = fn(&RunFigures) -> Option<i64>;
+
+/// The figures with their names and units.
+const FIGURES: [(&str, &str, Figure); 10] = [
+    ("wall", "microseconds", |run| Some(run.wall_us)),
+    ("user", "microseconds", |run| Some(run.user_us)),
+    ("system", "microseconds", |run| Some(run.system_us)),
+    ("peak_rss", "bytes", |run| Some(run.peak_rss)),
+    ("hwm", "bytes", |run| run.hwm),
+    ("end_rss", "bytes", |run| run.end_rss),
+    ("minor_faults", "", |run| Some(run.minor_faults)),
+    ("major_faults", "", |run| Some(run.major_faults)),
+    ("voluntary", "", |run| Some(run.voluntary)),
+    ("involuntary", "", |run| Some(run.involuntary)),
+];
+
+const WALL: Figure = FIGURES[0].2;
+const PEAK: Figure = FIGURES[3].2;
+const END: Figure = FIGURES[5].2;
+
+fn values(candidate: &Candidate, figure: Figure) -> Vec<i64> {
+    candidate.runs.iter().filter_map(figure).collect()
+}
+
+fn median(candidate: &Candidate, figure: Figure) -> Option<i64> {
+    RunSpread::of(&values(candidate, figure)).map(|spread| spread.median)
+}
+
+/// How many bytes are in memory for each that is in use.
+fn share(resident: Option<i64>, in_use: Option<i64>) -> Option<f64> {
+    let (resident, in_use) = resident.zip(in_use)?;
+    (in_use > 0).then(|| resident as f64 / in_use as f64)
+}
+
+/// Writes the report.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn comparison(comparison: &Comparison, style: &Style) -> Result<String, Error> {
+    match style.format {
+        Format::Json => return crate::json::text(document(comparison)),
+        Format::Csv => return all_runs(comparison).render(style),
+        Format::Text | Format::Markdown => {}
+    }
+    let runs = comparison
+        .candidates
+        .first()
+        .map_or(0, |one| one.runs.len());
+    let mut text = format!(
+        "{}: {} with each of {}, in turn\n",
+        printable(&comparison.command),
+        plural(&runs.to_string(), "run"),
+        plural(&comparison.candidates.len().to_string(), "allocator"),
+    );
+    let bytes = Measure::new("bytes", style.unit.as_deref())?;
+    if let Some(heap) = &comparison.heap {
+        text += &format!(
+            "heap in use, by a recorded run: at most {}, at the end {}\n",
+            bytes.show(heap.peak),
+            bytes.show(heap.end)
+        );
+    }
+    text += "\n";
+    text += &table(comparison, &bytes)?.render(style)?;
+    text += "\n";
+    for line in sentences(comparison) {
+        text += &format!("{}\n", printable(&line));
+    }
+    for candidate in &comparison.candidates {
+        if candidate.is_loaded == Some(false) {
+            text += &printable(&format!(
+                "{}: {} was not in the program when it ended, so these runs may not be of it\n",
+                candidate.name, candidate.what
+            ))
+            .replace("\\n", "\n");
+        }
+    }
+    for (name, looked) in &comparison.missing {
+        text += &format!(
+            "{}: is not installed ({})\n",
+            printable(name),
+            printable(looked)
+        );
+    }
+    Ok(text)
+}
+
+/// Medians, with the least and the most of what the sentences are about.
+fn table(comparison: &Comparison, bytes: &Measure) -> Result<Table, Error> {
+    let time = Measure::new("microseconds", None)?;
+    let mut table = Table::new(&[
+        ("allocator", Align::Left),
+        ("wall", Align::Right),
+        ("least to most", Align::Left),
+        ("user", Align::Right),
+        ("system", Align::Right),
+        ("peak rss", Align::Right),
+        ("least to most", Align::Left),
+        ("rss at end", Align::Right),
+    ]);
+    if comparison.heap.is_some() {
+        table.column("rss/heap peak", Align::Right);
+        table.column("at end", Align::Right);
+    }
+    for name in ["faults", "from disk", "waits", "preempted"] {
+        table.column(name, Align::Right);
+    }
+    for candidate in &comparison.candidates {
+        let of = |figure: Figure, measure: &Measure| {
+            let median = median(candidate, figure);
+            median.map_or_else(String::new, |median| measure.show(median))
+        };
+        let range = |figure: Figure, measure: &Measure| {
+            let spread = RunSpread::of(&values(candidate, figure));
+            spread.map_or_else(String::new, |spread| {
+                format!(
+                    "{} to {}",
+                    measure.show(spread.least),
+                    measure.show(spread.most)
+                )
+            })
+        };
+        let count = Measure::raw();
+        let mut cells = vec![
+            candidate.name.clone(),
+            of(WALL, &time),
+            range(WALL, &time),
+            of(FIGURES[1].2, &time),
+            of(FIGURES[2].2, &time),
+            of(PEAK, bytes),
+            range(PEAK, bytes),
+            of(END, bytes),
+        ];
+        if let Some(heap) = &comparison.heap {
+            let shown = |share: Option<f64>| {
+                share.map_or_else(|| "-".to_string(), |share| format!("{share:.2}"))
+            };
+            cells.push(shown(share(median(candidate, PEAK), Some(heap.peak))));
+            cells.push(shown(share(median(candidate, END), Some(heap.end))));
+        }
+        cells.extend(
+            FIGURES[6..]
+                .iter()
+                .map(|(_, _, figure)| of(*figure, &count)),
+        );
+        table.row(cells);
+    }
+    Ok(table)
+}
+
+/// What each candidate costs and saves beside the first one.
+fn sentences(comparison: &Comparison) -> Vec<String> {
+    let Some((base, others)) = comparison.candidates.split_first() else {
+        return Vec::new();
+    };
+    others
+        .iter()
+        .map(|one| {
+            let by = |figure| run_difference(&values(base, figure), &values(one, figure));
+            format!(
+                "{}: {} (beside {})",
+                one.name,
+                trade(by(WALL), by(PEAK)),
+                base.name
+            )
+        })
+        .collect()
+}
+
+fn trade(time: RunDifference, memory: RunDifference) -> String {
+    let part = |by: f64| format!("{:.0} %", by.abs() * 100.0);
+    let time_words = match time {
+        RunDifference::By(by) if by < 0.0 => format!("{} faster", part(by)),
+        RunDifference::By(by) => format!("{} slower", part(by)),
+        RunDifference::None => "as fast".to_string(),
+        RunDifference::Unknown => "too few runs to tell the time (5 tell)".to_string(),
+    };
+    let memory_words = match memory {
+        RunDifference::By(by) if by < 0.0 => format!("{} less memory", part(by)),
+        RunDifference::By(by) => format!("{} more memory", part(by)),
+        RunDifference::None => "as much memory".to_string(),
+        RunDifference::Unknown => "too few to tell the memory".to_string(),
+    };
+    match (time, memory) {
+        (RunDifference::None, RunDifference::None) => "no difference".to_string(),
+        (RunDifference::Unknown, RunDifference::Unknown) => {
+            "too few runs to tell; 5 tell a clear difference".to_string()
+        }
+        _ => format!("{time_words}, {memory_words}"),
+    }
+}
+
+/// For programs: a row for each run.
+fn all_runs(comparison: &Comparison) -> Table {
+    let mut table = Table::new(&[("allocator", Align::Left), ("run", Align::Right)]);
+    for (name, unit, _) in FIGURES {
+        let unit = match unit {
+            "microseconds" => "_us",
+            _ => "",
+        };
+        table.column(format!("{name}{unit}"), Align::Right);
+    }
+    for candidate in &comparison.candidates {
+        for (i, run) in candidate.runs.iter().enumerate() {
+            let mut cells = vec![candidate.name.clone(), (i + 1).to_string()];
+            cells.extend(FIGURES.iter().map(|(_, _, figure)| {
+                figure(run).map_or_else(String::new, |value| value.to_string())
+            }));
+            table.row(cells);
+        }
+    }
+    table
+}
+
+fn document(comparison: &Comparison) -> Value {
+    let base = comparison.candidates.first();
+    let difference = |candidate: &Candidate, figure: Figure| {
+        let base = base.map(|base| values(base, figure)).unwrap_or_default();
+        match run_difference(&base, &values(candidate, figure)) {
+            RunDifference::By(by) => json!(by),
+            RunDifference::None => json!(0.0),
+            RunDifference::Unknown => Value::Null,
+        }
+    };
+    let words = sentences(comparison);
+    let candidates = comparison
+        .candidates
+        .iter()
+        .enumerate()
+        .map(|(i, candidate)| {
+            let figures = FIGURES.iter().map(|(name, unit, figure)| {
+                let values = values(candidate, *figure);
+                let spread = RunSpread::of(&values);
+                let value = json!({
+                    "unit": unit, "runs": values, "median": spread.map(|spread| spread.median),
+                    "least": spread.map(|spread| spread.least),
+                    "most": spread.map(|spread| spread.most),
+                    "difference": difference(candidate, *figure),
+                });
+                ((*name).to_string(), value)
+            });
+            let heap = comparison.heap;
+            json!({
+                "name": candidate.name, "what": candidate.what, "loaded": candidate.is_loaded,
+                "figures": figures.collect::<serde_json::Map<_, _>>(),
+                "rss_per_heap_at_peak": share(median(candidate, PEAK), heap.map(|heap| heap.peak)),
+                "rss_per_heap_at_end": share(median(candidate, END), heap.map(|heap| heap.end)),
+                "sentence": i.checked_sub(1).and_then(|i| words.get(i)),
+            })
+        });
+    let missing = comparison.missing.iter();
+    json!({
+        "command": comparison.command,
+        "heap_in_use": comparison.heap.map(|heap| json!({"peak": heap.peak, "end": heap.end})),
+        "missing": missing
+            .map(|(name, looked)| json!({"name": name, "looked_for": looked}))
+            .collect::<Vec<_>>(),
+        "candidates": candidates.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(name: &str, wall_us: i64, peak_rss: i64) -> Candidate {
+        let run = |i: i64| RunFigures {
+            wall_us: wall_us + i,
+            peak_rss,
+            end_rss: Some(peak_rss / 2),
+            ..RunFigures::default()
+        };
+        Candidate {
+            name: name.to_string(),
+            runs: (0..7).map(run).collect(),
+            ..Candidate::default()
+        }
+    }
+
+    #[test]
+    fn the_trade_is_told_in_a_sentence() {
+        let all = Comparison {
+            command: "churn".to_string(),
+            candidates: vec![
+                candidate("glibc", 100_000, 100 << 20),
+                candidate("tcmalloc", 69_000, 118 << 20),
+                candidate("same", 100_001, 100 << 20),
+                candidate("slow", 150_000, 100 << 20),
+                candidate("small", 100_002, 40 << 20),
+            ],
+            missing: vec![("hoard".to_string(), "libhoard.so".to_string())],
+            heap: Some(HeapInUse {
+                peak: 50 << 20,
+                end: 25 << 20,
+            }),
+        };
+        assert_eq!(
+            sentences(&all),
+            [
+                "tcmalloc: 31 % faster, 18 % more memory (beside glibc)",
+                "same: no difference (beside glibc)",
+                "slow: 50 % slower, as much memory (beside glibc)",
+                "small: as fast, 60 % less memory (beside glibc)",
+            ]
+        );
+        let text = comparison(&all, &Style::default()).unwrap();
+        assert!(
+            text.contains("hoard: is not installed (libhoard.so)"),
+            "{text}"
+        );
+        assert!(text.contains("  2.00    2.00 "), "{text}");
+        let mut few = all.clone();
+        few.candidates
+            .iter_mut()
+            .for_each(|one| one.runs.truncate(3));
+        assert!(sentences(&few)[0].contains("too few runs to tell"));
+        let style = Style {
+            format: Format::Csv,
+            ..Style::default()
+        };
+        assert_eq!(comparison(&all, &style).unwrap().lines().count(), 1 + 5 * 7);
+    }
+}
