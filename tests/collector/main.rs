@@ -24,6 +24,10 @@ mod c_api;
 mod fork_audit;
 // Datagrams that say which code ran.
 mod wiretap;
+// Processes as the kernel sees them, at a moment and over time.
+mod process;
+// Programs with several allocators, and peaks of known size.
+mod compare;
 // Programs that were not started for it.
 mod attach;
 // The log of events.

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 40] = [
+pub const COMMANDS: [&str; 45] = [
     "record",
     "preload-path",
     "perl-install",
@@ -32,6 +32,11 @@ pub const COMMANDS: [&str; 40] = [
     "ps",
     "follow",
     "fork-audit",
+    "proc",
+    "watch",
+    "mark",
+    "compare-allocators",
+    "bench",
     "listen",
     "alive",
     "wiretap",

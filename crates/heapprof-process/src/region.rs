@@ -7,8 +7,8 @@ use crate::smaps::Area;
 pub struct Region<'a> {
     /// The mapping.
     pub area: &'a Area<'a>,
-    /// What it is called. What stands behind a file's pages without a name is the file's memory,
-    /// too.
+    /// What it is called. What stands behind private pages of a file without a name is the file's
+    /// memory, too: its variables that begin as zeros.
     pub name: &'a str,
     /// Whether it is heapprof's.
     pub is_own: bool,
@@ -22,7 +22,10 @@ pub fn regions<'a>(areas: &'a [Area<'a>]) -> impl Iterator<Item = Region<'a>> {
     let mut before: Option<&Area<'_>> = None;
     areas.iter().map(move |area| {
         let of_file = before.filter(|file| {
-            area.name.is_empty() && file.name.starts_with('/') && file.end == area.start
+            area.name.is_empty()
+                && file.name.starts_with('/')
+                && file.rights.ends_with('p')
+                && file.end == area.start
         });
         before = of_file.or(Some(area));
         // The program's memory may have come to lie there, too, in one piece with ours.
@@ -63,6 +66,8 @@ mod tests {
 30000-40000 rw-p 00000000 00:00 0 [heap]
 40000-41000 r-xp 00000000 08:01 3 /usr/lib/perl5/auto/Devel/HeapProf/HeapProf.so
 41000-400000 rw-p 00000000 00:00 0
+400000-401000 rw-s 00000000 00:01 4 /memfd:x (deleted)
+401000-402000 rw-p 00000000 00:00 0
 ";
         let areas = crate::areas(text);
         let found: Vec<_> = regions(&areas).map(|of| (of.name, of.is_own)).collect();
@@ -81,6 +86,8 @@ mod tests {
                 (module, true),
                 // It is larger than variables are, so it is the program's.
                 (module, false),
+                ("/memfd:x (deleted)", false),
+                ("", false),
             ]
         );
         assert_eq!(file_name(&areas[3]), "/lib/libz.so");

@@ -13,7 +13,7 @@ use heapprof_process::run_state;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getsid, kill_process,
-    kill_process_group, wait,
+    kill_process_group, waitpid,
 };
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{
@@ -157,8 +157,9 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
 /// Returns how the program ended, if it has. Other children are processes that became ours because
 /// we are the first process of a namespace.
 fn end_of(program: Pid, live: Option<&Live>) -> io::Result<Option<WaitStatus>> {
+    let whom = (!getpid().is_init()).then_some(program);
     loop {
-        match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+        match waitpid(whom, WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((process, _))) if process != program => {}
             Ok(Some((_, status))) if status.stopped() => stop_too(program, live),
             Ok(Some((_, status))) => return Ok(Some(status)),
