@@ -4,6 +4,8 @@ use heapprof_tests::built::{build, have, library};
 use heapprof_tests::harness::{command, run};
 use serde_json::Value;
 
+use crate::process::json;
+
 /// A program that says, in a file, what the kernel counts of it.
 const COUNTED: &str = r#"
 #include <stdio.h>
@@ -24,10 +26,6 @@ int main(int argc, char **argv) {
     return argc > 3 || is_other;
 }
 "#;
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
 
 fn median(candidate: &Value, figure: &str) -> i64 {
     candidate["figures"][figure]["median"].as_i64().unwrap()

@@ -26,6 +26,7 @@ mod fork_audit;
 mod wiretap;
 // Processes as the kernel sees them, at a moment and over time.
 mod process;
+mod watch;
 // Programs with several allocators, and peaks of known size.
 mod compare;
 // Programs that were not started for it.

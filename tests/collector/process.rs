@@ -1,5 +1,4 @@
-//! Processes as the kernel sees them: `proc` beside the kernel's own sums, `watch` beside what
-//! programs say of themselves.
+//! `proc` beside the kernel's own sums.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -7,7 +6,7 @@ use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use heapprof_tests::built::{Built, build, have};
-use heapprof_tests::harness::{command, heapprof, is_root, ok, run};
+use heapprof_tests::harness::{heapprof, is_root, ok, run};
 use serde_json::Value;
 
 /// A program with memory of several kinds. It stops after each step.
@@ -104,11 +103,11 @@ impl Running {
     }
 }
 
-fn json(text: &str) -> Value {
+pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn number(value: &Value) -> i64 {
+pub(crate) fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_else(|| panic!("{value}"))
 }
 
@@ -180,11 +179,7 @@ fn the_parts_of_a_process_are_the_kernel_s_sums() {
         for parts in ["kinds", "mappings"] {
             let rows = found[parts].as_array().unwrap().iter();
             let sum: i64 = rows.map(|row| number(&row[field])).sum();
-            let rounding = if field == "pss" {
-                number(&found["rounding"])
-            } else {
-                0
-            };
+            let rounding = number(&found["rounding"][field]);
             assert_eq!(sum + rounding, total, "{parts} {field}");
         }
     }
@@ -207,9 +202,8 @@ fn the_parts_of_a_process_are_the_kernel_s_sums() {
         let rss = number(&kind(name)["rss"]);
         assert!(rss >= least, "{name}: {rss}");
     }
-    // Each word of the report is explained, and a name finds the process as its number does.
-    let name = found["name"].as_str().unwrap();
-    let text = ok(&["proc", name]);
+    // Each word of the report is explained.
+    let text = ok(&["proc", &format!("pid:{pid}")]);
     for row in found["kinds"].as_array().unwrap() {
         let kind = row["kind"].as_str().unwrap();
         assert_eq!(
@@ -294,7 +288,7 @@ fn another_user_gets_what_can_be_had() {
     let found = as_nobody(&["proc", &pid]);
     let text = String::from_utf8_lossy(&found.stdout).into_owned();
     assert_eq!(found.status.code(), Some(0), "{text}");
-    assert!(text.contains("another user's to read"), "{text}");
+    assert!(text.contains("not this user's to read"), "{text}");
     assert!(
         text.contains("VmRSS") && !text.contains("(rounding)"),
         "{text}"
@@ -358,260 +352,42 @@ fn a_process_that_is_not_there_is_an_error() {
     }
 }
 
-/// A program that grows, forks, executes another one, and marks what it does.
-const STEPS: &str = r#"
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-static void step(const char *name) {
-    void (*mark)(const char *) = (void (*)(const char *))dlsym(RTLD_DEFAULT, "heapprof_mark");
-    char line[200] = "";
-    int file = open("/proc/self/statm", O_RDONLY);
-    read(file, line, sizeof line - 1);
-    close(file);
-    errno = 77;
-    if (mark) mark(name);
-    if (errno != 77) abort();
-    printf("%s %s", name, line);
-    fflush(stdout);
-}
-int main(int argc, char **argv) {
-    static char *kept[8];
-    step("start");
-    step("begun");
-    for (int i = 0; i < 3; i++) {
-        kept[i] = malloc(3 << 20);
-        memset(kept[i], 1, 3 << 20);
-        step("grown");
-        usleep(150000);
-    }
-    pid_t child = fork();
-    if (!child) {
-        usleep(300000);
-        execlp("sleep", "sleep", "0.3", (char *)0);
-    }
-    waitpid(child, 0, 0);
-    return 5;
-}
-"#;
-
-/// Runs the program under a watch. Returns the report, what the program printed, and what was said.
-fn watched(folder: &Path, options: &[&str], with_library: bool) -> Option<(Value, String)> {
-    if !have(&["gcc"]) {
-        return None;
-    }
-    let built = build(STEPS, "gcc -O1 -Wl,--no-as-needed -ldl");
-    let said = folder.join("said");
-    let library = ok(&["preload-path"]);
-    // The program alone has the library, and its own output.
-    let preload = match with_library {
-        true => format!("LD_PRELOAD={}", library.trim()),
-        false => "A=b".to_string(),
-    };
-    let script = format!(
-        "exec env {preload} '{}' > '{}'",
-        built.program.display(),
-        said.display()
-    );
-    let found = command(folder)
-        .args(["watch", "--interval", "50ms", "-f", "json"])
-        .args(options)
-        .args(["--", "sh", "-c", &script])
-        .output()
-        .unwrap();
-    assert_eq!(
-        found.status.code(),
-        Some(5),
-        "{}",
-        String::from_utf8_lossy(&found.stderr)
-    );
-    let report = json(&String::from_utf8_lossy(&found.stdout));
-    Some((report, std::fs::read_to_string(said).unwrap()))
-}
-
-/// The marks of a report, as what the program has printed of itself: a name and its pages.
-fn marks(report: &Value) -> Vec<String> {
-    let page = 4096;
-    let events = report["events"].as_array().unwrap().iter();
-    events
-        .filter(|event| event["kind"] == "mark")
-        .map(|event| {
-            let of = |name: &str| number(&event["figures"][name]) / page;
-            format!(
-                "{} {} {} {} {} {}",
-                event["text"].as_str().unwrap(),
-                of("size"),
-                of("rss"),
-                of("shared"),
-                of("code"),
-                of("data")
-            )
-        })
-        .collect()
-}
-
-/// The lines of a program that printed its `statm`, without the fields that are always 0.
-fn printed(said: &str) -> Vec<String> {
-    let line = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        [words[0], words[1], words[2], words[3], words[4], words[6]].join(" ")
-    };
-    said.lines().map(line).collect()
-}
-
+/// Processes that have no memory to show are there all the same, and a thread is none.
 #[test]
-fn marks_have_what_the_program_had_and_children_are_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let Some((report, said)) = watched(folder.path(), &[], true) else {
-        return;
-    };
-    // The first call brings pages of the library in.
-    assert_eq!(marks(&report)[1..], printed(&said)[1..]);
-    assert_eq!(printed(&said).len(), 5);
-    let events = report["events"].as_array().unwrap();
-    let kinds: Vec<&str> = events
-        .iter()
-        .filter_map(|event| event["kind"].as_str())
-        .filter(|kind| !["mark", "began"].contains(kind))
-        .collect();
-    // sh and env become the program at once; only what a look has seen between is an event.
-    let kinds: Vec<&str> = kinds
-        .into_iter()
-        .skip_while(|kind| *kind == "exec")
-        .collect();
-    assert_eq!(kinds, ["forked", "exec", "ended", "ended"], "{report}");
-    let processes = report["processes"].as_array().unwrap();
-    assert_eq!(processes.len(), 2);
-    let main = processes
-        .iter()
-        .find(|one| one["ending"] == "exit code 5")
+fn zombies_and_threads_are_told() {
+    let mut shell = Command::new("sh")
+        .args(["-c", "true & exec sleep 20"])
+        .spawn()
         .unwrap();
-    assert!(
-        number(&main["most"]) > 9 << 20 && number(&main["looks"]) > 5,
-        "{main}"
-    );
-    let child = processes.iter().find(|one| one["name"] == "sleep").unwrap();
-    assert_eq!(child["parent"], main["pid"]);
-    // Each look is a row for each process, and the sum of a look is that of its rows.
-    let rows: i64 = processes.iter().map(|one| number(&one["looks"])).sum();
-    let sums = report["sums"].as_array().unwrap();
-    let counted: i64 = sums.iter().map(|sum| number(&sum["processes"])).sum();
-    assert_eq!(rows, counted);
-    // The database has the same, for SQL.
-    let asked = run(
-        folder.path(),
-        &["sql", "-f", "csv", "SELECT count(*) FROM watch_moment"],
-    );
-    assert_eq!(asked.out, format!("count(*)\n{rows}\n"), "{}", asked.err);
-}
-
-#[test]
-fn a_command_runs_once_when_the_limit_is_passed() {
-    let folder = tempfile::tempdir().unwrap();
-    let until = [
-        "--until",
-        "rss > 7MiB",
-        "--then",
-        "sh -c 'echo {pid} $0 >> fired' 'a b'",
-    ];
-    let Some((report, _)) = watched(folder.path(), &until, false) else {
-        return;
-    };
-    let fired = std::fs::read_to_string(folder.path().join("fired")).unwrap();
-    let events = report["events"].as_array().unwrap().iter();
-    let until: Vec<&Value> = events
-        .clone()
-        .filter(|event| event["kind"] == "until")
-        .collect();
-    assert_eq!(until.len(), 1, "{report}");
-    let processes = report["processes"].as_array().unwrap();
-    let main = processes
-        .iter()
-        .find(|one| one["process"] == until[0]["process"])
-        .unwrap();
-    assert_eq!(fired, format!("{} a b\n", main["pid"]));
-    let then = events
-        .clone()
-        .find(|event| event["kind"] == "then")
-        .unwrap();
-    assert!(
-        then["text"].as_str().unwrap().ends_with("exit status: 0"),
-        "{then}"
-    );
-    // Without the library, the program has no marks, and that is all.
-    assert!(marks(&report).is_empty());
-}
-
-/// A shell script and a Perl program mark what they do; neither has heapprof's library.
-#[test]
-fn scripts_set_marks() {
-    let folder = tempfile::tempdir().unwrap();
-    let here = folder.path();
-    let script = format!(
-        "{0} mark one && {0} mark --pid $$ 'two words' && ! {0} mark --pid 1 no && exit 4",
-        heapprof().display()
-    );
-    let found = command(here)
-        .args(["watch", "-f", "json", "--", "sh", "-c", &script])
-        .output()
-        .unwrap();
-    let err = String::from_utf8_lossy(&found.stderr).into_owned();
-    assert_eq!(found.status.code(), Some(4), "{err}");
-    assert!(err.contains("process 1 is not watched"), "{err}");
-    let report = json(&String::from_utf8_lossy(&found.stdout));
-    let marks = marks(&report);
-    assert!(
-        marks[0].starts_with("one ") && marks[1].starts_with("two words "),
-        "{marks:?}"
-    );
-    let Some(cache) = crate::perl_module::installed(here) else {
-        return;
-    };
-    let module = module_in(&cache);
-    let code = r#"
-        sub at { my $name = shift; open my $f, '<', '/proc/self/statm'; my $line = <$f>;
-                 Devel::HeapProf::mark($name); print STDERR "$name $line" }
-        at('warm'); at('start'); my $x = 'x' x 2_000_000; at('grown'); exit 3"#;
-    let mut watch = command(here);
-    watch.args(["watch", "-f", "json", "--", "perl"]);
-    watch.args(module.iter().map(|folder| format!("-I{folder}")));
-    let found = watch
-        .args(["-MDevel::HeapProf", "-e", code])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&found.stderr).into_owned();
-    assert_eq!(found.status.code(), Some(3), "{said}");
-    let report = json(&String::from_utf8_lossy(&found.stdout));
-    let found = self::marks(&report);
-    assert_eq!(found.len(), 3, "{said}");
-    // Opening a file may take a page between.
-    for (found, printed) in found.iter().zip(printed(&said)).skip(1) {
-        let pages = |text: &str| -> Vec<i64> {
-            text.split(' ')
-                .skip(1)
-                .map(|word| word.parse().unwrap())
-                .collect()
-        };
-        for (a, b) in pages(found).into_iter().zip(pages(&printed)) {
-            assert!((a - b).abs() <= 1, "{found} {printed}");
+    let children = format!("/proc/{0}/task/{0}/children", shell.id());
+    let until = Instant::now() + Duration::from_secs(10);
+    let zombie = loop {
+        let found = std::fs::read_to_string(&children).unwrap();
+        let pid = found.trim().to_string();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        if stat.contains(") Z ") {
+            break pid;
         }
-    }
-}
-
-/// The folders that a perl needs to find the module.
-fn module_in(cache: &Path) -> Vec<String> {
-    let found = Command::new("find")
-        .arg(cache)
-        .args(["-path", "*/lib/Devel/HeapProf.pm"])
-        .output()
+        assert!(Instant::now() < until, "{stat}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let found = ok(&["proc", &zombie, "-b"]);
+    assert!(found.contains("(zombie)"), "{found}");
+    shell.kill().unwrap();
+    shell.wait().unwrap();
+    let Some(program) = Running::stopped() else {
+        return;
+    };
+    let threads = std::fs::read_dir(format!("/proc/{}/task", program.pid())).unwrap();
+    let names = threads.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let thread = names
+        .max_by_key(|name| name.parse::<u32>().unwrap())
         .unwrap();
-    let paths = String::from_utf8_lossy(&found.stdout).into_owned();
-    let folder = |path: &str| path.trim_end_matches("/Devel/HeapProf.pm").to_string();
-    paths.lines().map(folder).collect()
+    let found = run(Path::new("/"), &["proc", &thread]);
+    let said = format!("is a thread of process {}", program.pid());
+    assert!(
+        found.code == 2 && found.err.contains(&said),
+        "{}",
+        found.err
+    );
 }

@@ -19,17 +19,18 @@ const OWNED: &[(&str, &str)] = &[
     ("anyhow", "heapprof-cli heapprof-dropin"),
     ("ureq", "heapprof-cli"),
     // The first one uses it for children and for files of others, the second one for files of
-    // others, the third one for the clock of a recording, the last one for a lock.
+    // others, the third one for the clock of a recording, the fourth one for a lock, the last
+    // one for sizes of pages and ticks.
     (
         "rustix",
-        "heapprof-cli heapprof-symbolize heapprof-live heapprof-attach",
+        "heapprof-cli heapprof-symbolize heapprof-live heapprof-attach heapprof-process",
     ),
     ("signal-hook", "heapprof-cli"),
     // These crates live in the profiled program, or start it.
     (
         "libc",
         "heapprof-collect heapprof-preload heapprof-alloc heapprof-attach heapprof-cli \
-         heapprof-wiretap",
+         heapprof-process heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
     // The last one answers with the lists of the server's interface.

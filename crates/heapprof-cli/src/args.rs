@@ -18,6 +18,7 @@ mod process;
 mod question;
 pub(crate) mod record;
 pub(crate) mod report;
+mod reports;
 pub(crate) mod size;
 mod stats;
 mod store;
@@ -52,6 +53,7 @@ pub(crate) use process::{MarkArgs, ProcArgs, ProcessReportArgs, WatchArgs};
 pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
+pub(crate) use reports::{InfoArgs, MatchArgs, TagsArgs, TopArgs, TracesArgs, TreeArgs};
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
@@ -486,107 +488,6 @@ pub(crate) struct LimitArg {
     /// The most rows; 0 shows all. The default is 40 on a terminal, otherwise all
     #[arg(short = 'n', long, value_name = "ROWS")]
     pub(crate) limit: Option<usize>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TopArgs {
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    /// Show every sample type side by side, with the mean size of objects
-    #[arg(short, long)]
-    pub(crate) wide: bool,
-    /// With --wide: the most columns of text, 0 for no limit. The default is the terminal's width,
-    /// otherwise no limit
-    #[arg(long, value_name = "COLUMNS", requires = "wide")]
-    pub(crate) width: Option<usize>,
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
-    #[command(flatten)]
-    pub(crate) gate: GateArgs,
-    #[command(flatten)]
-    pub(crate) sort: SortArg,
-    #[command(flatten)]
-    pub(crate) limit: LimitArg,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TreeArgs {
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    /// Build the tree from the leaves up
-    #[arg(short, long)]
-    pub(crate) reverse: bool,
-    /// Put nodes below this share of the total (or of what the filters keep) into (other); 0 shows
-    /// all
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
-    pub(crate) min_percent: f64,
-    /// Show each frame on a row of its own, even if the path does not branch
-    #[arg(long)]
-    pub(crate) full: bool,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct MatchArgs {
-    /// The expression to find anywhere in function names
-    #[arg(value_name = "REGEX")]
-    pub(crate) regex: String,
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    #[command(flatten)]
-    pub(crate) sort: SortArg,
-    #[command(flatten)]
-    pub(crate) limit: LimitArg,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TracesArgs {
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    /// Show the largest stack last, where a terminal ends
-    #[arg(long)]
-    pub(crate) ascending: bool,
-    #[command(flatten)]
-    pub(crate) limit: LimitArg,
-    #[command(flatten)]
-    pub(crate) labels: LabelArgs,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TagsArgs {
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    #[command(flatten)]
-    pub(crate) labels: LabelArgs,
-    #[command(flatten)]
-    pub(crate) question: QuestionArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct InfoArgs {
-    #[command(flatten)]
-    pub(crate) profiles: Profiles,
-    #[command(flatten)]
-    pub(crate) gate: GateArgs,
-    #[command(flatten)]
-    pub(crate) report: ReportArgs,
 }
 
 fn format(text: &str) -> Result<Format, String> {

@@ -1,7 +1,7 @@
 //! The process that an argument names: by its number, or by a name that only one process has.
 
 use anyhow::{Context, Result, bail};
-use heapprof_process::{all_processes, comm, is_there, title};
+use heapprof_process::{all_processes, comm, is_there, status, title};
 
 /// How many processes of a name are listed.
 const LISTED: usize = 10;
@@ -10,10 +10,12 @@ const LISTED: usize = 10;
 pub(crate) fn find(argument: &str) -> Result<u32> {
     let word = argument.strip_prefix("pid:").unwrap_or(argument);
     if let Ok(pid) = word.parse::<u32>() {
-        if !is_there(pid) {
-            bail!("process {pid}: there is no such process");
+        let [process] = status(pid, ["Tgid:"]);
+        match process.parse::<u32>() {
+            Ok(process) if process == pid => return Ok(pid),
+            Ok(process) => bail!("{pid}: is a thread of process {process}; name that"),
+            Err(_) => bail!("process {pid}: there is no such process"),
         }
-        return Ok(pid);
     }
     if word.is_empty() {
         bail!("{argument:?} names no process; say its number or its name");

@@ -83,6 +83,15 @@ pub(crate) fn open(mode: FileMode, path: &Path) -> Result<File> {
     }
 }
 
+/// Fails if a file can't be written, as far as that can be known before.
+pub(crate) fn must_be_writable(path: &Path) -> Result<()> {
+    // Whoever waits at a pipe must not see it opened and closed.
+    match path.exists() && !path.is_file() {
+        true => Ok(()),
+        false => typed(path, Trust::Any).map(drop),
+    }
+}
+
 /// Makes an empty file with the rights `mode`, unless there is a file.
 pub(crate) fn make_for_own(path: &Path, mode: FileMode) -> Result<()> {
     if path.exists() {

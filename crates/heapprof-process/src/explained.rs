@@ -33,8 +33,8 @@ pub struct Explained {
     pub kinds: Vec<(Kind, Part)>,
     /// Its mappings by name, the largest proportional part first.
     pub mappings: Vec<(Kind, Part)>,
-    /// What the kernel counts in pss and rounds away for each mapping.
-    pub rounding: u64,
+    /// What the kernel counts in proportional parts and cuts from each mapping.
+    pub rounding: Usage,
     /// All of it. The parts and the rounding add up to this.
     pub total: Usage,
     /// Whether this is what `smaps_rollup` says. It is not for a process that changed each time
@@ -49,6 +49,7 @@ pub struct Explained {
 /// # Errors
 /// The process may be gone, or not this user's to read.
 pub fn explain(pid: u32) -> io::Result<Explained> {
+    let pid = thread_with_memory(pid)?;
     let mut left = TRIES;
     loop {
         left -= 1;
@@ -71,6 +72,16 @@ pub fn explain(pid: u32) -> io::Result<Explained> {
             return Ok(explained);
         }
     }
+}
+
+/// The thread by which the kernel shows a process's memory: the first one, unless it has ended.
+fn thread_with_memory(pid: u32) -> io::Result<u32> {
+    if !Identity::of(pid)?.has_lost_its_first_thread() {
+        return Ok(pid);
+    }
+    let threads = std::fs::read_dir(crate::path(pid, "task"))?.flatten();
+    let mut threads = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    Ok(threads.find(|&thread| thread != pid).unwrap_or(pid))
 }
 
 fn explained(
@@ -105,30 +116,10 @@ fn explained(
             part.usage.add(usage);
         }
     }
-    // The kernel cuts each mapping's pss to KiB. It cuts the sum once.
-    let most_rounding = areas.len() as u64 * 1024;
-    let rounding = rollup.filter(|rollup| {
-        let agrees = Usage {
-            pss: total.pss,
-            swap_pss: total.swap_pss,
-            size: total.size,
-            ..*rollup
-        };
-        let is_near =
-            |sum: u64, of_parts: u64| (of_parts..=of_parts + most_rounding).contains(&sum);
-        agrees == total
-            && is_near(rollup.pss, total.pss)
-            && is_near(rollup.swap_pss, total.swap_pss)
-    });
-    let (is_as_kernel_sums, lost) = match rounding {
-        Some(rollup) => {
-            let lost = rollup.pss - total.pss;
-            total.pss = rollup.pss;
-            total.swap_pss = rollup.swap_pss;
-            (true, lost)
-        }
-        None => (false, 0),
-    };
+    let rounding = rollup.and_then(|rollup| rounding(&rollup, &total, areas.len()));
+    let is_as_kernel_sums = rounding.is_some();
+    let rounding = rounding.unwrap_or_default();
+    total.add(&rounding);
     let in_order = KINDS
         .iter()
         .filter_map(|(kind, ..)| by_kind.remove_entry(kind));
@@ -142,11 +133,30 @@ fn explained(
         identity,
         kinds,
         mappings,
-        rounding: lost,
+        rounding,
         total,
         is_as_kernel_sums,
         counters,
     }
+}
+
+/// What the kernel's sums have more than those of so many mappings. `None` if that is not rounding:
+/// then something has changed between the two readings.
+fn rounding(rollup: &Usage, total: &Usage, mappings: usize) -> Option<Usage> {
+    // The kernel cuts proportional parts of each mapping to KiB, and those of the sum once.
+    let most = mappings as u64 * 1024;
+    let cut = |sum: u64, of_parts: u64| sum.checked_sub(of_parts).filter(|cut| *cut <= most);
+    let rounding = Usage {
+        pss: cut(rollup.pss, total.pss)?,
+        swap_pss: cut(rollup.swap_pss, total.swap_pss)?,
+        locked: cut(rollup.locked, total.locked)?,
+        ..Usage::default()
+    };
+    let mut all = *total;
+    all.add(&rounding);
+    // The sums have no addresses.
+    all.size = rollup.size;
+    (all == *rollup).then_some(rounding)
 }
 
 /// The file that a process runs.
@@ -213,9 +223,9 @@ Private_Dirty: 8 kB
         };
         let found = make(rollup);
         assert!(found.is_as_kernel_sums);
-        assert_eq!((found.total.pss, found.rounding), (7 << 10, 1 << 10));
+        assert_eq!((found.total.pss, found.rounding.pss), (7 << 10, 1 << 10));
         let parts = found.kinds.iter().map(|(_, part)| part.usage.pss);
-        assert_eq!(parts.sum::<u64>() + found.rounding, found.total.pss);
+        assert_eq!(parts.sum::<u64>() + found.rounding.pss, found.total.pss);
         // It changed between the two readings, or the sum is more than rounding can explain.
         for change in [(12 << 10, 1 << 20), (13 << 10, 7 << 10)] {
             let moved = Usage {
@@ -225,7 +235,7 @@ Private_Dirty: 8 kB
             };
             let found = make(moved);
             assert!(!found.is_as_kernel_sums);
-            assert_eq!((found.total.pss, found.rounding), (6 << 10, 0));
+            assert_eq!((found.total.pss, found.rounding.pss), (6 << 10, 0));
         }
     }
 
@@ -238,7 +248,7 @@ Private_Dirty: 8 kB
             parts.sum::<u64>()
         };
         assert_eq!(sum(|usage| usage.rss), found.total.rss);
-        assert_eq!(sum(|usage| usage.pss) + found.rounding, found.total.pss);
+        assert_eq!(sum(|usage| usage.pss) + found.rounding.pss, found.total.pss);
         let mappings = found.mappings.iter().map(|(_, part)| part.usage.rss);
         assert_eq!(mappings.sum::<u64>(), found.total.rss);
         assert!(explain(0).is_err());

@@ -57,10 +57,17 @@ impl Identity {
         })
     }
 
-    /// Whether it has ended, although its parent has not asked how.
+    /// Whether it has ended, although its parent has not asked how. A process whose first thread
+    /// has ended goes on with the others.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        matches!(self.state, 'Z' | 'X')
+        matches!(self.state, 'Z' | 'X') && self.threads <= 1
+    }
+
+    /// Whether its first thread has ended, and others go on.
+    #[must_use]
+    pub fn has_lost_its_first_thread(&self) -> bool {
+        matches!(self.state, 'Z' | 'X') && !self.has_ended()
     }
 }
 

@@ -27,7 +27,7 @@ pub struct Usage {
     pub anonymous: u64,
     /// What it used lately.
     pub referenced: u64,
-    /// What may not be swapped out.
+    /// Its part of what may not be swapped out.
     pub locked: u64,
     /// What the kernel may take away when memory is short, because the process needs it no more.
     pub lazy_free: u64,
@@ -106,7 +106,10 @@ pub const FIELDS: &[Field] = &[
         referenced,
         "What the kernel saw it use since it looked last."
     ),
-    field!(locked, "What may not be swapped out (mlock)."),
+    field!(
+        locked,
+        "Its proportional part of what may not be swapped out (mlock)."
+    ),
     field!(
         lazy_free,
         "What it gave back (MADV_FREE), and what still counts until the kernel takes it."

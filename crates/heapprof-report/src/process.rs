@@ -5,7 +5,7 @@ mod difference;
 mod list;
 mod snapshot;
 
-use heapprof_process::{Cgroup, FIELDS, Field, KINDS, Pressure};
+use heapprof_process::{Cgroup, FIELDS, Field, KINDS, Pressure, Usage};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -117,12 +117,13 @@ pub fn process(
         for (_, name, meaning) in KINDS.iter().filter(|(_, name, _)| is_there(&name)) {
             row(name, meaning);
         }
-        if seen.rounding > 0 {
+        if seen.rounding != Usage::default() {
             row(
                 ROUNDING,
-                "The kernel cuts the pss of each mapping to whole KiB.",
+                "The kernel cuts proportional parts of each mapping to whole KiB.",
             );
         }
+        row("maps", "How many mappings.");
         for field in FIELDS
             .iter()
             .filter(|field| SHOWN.contains(&field.name) || field.name == "uss")
@@ -228,8 +229,8 @@ fn parts(
             &name,
         );
     }
-    if seen.rounding > 0 {
-        let of = |field: &Field| (field.name == "pss").then_some(seen.rounding);
+    if seen.rounding != Usage::default() {
+        let of = |field: &Field| Some((field.of)(&seen.rounding)).filter(|bytes| *bytes > 0);
         add(ROUNDING, 0, &of, "");
     }
     let mappings = rows.iter().map(|row| row.mappings).sum();

@@ -11,12 +11,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "heapprof-attach",
-        &[
-            "heapprof-books",
-            "heapprof-live",
-            "heapprof-memory",
-            "heapprof-process",
-        ],
+        &["heapprof-books", "heapprof-memory", "heapprof-process"],
     ),
     (
         "heapprof-live",

@@ -11,8 +11,8 @@ use crate::args::BenchArgs;
 use crate::output;
 
 /// What comes before Perl code: more bytes than perl has for a moment while it begins and compiles.
-/// They are there in the empty candidate, too, so that the peaks of all are of the time in which the
-/// code runs.
+/// They are there in the empty candidate, too, so that the peaks of all are of the time in which
+/// the code runs.
 const BALLAST: &str =
     "package heapprof; INIT { vec($heapprof::ballast, 1048575, 8) = 0 } package main;";
 /// Its bytes.

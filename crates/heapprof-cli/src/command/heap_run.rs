@@ -1,5 +1,5 @@
-//! A run of a program that is recorded exactly, of which only numbers are wanted: the peak, and what
-//! is in use at the end.
+//! A run of a program that is recorded exactly, of which only numbers are wanted: the peak, and
+//! what is in use at the end.
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};

@@ -78,7 +78,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
         }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             notes.push(
-                "the parts of its memory (smaps) are another user's to read; ask as its user or \
+                "the parts of its memory (smaps) are not this user's to read; ask as its user or \
                  as root"
                     .to_string(),
             );
@@ -88,6 +88,12 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
                 None,
             )
         }
+        // The kernel says the same of its own threads as of a process that is gone.
+        Err(_) if Identity::of(pid).is_ok() => (
+            Identity::of(pid).map_err(gone)?,
+            Counters::of(pid).map_err(gone)?,
+            None,
+        ),
         Err(error) => return Err(gone(error)),
     };
     if identity.has_ended() {

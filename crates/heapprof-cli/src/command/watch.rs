@@ -16,13 +16,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{Store, WatchStart};
 use heapprof_environment as variable;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{emulate_default_handler, signal_name};
 
 use self::look::Watcher;
-#[cfg(test)]
-pub(super) use self::marks::Mark;
 use self::rule::Rule;
 use super::record::{Ended, run_unrecorded};
 use super::{Shared, proc};
@@ -51,6 +50,8 @@ struct Watching<'a> {
     listening: Option<Listening>,
     /// Wakes the watching thread.
     wake: Arc<OwnedFd>,
+    /// Tells the end of the process that is watched; `None` for a program that the watch runs.
+    process: Option<OwnedFd>,
     until: Option<(Rule, Vec<String>)>,
     start: WatchStart,
 }
@@ -58,6 +59,9 @@ struct Watching<'a> {
 pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
     let until = until(args)?;
     let style = proc::style(shared, &args.report);
+    if let Some(file) = args.report.output.file() {
+        output::must_be_writable(file)?;
+    }
     let db = shared.sources.db().to_path_buf();
     let pid = args
         .process
@@ -75,6 +79,7 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
         db: &db,
         listening,
         wake: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+        process: pid.and_then(end_of),
         until,
         start: start(args, pid),
     };
@@ -102,12 +107,23 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
         let store = Store::open(&db).with_context(named)?;
         let watch = store.watch(Some(&name)).with_context(named)?;
         let watch = watch.with_context(|| format!("{}: the watch is gone", db.display()))?;
-        output::text(
+        let written = output::text(
             args.report.output.file(),
             &heapprof_report::watch(&watch, &style)?,
-        )?;
+        );
+        match written {
+            // What the program said is the first thing to know.
+            Err(error) if code != ExitCode::SUCCESS => messages::error(&error),
+            written => written?,
+        }
     }
     Ok(code)
+}
+
+/// What tells the end of a process, if the kernel has it.
+fn end_of(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(pid.cast_signed())?;
+    pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
 /// The rule and what is run then, checked before anything begins.
@@ -235,6 +251,8 @@ impl Watching<'_> {
         let mut running: Vec<(Child, String)> = Vec::new();
         let began = Instant::now();
         let (mut next, mut stored) = (began, began);
+        // The process that is about to be watched.
+        let mut coming = None;
         let mut has_begun = false;
         loop {
             // The program's end comes after all that was seen of it.
@@ -242,22 +260,30 @@ impl Watching<'_> {
             while let Ok(one) = news.try_recv() {
                 match one {
                     News::Began(pid) => {
-                        has_begun = true;
-                        // One that has ended already is seen no more.
-                        let _ = watcher.begin(pid, now_ms());
                         // It may still be becoming the program.
+                        coming = Some(pid);
                         next = Instant::now() + START;
-                        self.start.began_ms = now_ms();
                     }
                     News::Ended(ended) => end = Some(ended),
                 }
             }
             if let Some(listening) = &self.listening {
-                marks::receive(&listening.socket, |mark| watcher.mark(mark));
+                marks::receive(&listening.socket, |mark| watcher.mark(mark, now_ms()));
             }
             let is_late = self.args.time.is_some_and(|time| began.elapsed() >= time);
             let mut is_last = is_over.load(Ordering::Relaxed) || is_late || end.is_some();
-            if Instant::now() >= next && has_begun || is_last {
+            if self.has_ended() {
+                // There may be others, which descend from it.
+                self.process = None;
+                next = Instant::now();
+            }
+            let is_due = (has_begun || coming.is_some()) && Instant::now() >= next;
+            if is_due || is_last {
+                if let Some(pid) = coming.take() {
+                    // One that has ended already is not seen.
+                    let _ = watcher.begin(pid, now_ms());
+                    has_begun = true;
+                }
                 watcher.look(now_ms());
                 if let Some(ended) = &end {
                     watcher.ended(ended.process, now_ms(), &how(ended));
@@ -282,7 +308,12 @@ impl Watching<'_> {
             if is_last {
                 return Ok(name);
             }
-            self.wait(next);
+            let is_near = has_begun || coming.is_some();
+            self.wait(if is_near {
+                next
+            } else {
+                Instant::now() + SLICE
+            });
         }
     }
 
@@ -297,12 +328,22 @@ impl Watching<'_> {
             .listening
             .iter()
             .map(|listening| listening.socket.as_fd());
-        let sockets = marks.chain([self.wake.as_fd()]);
+        let process = self.process.iter().map(AsFd::as_fd);
+        let sockets = marks.chain([self.wake.as_fd()]).chain(process);
         let mut polled: Vec<PollFd<'_>> = sockets
             .map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN))
             .collect();
         let _ = poll(&mut polled, Some(&time));
         let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+    }
+
+    /// Whether the process has ended whose end is waited for.
+    fn has_ended(&self) -> bool {
+        let Some(process) = &self.process else {
+            return false;
+        };
+        let mut polled = [PollFd::from_borrowed_fd(process.as_fd(), PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Runs the command of `--then` when the rule holds for the first time.

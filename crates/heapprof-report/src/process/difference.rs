@@ -109,16 +109,12 @@ fn rows(old: &Seen, new: &Seen) -> Vec<Row> {
         before,
         now,
     };
-    let of_rounding = |seen: &Seen| Usage {
-        pss: seen.rounding,
-        ..Usage::default()
-    };
     let mut rows: Vec<Row> = all
         .into_iter()
         .map(|((_, name), both)| row(name, both))
         .collect();
-    if old.rounding != new.rounding {
-        rows.push(row(ROUNDING, [of_rounding(old), of_rounding(new)]));
+    if [old.rounding, new.rounding] != [Usage::default(); 2] {
+        rows.push(row(ROUNDING, [old.rounding, new.rounding]));
     }
     rows.push(row("total", [old.total, new.total]));
     rows
@@ -229,7 +225,10 @@ mod tests {
             counters: vec![("VmRSS".to_string(), Some(total.rss))],
             seen: Some(Seen {
                 kinds,
-                rounding,
+                rounding: Usage {
+                    pss: rounding,
+                    ..Usage::default()
+                },
                 total,
                 ..Seen::default()
             }),

@@ -109,7 +109,7 @@ pub fn processes(
         measure.show(total.pss),
     );
     if unread > 0 {
-        text += &format!("; {unread} more can't be read, so their part is not known: ask as root");
+        text += &format!("; {unread} more can't be read");
     }
     Ok(text + "\n" + &table.render(style)?)
 }
@@ -134,7 +134,7 @@ mod tests {
         let all = [one(1, 4096), one(2, 2048), one(3, 1024), one(4, 0)];
         let text = processes(&all, Some(1), &Style::default()).unwrap();
         expect_test::expect![[r"
-            3 processes use 7KiB together (pss); 1 more can't be read, so their part is not known: ask as root
+            3 processes use 7KiB together (pss); 1 more can't be read
             pid   pss      uss    rss  swap  name             command
               1  4KiB     2KiB  16KiB    0B  a                a -b
                  3KiB  1.50KiB           0B  (other: 3 more)

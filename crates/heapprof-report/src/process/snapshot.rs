@@ -36,8 +36,8 @@ pub struct Seen {
     pub kinds: Vec<ProcessRow>,
     /// By mapping, the largest first.
     pub mappings: Vec<ProcessRow>,
-    /// What the kernel counts in pss beyond what it says of each mapping.
-    pub rounding: u64,
+    /// What the kernel counts in proportional parts beyond what it says of each mapping.
+    pub rounding: Usage,
     /// All of it.
     pub total: Usage,
     /// Whether the total is that of `smaps_rollup`.
@@ -123,7 +123,7 @@ impl ProcessSnapshot {
         if let Some(seen) = &self.seen {
             document["total"] = Value::Object(usage(&seen.total));
             document["as_smaps_rollup"] = json!(seen.is_as_kernel_sums);
-            document["rounding"] = json!(seen.rounding);
+            document["rounding"] = Value::Object(usage(&seen.rounding));
             document["kinds"] = seen.kinds.iter().map(row).collect();
             document["mappings"] = seen.mappings.iter().map(row).collect();
         }
@@ -171,7 +171,7 @@ impl ProcessSnapshot {
             Some(total) => Some(Seen {
                 kinds: rows("kinds")?,
                 mappings: rows("mappings")?,
-                rounding: number(&document, "rounding")?,
+                rounding: usage(document.get("rounding").ok_or("it has no \"rounding\"")?)?,
                 total: usage(total)?,
                 is_as_kernel_sums: document.get("as_smaps_rollup") == Some(&Value::Bool(true)),
             }),
@@ -250,7 +250,10 @@ mod tests {
             seen: Some(Seen {
                 kinds: vec![part("heap", 9)],
                 mappings: vec![part("[heap]", 4), part("x", 5)],
-                rounding: 1,
+                rounding: Usage {
+                    pss: 1,
+                    ..Usage::default()
+                },
                 total: part("", 9).usage,
                 is_as_kernel_sums: true,
             }),

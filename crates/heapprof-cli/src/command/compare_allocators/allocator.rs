@@ -18,8 +18,8 @@ pub(super) struct Allocator {
     tunables: String,
 }
 
-/// The allocators that are looked for, with the names of their libraries. The first that is there is
-/// taken.
+/// The allocators that are looked for, with the names of their libraries. The first that is there
+/// is taken.
 const KNOWN: &[(&str, &[&str])] = &[
     ("jemalloc", &["libjemalloc.so.2", "libjemalloc.so"]),
     (

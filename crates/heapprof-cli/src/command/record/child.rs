@@ -68,9 +68,9 @@ pub(in crate::command) fn run_unrecorded(
     run(command, began, None, None, None)
 }
 
-/// Runs the program to its end. `began` is told its number. `more` is a signal that it wants besides
-/// those that are always passed on. `live` is told of what it does, and `keeper` begins when it
-/// runs.
+/// Runs the program to its end. `began` is told its number. `more` is a signal that it wants
+/// besides those that are always passed on. `live` is told of what it does, and `keeper` begins
+/// when it runs.
 pub(super) fn run(
     command: &mut Command,
     began: impl FnOnce(u32),

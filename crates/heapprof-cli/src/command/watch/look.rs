@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use heapprof_analysis::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
 use heapprof_process::{Counters, Identity, Statm, Usage, children, title};
 
-use super::marks::Mark;
 use super::rule::{Now, Rule};
-use crate::command::mark::TAKEN;
+use crate::command::mark::datagram::{Mark, TAKEN};
 
 /// The sums of `smaps_rollup` cost as much as a process has pages, so each process's are read at
 /// every tenth look only, and not those of all at the same one.
@@ -119,11 +118,17 @@ impl Watcher {
     }
 
     /// Adds a mark. Returns what is answered.
-    pub(super) fn mark(&mut self, mark: Mark) -> String {
+    pub(super) fn mark(&mut self, mark: Mark, now_ms: i64) -> String {
+        let is_known = |pid: u32| self.alive.iter().any(|one| one.pid == pid);
+        if self.with_children && mark.pid.is_some_and(|pid| !is_known(pid)) {
+            // It may have been forked since the last look.
+            self.find_children(now_ms);
+        }
         let found = mark
             .pid
             .and_then(|pid| self.alive.iter().find(|one| one.pid == pid));
-        if let (Some(pid), None) = (mark.pid, found) {
+        // A process that has ended by now may have set it, or the program that waits for the watch.
+        if let (Some(pid), None, true) = (mark.pid, found, mark.is_strict) {
             return format!("process {pid} is not watched");
         }
         let figures = mark.statm.map(|statm| WatchFigures {
@@ -136,7 +141,7 @@ impl Watcher {
         let process = found.map(|one| one.about.process);
         self.batch.events.push(WatchEvent {
             process,
-            time_ms: mark.time_ms,
+            time_ms: time_of(&mark, now_ms),
             kind: "mark".to_string(),
             text: mark.text,
             figures,
@@ -329,6 +334,15 @@ fn is_another(before: u64, now: u64) -> bool {
 /// The file that a process runs, if this user may know it.
 fn executable(pid: u32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
+/// When a mark was set, as far as that can be believed.
+fn time_of(mark: &Mark, now_ms: i64) -> i64 {
+    const NEAR: u64 = 60_000;
+    match mark.time_ms.abs_diff(now_ms) > NEAR {
+        true => now_ms,
+        false => mark.time_ms,
+    }
 }
 
 /// A process in words.

@@ -1,0 +1,118 @@
+//! The datagram of a mark, as it is sent and read, and its answer.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heapprof_process::Statm;
+
+/// The longest text that is kept, in bytes.
+const LONGEST_TEXT: usize = 1000;
+/// What a watch answers that has taken a mark. Another answer says why not.
+pub(in crate::command) const TAKEN: &str = "taken";
+
+/// What the head of a mark ends with that is for the watch of its process only.
+pub(in crate::command) const STRICT: &str = " only";
+
+/// A mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::command) struct Mark {
+    /// The process that it is of, if it is of one.
+    pub(in crate::command) pid: Option<u32>,
+    /// Whether it is for the watch of that process, and for no other one.
+    pub(in crate::command) is_strict: bool,
+    /// When it was set, in milliseconds since 1970 UTC.
+    pub(in crate::command) time_ms: i64,
+    /// What the process had in memory then.
+    pub(in crate::command) statm: Option<Statm>,
+    /// What begins.
+    pub(in crate::command) text: String,
+}
+
+impl Mark {
+    /// Reads a datagram: a head with the process and the time, the kernel's line of the process's
+    /// memory, and the text.
+    pub(in crate::command) fn parse(datagram: &[u8]) -> Option<Self> {
+        let datagram = String::from_utf8_lossy(datagram);
+        let (head, rest) = datagram.split_once('\n')?;
+        let (statm, text) = rest.split_once('\n')?;
+        let (pid, time) = head.strip_prefix("heapprof mark 1 ")?.split_once(' ')?;
+        let (time, is_strict) = match time.strip_suffix(STRICT) {
+            Some(time) => (time, true),
+            None => (time, false),
+        };
+        let mut text = text.to_string();
+        if let Some(end) = (0..=LONGEST_TEXT.min(text.len()))
+            .rev()
+            .find(|&i| text.is_char_boundary(i))
+        {
+            text.truncate(end);
+        }
+        Some(Self {
+            pid: Some(pid.parse().ok()?).filter(|pid| *pid != 0),
+            is_strict,
+            time_ms: time.parse().ok()?,
+            statm: Statm::parse(statm),
+            text,
+        })
+    }
+}
+
+/// The datagram of a mark: of a process or of none, with what the process has in memory.
+pub(in crate::command) fn datagram(pid: Option<u32>, is_strict: bool, text: &str) -> Vec<u8> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |time| time.as_millis());
+    let statm = pid.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/statm")));
+    let statm = statm.and_then(Result::ok).unwrap_or_default();
+    let head = format!(
+        "heapprof mark 1 {} {now}{}\n{}\n",
+        pid.unwrap_or(0),
+        if is_strict { STRICT } else { "" },
+        statm.trim_end()
+    );
+    [head.as_bytes(), text.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_are_marks_or_nothing() {
+        let mark = Mark::parse(b"heapprof mark 1 7 99\n9 5 3 2 0 4 0\nwarm\nnow").unwrap();
+        assert_eq!(
+            (mark.pid, mark.time_ms, mark.text.as_str()),
+            (Some(7), 99, "warm\nnow")
+        );
+        assert!(mark.statm.is_some() && !mark.is_strict);
+        let mark = Mark::parse(b"heapprof mark 1 7 99 only\n\nx").unwrap();
+        assert_eq!((mark.is_strict, mark.time_ms), (true, 99));
+        let mark = Mark::parse(b"heapprof mark 1 0 99\n\n\xff").unwrap();
+        assert_eq!(
+            (mark.pid, mark.statm, mark.text.as_str()),
+            (None, None, "\u{fffd}")
+        );
+        let long = format!("heapprof mark 1 0 9\n\n{}", "\u{e9}".repeat(1500));
+        assert_eq!(
+            Mark::parse(long.as_bytes()).unwrap().text.len(),
+            LONGEST_TEXT
+        );
+        for wrong in [
+            &b""[..],
+            b"heapprof mark 1 7 99",
+            b"heapprof mark 2 7 99\n\nx",
+            b"heapprof mark 1 -7 99\n\nx",
+            b"heapprof mark 1 7\n\nx",
+        ] {
+            assert_eq!(Mark::parse(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_is_read_as_it_was_sent() {
+        let own = std::process::id();
+        let mark = Mark::parse(&datagram(Some(own), true, "a\nb")).unwrap();
+        assert_eq!((mark.pid, mark.text.as_str()), (Some(own), "a\nb"));
+        assert!(mark.statm.is_some_and(|statm| statm.rss > 0));
+        let mark = Mark::parse(&datagram(None, false, "x")).unwrap();
+        assert_eq!((mark.pid, mark.statm), (None, None));
+    }
+}
