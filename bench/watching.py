@@ -17,9 +17,10 @@ usage: watching.py --heapprof PATH [--only watch,marks,until,compare,same] [--fo
 
 Needs gcc, perl with its headers, GNU time, perf, redis, and Debian's libmemory-usage-perl,
 libjemalloc2, libtcmalloc-minimal4 and libmimalloc2.0. It takes about five minutes on two cores, and
-3 GiB of memory. Other work on the machine makes times differ, so a median of the CPU's time that
-is off is measured once more before it counts. The exit code is 1 if something is not as it should
-be. Everything is written to the folder, which must not be there before and is removed.
+3 GiB of memory. Other work on the machine makes times differ: a median of the CPU's time that is
+off is measured once more before it counts, and the time on the clock is off only if the runs of
+heapprof and of GNU time do not overlap. The exit code is 1 if something is not as it
+should be. Everything is written to the folder, which must not be there before and is removed.
 """
 
 import argparse, collections, glob, itertools, json, os, re, shutil, signal, sqlite3
@@ -162,8 +163,8 @@ int main(void) {
 
 # The server says in the fifo when it is ready, so that nothing needs to ask it again and again.
 # It ends after 30 seconds even if all else was killed.
-REDIS = """timeout 30 redis-server --port 0 --unixsocket @DIR@/redis.sock --save '' --appendonly no \\
-  --dir @DIR@ >@DIR@/redis.fifo &
+REDIS = """timeout 30 redis-server --port 0 --unixsocket @DIR@/redis.sock --save '' \\
+  --appendonly no --dir @DIR@ >@DIR@/redis.fifo &
 exec 3<@DIR@/redis.fifo
 while read -r line <&3; do case $line in *ccept*connections*) break ;; esac; done
 redis-benchmark -s @DIR@/redis.sock -n 20000 -t set,get -q

@@ -12,6 +12,7 @@
 #define MOST_OF_MARK 1200
 
 static void tell_watch(const char *text) {
+    static unsigned lost; /* how many marks could not be sent since one was */
     const char *path = getenv("HEAPPROF_WATCH");
     struct sockaddr_un to;
     struct timespec now;
@@ -24,8 +25,8 @@ static void tell_watch(const char *text) {
     if (!path || strlen(path) >= sizeof to.sun_path) return;
     strcpy(to.sun_path, path);
     clock_gettime(CLOCK_REALTIME, &now);
-    length = (size_t)snprintf(line, sizeof line, "heapprof mark 1 %ld %lld\n", (long)getpid(),
-                              (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+    length = (size_t)snprintf(line, sizeof line, "heapprof mark 1 %ld %lld lost %u\n", (long)getpid(),
+                              (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000, lost);
     /* The kernel's line ends as a line does. Without it there is an empty one. */
     file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
     got = file >= 0 ? read(file, line + length, 160) : 0;
@@ -38,8 +39,9 @@ static void tell_watch(const char *text) {
     memcpy(line + length, text, strlen(text) < room ? strlen(text) : room);
     length += strlen(text) < room ? strlen(text) : room;
     sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    lost++;
     if (sender >= 0) {
-        (void)!sendto(sender, line, length, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to);
+        if (sendto(sender, line, length, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, sizeof to) >= 0) lost = 0;
         close(sender);
     }
     errno = before;

@@ -6,6 +6,7 @@
 use std::ffi::{c_char, c_int};
 use std::fmt::{self, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use heapprof_collect::ENGINE;
@@ -18,6 +19,9 @@ use crate::say::text;
 const MOST: usize = 1200;
 /// Room for what comes before the text.
 const STATM: usize = 160;
+
+/// How many marks could not be sent since one was.
+static LOST: AtomicU32 = AtomicU32::new(0);
 
 /// Where the watch listens.
 static WATCH: OnceLock<libc::sockaddr_un> = OnceLock::new();
@@ -83,7 +87,12 @@ fn send(watch: &libc::sockaddr_un, name: &[u8]) {
         bytes: [0; MOST],
         len: 0,
     };
-    let _ = writeln!(datagram, "heapprof mark 1 {} {now}", std::process::id());
+    let lost = LOST.swap(0, Ordering::Relaxed);
+    let _ = writeln!(
+        datagram,
+        "heapprof mark 1 {} {now} lost {lost}",
+        std::process::id()
+    );
     statm(&mut datagram);
     datagram.push(name);
     // SAFETY: plain numbers.
@@ -96,10 +105,11 @@ fn send(watch: &libc::sockaddr_un, name: &[u8]) {
         )
     };
     if socket < 0 {
+        LOST.fetch_add(lost + 1, Ordering::Relaxed);
         return;
     }
     // SAFETY: the kernel reads the bytes and the address, which have these lengths.
-    unsafe {
+    let sent = unsafe {
         libc::syscall(
             libc::SYS_sendto,
             socket,
@@ -110,6 +120,9 @@ fn send(watch: &libc::sockaddr_un, name: &[u8]) {
             size_of::<libc::sockaddr_un>(),
         )
     };
+    if sent < 0 {
+        LOST.fetch_add(lost + 1, Ordering::Relaxed);
+    }
     close(socket as c_int);
 }
 

@@ -261,6 +261,7 @@ mod tests {
     const SECOND: &[u8] = b"\
 30 23 0:26 /host/app /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 
+    #[allow(clippy::disallowed_methods, reason = "a folder of the test's own")]
     fn write(root: &Path, folder: &str, files: &[(&str, &str)]) {
         let folder = root.join(folder);
         fs::create_dir_all(&folder).unwrap();

@@ -205,7 +205,7 @@ fn is_unnamed(area: &Area<'_>) -> bool {
 /// Whether a mapping begins a piece of 64 MiB of addresses without a name, as glibc reserves them.
 fn is_in_arena(regions: &[Region<'_>], i: usize) -> bool {
     let start = regions[i].area.start;
-    if start % ARENA != 0 {
+    if !start.is_multiple_of(ARENA) {
         return false;
     }
     let mut end = start;

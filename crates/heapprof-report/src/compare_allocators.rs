@@ -19,6 +19,8 @@ pub struct Candidate {
     pub runs: Vec<RunFigures>,
     /// Whether the library was in the program; `None` if there is none, or that could not be seen.
     pub is_loaded: Option<bool>,
+    /// The library of an allocator that the program has itself.
+    pub other: Option<String>,
 }
 
 /// What the program had allocated, in a recorded run.
@@ -112,12 +114,17 @@ pub fn comparison(comparison: &Comparison, style: &Style) -> Result<String, Erro
         text += &format!("{}\n", printable(&line));
     }
     for candidate in &comparison.candidates {
+        let (name, what) = (printable(&candidate.name), printable(&candidate.what));
         if candidate.is_loaded == Some(false) {
-            text += &printable(&format!(
-                "{}: {} was not in the program when it ended, so these runs may not be of it\n",
-                candidate.name, candidate.what
-            ))
-            .replace("\\n", "\n");
+            text += &format!(
+                "{name}: {what} was not in the program when it ended, so these runs may not be of \
+                 it\n"
+            );
+        }
+        if let Some(other) = &candidate.other {
+            let other = printable(other);
+            text +=
+                &format!("{name}: the program has {other} of its own, which may be its malloc\n");
         }
     }
     for (name, looked) in &comparison.missing {
@@ -287,6 +294,7 @@ fn document(comparison: &Comparison) -> Value {
             let heap = comparison.heap;
             json!({
                 "name": candidate.name, "what": candidate.what, "loaded": candidate.is_loaded,
+            "other": candidate.other,
                 "figures": figures.collect::<serde_json::Map<_, _>>(),
                 "rss_per_heap_at_peak": share(median(candidate, PEAK), heap.map(|heap| heap.peak)),
                 "rss_per_heap_at_end": share(median(candidate, END), heap.map(|heap| heap.end)),

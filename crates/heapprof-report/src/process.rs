@@ -69,10 +69,8 @@ pub fn process(
         true => FIELDS.iter().collect(),
         false => shown().collect(),
     };
-    let table = match &snapshot.seen {
-        Some(seen) => Some(parts(seen, options, &fields, &measure, raw)),
-        None => None,
-    };
+    let seen = snapshot.seen.as_ref();
+    let table = seen.map(|seen| parts(seen, options, &fields, &measure, raw));
     if raw {
         return table
             .unwrap_or_else(|| counters(snapshot, &measure, true))
@@ -114,7 +112,7 @@ pub fn process(
             table.row(vec![name.to_string(), meaning.to_string()]);
         };
         let is_there = |name: &&str| seen.kinds.iter().any(|row| row.kind == **name);
-        for (_, name, meaning) in KINDS.iter().filter(|(_, name, _)| is_there(&name)) {
+        for (_, name, meaning) in KINDS.iter().filter(|(_, name, _)| is_there(name)) {
             row(name, meaning);
         }
         if seen.rounding != Usage::default() {

@@ -13,7 +13,7 @@ use heapprof_process::{Counters, Ran, maps, run as run_measured};
 use heapprof_report::{Candidate, Comparison, HeapInUse};
 use heapprof_symbolize::program::{Obstacle, inspect};
 
-use self::allocator::{Allocator, chosen};
+use self::allocator::{Allocator, chosen, is_known};
 use super::heap_run::{HowToRun, heap_of};
 use super::record::find_program;
 use super::{Shared, proc};
@@ -56,9 +56,13 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
     for round in 0..args.runs as usize {
         for i in 0..allocators.len() {
             let i = (i + round) % allocators.len();
-            let (figures, is_loaded) = one(&how, &allocators[i])?;
-            candidates[i].runs.push(figures);
-            candidates[i].is_loaded = candidates[i].is_loaded.or(is_loaded);
+            let (figures, found) = one(&how, &allocators[i])?;
+            let candidate = &mut candidates[i];
+            candidate.runs.push(figures);
+            if let Some(found) = found {
+                candidate.is_loaded = candidate.is_loaded.or(found.is_loaded);
+                candidate.other = candidate.other.take().or(found.other);
+            }
             done += 1;
             bar.at(done, Some(all));
         }
@@ -111,16 +115,16 @@ fn must_take_a_preload(program: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program once. Says also whether the library was in it.
-fn one(how: &HowToRun<'_>, allocator: &Allocator) -> Result<(RunFigures, Option<bool>)> {
+/// Runs the program once. Returns also which allocator's library was in it at its end, if that could
+/// be seen.
+fn one(how: &HowToRun<'_>, allocator: &Allocator) -> Result<(RunFigures, Option<InIt>)> {
     let mut command = Command::new(&how.command[0]);
     command.args(&how.command[1..]);
     how.streams(&mut command);
     allocator.set(&mut command);
-    let mut is_loaded = None;
+    let mut found = None;
     let ran = run_measured(&mut command, |pid| {
-        let library = allocator.library.as_deref();
-        is_loaded = library.and_then(|library| has(pid, library));
+        found = look(pid, allocator.library.as_deref());
     })
     .with_context(|| how.shown())?;
     if !ran.status.success() && !how.ignores_failure {
@@ -131,24 +135,53 @@ fn one(how: &HowToRun<'_>, allocator: &Allocator) -> Result<(RunFigures, Option<
             allocator.name
         );
     }
-    let own_peak = Counters::of(std::process::id()).ok();
-    let own_peak = own_peak.and_then(|counters| counters.get("VmHWM"));
-    Ok((figures(&ran, own_peak.unwrap_or(0) + NEAR), is_loaded))
+    // What we have written is in the copy of us that becomes the program.
+    let own = Counters::of(std::process::id()).ok();
+    let own = own
+        .and_then(|counters| counters.get("RssAnon"))
+        .unwrap_or(0);
+    Ok((figures(&ran, own + NEAR), found))
 }
 
-/// Whether a process has a library mapped.
-fn has(pid: u32, library: &Path) -> Option<bool> {
-    let library = std::fs::canonicalize(library).ok()?;
+/// Which libraries of allocators a process has.
+struct InIt {
+    /// Whether the one that is preloaded is there; `None` if none is.
+    is_loaded: Option<bool>,
+    /// Another one, which the program has itself.
+    other: Option<String>,
+}
+
+fn look(pid: u32, library: Option<&Path>) -> Option<InIt> {
     let text = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
-    let library = library.as_os_str().as_encoded_bytes();
-    Some(maps::parse(&text).iter().any(|map| map.path == library))
+    let maps = maps::parse(&text);
+    let library = library.and_then(|library| std::fs::canonicalize(library).ok());
+    let is_it = |path: &[u8]| {
+        let library = library.as_ref();
+        library.is_some_and(|library| library.as_os_str().as_encoded_bytes() == path)
+    };
+    let others = maps.iter().filter(|map| !is_it(&map.path));
+    Some(InIt {
+        is_loaded: library
+            .as_ref()
+            .map(|_| maps.iter().any(|map| is_it(&map.path))),
+        other: others
+            .map(|map| file_name(&map.path))
+            .find(|name| is_known(name)),
+    })
 }
 
-fn figures(ran: &Ran, own_peak: u64) -> RunFigures {
+/// The last part of a path.
+fn file_name(path: &[u8]) -> String {
+    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    String::from_utf8_lossy(last).into_owned()
+}
+
+/// The figures of a run, if heapprof itself had `own` when it began.
+fn figures(ran: &Ran, own: u64) -> RunFigures {
     let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-    // The kernel begins the program's peak with what heapprof had when it started it.
-    let of_all = match (ran.at_end, ran.max_rss > own_peak) {
+    // The kernel begins the peak with what the copy of heapprof had.
+    let of_all = match (ran.at_end, ran.max_rss > own) {
         (Some(_), false) => 0,
         _ => ran.max_rss,
     };

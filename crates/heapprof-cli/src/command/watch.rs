@@ -267,7 +267,10 @@ impl Watching<'_> {
                     News::Ended(ended) => end = Some(ended),
                 }
             }
-            if let Some(listening) = &self.listening {
+            // The program may set one before it was looked at.
+            if let Some(listening) = &self.listening
+                && coming.is_none()
+            {
                 marks::receive(&listening.socket, |mark| watcher.mark(mark, now_ms()));
             }
             let is_late = self.args.time.is_some_and(|time| began.elapsed() >= time);

@@ -127,8 +127,21 @@ fn find(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
     all.find(|path| path.is_file())
 }
 
+/// The allocators that are there, and the names of those that are not with what was looked for.
+type Chosen = (Vec<Allocator>, Vec<(String, String)>);
+
+/// Whether a file's name is that of a known allocator's library.
+pub(super) fn is_known(file: &str) -> bool {
+    let libraries = KNOWN.iter().filter_map(|(_, names)| names.last());
+    let mut stems = libraries.filter_map(|library| library.strip_suffix(".so"));
+    stems.any(|stem| {
+        file.strip_prefix(stem)
+            .is_some_and(|rest| rest.starts_with(".so"))
+    })
+}
+
 /// What was asked for and is installed, in order, and what is not, with what was looked for.
-pub(super) fn chosen(asked: &[String]) -> Result<(Vec<Allocator>, Vec<(String, String)>)> {
+pub(super) fn chosen(asked: &[String]) -> Result<Chosen> {
     let folders = folders();
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     if asked.is_empty() {
@@ -260,7 +273,7 @@ fn joined(first: &std::ffi::OsStr, variable: &str) -> OsString {
 mod tests {
     use super::*;
 
-    fn asked(words: &[&str]) -> Result<(Vec<Allocator>, Vec<(String, String)>)> {
+    fn asked(words: &[&str]) -> Result<Chosen> {
         let words: Vec<String> = words.iter().map(|word| (*word).to_string()).collect();
         chosen(&words)
     }
@@ -287,6 +300,21 @@ mod tests {
     }
 
     #[test]
+    fn libraries_are_known_by_their_names() {
+        for name in [
+            "libjemalloc.so.2",
+            "libtcmalloc.so.4.5.10",
+            "libmimalloc.so",
+        ] {
+            assert!(is_known(name), "{name}");
+        }
+        for name in ["libjemalloc_pic.a", "libc.so.6", "", "jemalloc"] {
+            assert!(!is_known(name), "{name}");
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a folder of the test's own")]
     fn folders_are_the_loader_s() {
         let here = tempfile::tempdir().unwrap();
         let path = here.path();

@@ -12,6 +12,9 @@ pub(in crate::command) const TAKEN: &str = "taken";
 /// What the head of a mark ends with that is for the watch of its process only.
 pub(in crate::command) const STRICT: &str = " only";
 
+/// What stands before the number of marks that could not be sent.
+const LOST: &str = " lost ";
+
 /// A mark.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::command) struct Mark {
@@ -19,6 +22,8 @@ pub(in crate::command) struct Mark {
     pub(in crate::command) pid: Option<u32>,
     /// Whether it is for the watch of that process, and for no other one.
     pub(in crate::command) is_strict: bool,
+    /// How many marks of this process could not be sent since the one before.
+    pub(in crate::command) lost: u32,
     /// When it was set, in milliseconds since 1970 UTC.
     pub(in crate::command) time_ms: i64,
     /// What the process had in memory then.
@@ -39,6 +44,7 @@ impl Mark {
             Some(time) => (time, true),
             None => (time, false),
         };
+        let (time, lost) = time.split_once(LOST).unwrap_or((time, "0"));
         let mut text = text.to_string();
         if let Some(end) = (0..=LONGEST_TEXT.min(text.len()))
             .rev()
@@ -49,6 +55,7 @@ impl Mark {
         Some(Self {
             pid: Some(pid.parse().ok()?).filter(|pid| *pid != 0),
             is_strict,
+            lost: lost.parse().ok()?,
             time_ms: time.parse().ok()?,
             statm: Statm::parse(statm),
             text,
@@ -84,7 +91,9 @@ mod tests {
         );
         assert!(mark.statm.is_some() && !mark.is_strict);
         let mark = Mark::parse(b"heapprof mark 1 7 99 only\n\nx").unwrap();
-        assert_eq!((mark.is_strict, mark.time_ms), (true, 99));
+        assert_eq!((mark.is_strict, mark.time_ms, mark.lost), (true, 99, 0));
+        let mark = Mark::parse(b"heapprof mark 1 7 99 lost 3\n\nx").unwrap();
+        assert_eq!((mark.is_strict, mark.time_ms, mark.lost), (false, 99, 3));
         let mark = Mark::parse(b"heapprof mark 1 0 99\n\n\xff").unwrap();
         assert_eq!(
             (mark.pid, mark.statm, mark.text.as_str()),

@@ -131,6 +131,16 @@ impl Watcher {
         if let (Some(pid), None, true) = (mark.pid, found, mark.is_strict) {
             return format!("process {pid} is not watched");
         }
+        if mark.lost > 0 {
+            let text = format!(
+                "{} marks, which came faster than they were taken",
+                mark.lost
+            );
+            self.note(mark.pid, now_ms, "unseen", text);
+        }
+        let found = mark
+            .pid
+            .and_then(|pid| self.alive.iter().find(|one| one.pid == pid));
         let figures = mark.statm.map(|statm| WatchFigures {
             size: signed(statm.size),
             rss: signed(statm.rss),
