@@ -74,7 +74,7 @@ pub enum RunDifference {
     By(f64),
 }
 
-/// So rarely chance may make a difference that is told.
+/// A difference is told only if chance makes it less often than this.
 const CHANCE: f64 = 0.01;
 /// A smaller part is no difference.
 const LEAST: f64 = 0.01;

@@ -317,7 +317,7 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       watch_process, watch_moment, watch_event). At the end, a chart and the marks \
                       are shown. Names of --until are rss, pss, uss, swap, size (addresses), data \
                       and threads, of one process; total_rss and so on are of all of them.\n\n\
-                      Example: heapprof watch 1234 --until 'rss > 2GiB' --then 'heapprof dump {pid}'"
+                      Example: heapprof watch 1234 --until 'rss > 2GiB' --then 'gcore {pid}'"
     )]
     Watch(WatchArgs),
     /// Tell a watch that something begins here

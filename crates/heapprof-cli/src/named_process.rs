@@ -27,7 +27,7 @@ pub(crate) fn find(argument: &str) -> Result<u32> {
     let found: Vec<u32> = all.into_iter().filter(is_named).collect();
     match found.as_slice() {
         [pid] => Ok(*pid),
-        [] => bail!("{word}: no process has this name; ps -e shows which there are"),
+        [] => bail!("{word}: no process has this name; heapprof proc lists them"),
         several => {
             let pids: Vec<String> = several.iter().take(LISTED).map(u32::to_string).collect();
             let more = match several.len().saturating_sub(LISTED) {

@@ -133,6 +133,8 @@ impl Listening {
         let folder = open(path)?;
         kind.remove_stale(&folder);
         let name = format!("{}{}", kind.prefix, std::process::id());
+        // Those who do not open the folder need the whole path.
+        SocketAddrUnix::new(path.join(&name))?;
         let listening = kind.socket(SocketFlags::NONBLOCK)?;
         bind(&listening, &address(&folder, &name)?)?;
         if kind.socket == SocketType::SEQPACKET {

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use procfs_core::process::MountInfos;
+use procfs_core::process::{MountInfo, MountInfos};
 use procfs_core::{FromRead, MemoryPressure};
 
 /// Above this, a limit is the first version's word for none: a number of pages that no machine has.
@@ -20,8 +20,10 @@ pub struct Folder {
     pub version: u8,
     /// What it is called below the root of its hierarchy.
     pub name: String,
-    /// The folder of the hierarchy's root.
+    /// The folder that is mounted, and what it is called below the root.
     top: PathBuf,
+    /// See [`top`](Self::top).
+    top_name: String,
     /// Its own folder.
     path: PathBuf,
 }
@@ -110,21 +112,25 @@ impl Folder {
         // The first version's controller is not the second's at the same time.
         found.sort_unstable();
         found.into_iter().find_map(|(version, name)| {
-            let mount = mounts.0.iter().find(|mount| match version {
+            let is_of_version = |mount: &&MountInfo| match version {
                 1 => mount.fs_type == "cgroup" && mount.super_options.contains_key("memory"),
                 _ => mount.fs_type == "cgroup2",
-            })?;
-            // What is above the mounted folder cannot be seen from here.
-            let below = Path::new(name).strip_prefix(&mount.root).ok()?;
-            let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-            if !below.components().all(is_plain) {
-                return None;
-            }
-            let top = root.join(mount.mount_point.strip_prefix("/").ok()?);
-            let path = top.join(below);
+            };
+            // What is above a mounted folder cannot be seen from there, but there may be another.
+            let mut here = mounts.0.iter().filter(is_of_version).filter_map(|mount| {
+                let below = Path::new(name).strip_prefix(&mount.root).ok()?;
+                let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+                let top = root.join(mount.mount_point.strip_prefix("/").ok()?);
+                below
+                    .components()
+                    .all(is_plain)
+                    .then(|| (top.join(below), top, mount.root.clone()))
+            });
+            let (path, top, top_name) = here.next()?;
             let folder = Self {
                 version,
                 name: name.to_string(),
+                top_name,
                 top,
                 path,
             };
@@ -172,7 +178,9 @@ impl Folder {
                 && least.as_ref().is_none_or(|(found, _)| limit < *found)
             {
                 let below = path.strip_prefix(&self.top).unwrap_or(path);
-                least = Some((limit, format!("/{}", below.display())));
+                let parts = Path::new(&self.top_name).components();
+                let name: PathBuf = parts.chain(below.components()).collect();
+                least = Some((limit, name.display().to_string()));
             }
             if path == self.top {
                 return least;
@@ -259,6 +267,7 @@ mod tests {
 35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
 41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
     const SECOND: &[u8] = b"\
+29 23 0:26 /other /mnt/other rw,nosuid - cgroup2 cgroup2 rw\n\
 30 23 0:26 /host/app /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 
     #[allow(clippy::disallowed_methods, reason = "a folder of the test's own")]
@@ -351,7 +360,7 @@ mod tests {
         );
         assert_eq!(
             (read.limit, read.limit_of.as_deref()),
-            (Some(8192), Some("/"))
+            (Some(8192), Some("/host/app"))
         );
         assert_eq!(
             (read.high, read.failures, read.oom_kills),

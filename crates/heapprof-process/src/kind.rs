@@ -113,8 +113,8 @@ impl Kind {
     }
 
     fn row(self) -> &'static (Self, &'static str, &'static str) {
-        let row = KINDS.iter().find(|(kind, ..)| *kind == self);
-        row.unwrap_or(&KINDS[2])
+        // They are in the order of the enum.
+        &KINDS[self as usize]
     }
 }
 
@@ -148,9 +148,6 @@ pub(crate) fn kinds(regions: &[Region<'_>], around: &Around) -> Vec<Kind> {
             return kind;
         }
         let is_writable = region.area.rights.starts_with("rw");
-        if is_writable && is_in_arena(regions, i) {
-            return Kind::Arena;
-        }
         let range = region.area.start..region.area.end;
         let pointers = &around.stack_pointers;
         let has_pointer = pointers.iter().any(|pointer| range.contains(pointer));
@@ -159,7 +156,19 @@ pub(crate) fn kinds(regions: &[Region<'_>], around: &Around) -> Vec<Kind> {
         }
         Kind::Anonymous
     };
-    (0..regions.len()).map(one).collect()
+    let mut kinds: Vec<Kind> = (0..regions.len()).map(one).collect();
+    // What was reserved for a kind is of that kind, too.
+    for i in 0..regions.len() {
+        if kinds[i] == Kind::Anonymous
+            && let Some(count) = arena(regions, i)
+        {
+            kinds[i..i + count].fill(Kind::Arena);
+        }
+        if kinds[i] == Kind::ThreadStack && is_behind_guard(regions, i) {
+            kinds[i - 1] = Kind::ThreadStack;
+        }
+    }
+    kinds
 }
 
 /// What a name says. `None` for memory of no file.
@@ -202,20 +211,25 @@ fn is_unnamed(area: &Area<'_>) -> bool {
     file_name(area).is_empty() && area.rights.ends_with('p')
 }
 
-/// Whether a mapping begins a piece of 64 MiB of addresses without a name, as glibc reserves them.
-fn is_in_arena(regions: &[Region<'_>], i: usize) -> bool {
-    let start = regions[i].area.start;
-    if !start.is_multiple_of(ARENA) {
-        return false;
+/// How many mappings an arena has that begins with this one: 64 MiB of addresses without a name, as
+/// glibc reserves them. `None` if none begins here.
+fn arena(regions: &[Region<'_>], i: usize) -> Option<usize> {
+    let first = regions[i].area;
+    let start = first.start;
+    if !start.is_multiple_of(ARENA) || !first.rights.starts_with("rw") {
+        return None;
     }
     let mut end = start;
-    for region in &regions[i..] {
-        if region.area.start != end || !is_unnamed(region.area) || end >= start + ARENA {
-            break;
+    for (count, region) in regions[i..].iter().enumerate() {
+        if end == start + ARENA {
+            return Some(count);
+        }
+        if region.area.start != end || !is_unnamed(region.area) || region.area.end > start + ARENA {
+            return None;
         }
         end = region.area.end;
     }
-    end >= start + ARENA
+    (end == start + ARENA).then_some(regions.len() - i)
 }
 
 /// Whether a small mapping that nobody may touch lies just before, as before a thread's stack.
@@ -274,10 +288,10 @@ VmFlags: rd wr mr mw me ht
             Kind::Program,
             Kind::Heap,
             Kind::Arena,
-            Kind::Anonymous,
+            Kind::Arena,
             // It does not reach to the next multiple of 64 MiB.
             Kind::Anonymous,
-            Kind::Anonymous,
+            Kind::ThreadStack,
             Kind::ThreadStack,
             Kind::ThreadStack,
             Kind::Anonymous,

@@ -49,18 +49,23 @@ pub struct AtEnd {
     pub peak: u64,
 }
 
-/// Runs a program to its end. `look` is called with its number when it is about to end.
+/// Runs a program to its end. `began` is told its number, and `look` when it is about to end.
 ///
 /// # Errors
 /// It may not be possible to start it.
-pub fn run(command: &mut Command, mut look: impl FnMut(u32)) -> io::Result<Ran> {
+pub fn run(
+    command: &mut Command,
+    began: impl FnOnce(u32),
+    mut look: impl FnMut(u32),
+) -> io::Result<Ran> {
     // std shares our memory with a child that does nothing before it executes the program, and the
     // kernel then begins the program's peak with ours. What we have not written is not in a copy.
-    // SAFETY: nothing is done.
+    // SAFETY: the closure runs between fork and exec, where little may be called. It calls nothing.
     unsafe { command.pre_exec(|| Ok(())) };
-    let began = Instant::now();
+    let start = Instant::now();
     let child = command.spawn()?;
     let pid = child.id();
+    began(pid);
     let number = pid.cast_signed();
     // It may have ended already, or be another user's by now. Then its end is not looked at.
     let _ = ptrace(libc::PTRACE_SEIZE, number, libc::PTRACE_O_TRACEEXIT);
@@ -68,7 +73,7 @@ pub fn run(command: &mut Command, mut look: impl FnMut(u32)) -> io::Result<Ran> 
     loop {
         let (status, used) = wait(number)?;
         if !libc::WIFSTOPPED(status) {
-            let wall = began.elapsed();
+            let wall = start.elapsed();
             return Ok(ran(ExitStatus::from_raw(status), wall, &used, at_end));
         }
         let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
@@ -154,20 +159,24 @@ mod tests {
     use super::*;
 
     fn shell(script: &str) -> Ran {
-        run(Command::new("sh").args(["-c", script]), |_| {}).unwrap()
+        run(Command::new("sh").args(["-c", script]), |_| {}, |_| {}).unwrap()
     }
 
     #[test]
     fn a_program_is_seen_before_it_is_gone() {
         let mut looked = Vec::new();
-        let ran = run(Command::new("sh").args(["-c", "exit 3"]), |pid| {
-            looked.push(crate::title(pid, 99));
-        })
+        let ran = run(
+            Command::new("sh").args(["-c", "sleep 0.2; exit 3"]),
+            |_| {},
+            |pid| {
+                looked.push(crate::title(pid, 99));
+            },
+        )
         .unwrap();
         assert_eq!(ran.status.code(), Some(3));
         let at_end = ran.at_end.unwrap();
         assert!(at_end.rss > 0 && at_end.peak >= at_end.rss);
-        assert_eq!(looked, [Some("sh -c exit 3".to_string())]);
+        assert_eq!(looked, [Some("sh -c sleep 0.2; exit 3".to_string())]);
         assert!(ran.minor_faults > 0 && ran.wall > Duration::ZERO);
     }
 
@@ -179,6 +188,6 @@ mod tests {
         assert_eq!(ran.status.signal(), Some(9));
         let ran = shell("(sleep 0.1; kill -CONT $$) & kill -STOP $$; exit 7");
         assert_eq!(ran.status.code(), Some(7));
-        assert!(run(&mut Command::new("/nowhere/at/all"), |_| {}).is_err());
+        assert!(run(&mut Command::new("/nowhere/at/all"), |_| {}, |_| {}).is_err());
     }
 }

@@ -9,7 +9,7 @@ use crate::lines::bytes_of;
 /// memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Its addresses. A process's sums do not have them.
+    /// Its addresses. `smaps_rollup` does not have them.
     pub size: u64,
     /// All of it that is in memory.
     pub rss: u64,
@@ -49,7 +49,7 @@ pub struct Field {
     pub meaning: &'static str,
     /// Its bytes.
     pub of: fn(&Usage) -> u64,
-    /// Sets them. What is made of other fields stays as it is.
+    /// Sets its bytes. It does nothing for a field that is computed from others.
     pub put: fn(&mut Usage, u64),
 }
 

@@ -14,6 +14,8 @@ pub struct Peak {
     pub name: String,
     /// The peak of each run, in bytes.
     pub peaks: Vec<i64>,
+    /// Whether what the empty candidate has is in it.
+    pub has_empty: bool,
     /// What the function or line that had most at the peak is called, and its bytes.
     pub most: Option<(String, i64)>,
 }
@@ -50,12 +52,15 @@ fn times(times: f64) -> String {
 pub fn peaks(peaks: &Peaks, style: &Style) -> Result<String, Error> {
     let base = peaks.empty.as_ref().map_or(0, |(_, peak)| *peak);
     // What a run had that did not even come to the other's peak is none.
-    let above = |peak: i64| peak.saturating_sub(base).max(0);
+    let above = |one: &Peak, peak: i64| match one.has_empty {
+        true => peak.saturating_sub(base).max(0),
+        false => peak,
+    };
     if style.format == Format::Json {
         let rows = peaks.candidates.iter().map(|one| {
             json!({
                 "candidate": one.name, "peaks": one.peaks,
-                "above_empty": one.peaks.iter().map(|&peak| above(peak)).collect::<Vec<_>>(),
+                "above_empty": one.peaks.iter().map(|&peak| above(one, peak)).collect::<Vec<_>>(),
                 "most": one.most.as_ref().map(|(name, bytes)| json!({"place": name, "bytes": bytes})),
             })
         });
@@ -85,19 +90,19 @@ pub fn peaks(peaks: &Peaks, style: &Style) -> Result<String, Error> {
     let least = peaks
         .candidates
         .iter()
-        .map(|one| above(one.range().1))
+        .map(|one| above(one, one.range().1))
         .min();
     for one in &peaks.candidates {
         let (low, high) = one.range();
         let mut cells = vec![measure.show(high)];
         if peaks.empty.is_some() {
-            cells.push(measure.show(above(high)));
+            cells.push(measure.show(above(one, high)));
         }
         if several {
             cells.extend([measure.show(low), measure.show(high)]);
         }
         cells.push(match least.filter(|least| *least > 0) {
-            Some(least) => times(above(high) as f64 / least as f64),
+            Some(least) => times(above(one, high) as f64 / least as f64),
             None => String::new(),
         });
         cells.push(one.name.clone());
@@ -125,6 +130,7 @@ mod tests {
         let one = |name: &str, peaks: &[i64]| Peak {
             name: name.to_string(),
             peaks: peaks.to_vec(),
+            has_empty: true,
             most: Some(("(main) -e:1".to_string(), peaks[0] / 2)),
         };
         let mut all = Peaks {

@@ -15,8 +15,8 @@ pub(crate) struct Chart<'a> {
     pub(crate) line: &'a Steps,
     /// The times of the left and the right edge.
     pub(crate) span: [i64; 2],
-    /// A time to mark beneath the chart.
-    pub(crate) mark: Option<i64>,
+    /// Times to mark beneath the chart.
+    pub(crate) marks: Vec<i64>,
     /// Columns and rows of characters.
     pub(crate) columns: usize,
     /// See [`columns`](Self::columns).
@@ -80,10 +80,11 @@ impl Chart<'_> {
             .collect()
     }
 
-    /// The line beneath the chart, with the mark.
+    /// The line beneath the chart, with the marks.
     fn axis(&self) -> String {
-        let at = self.mark.map(|time| self.bin(time, self.columns));
-        let each = (0..self.columns).map(|x| if Some(x) == at { '▲' } else { '─' });
+        let marks = self.marks.iter();
+        let marked: Vec<usize> = marks.map(|&time| self.bin(time, self.columns)).collect();
+        let each = (0..self.columns).map(|x| if marked.contains(&x) { '▲' } else { '─' });
         each.collect()
     }
 
@@ -134,7 +135,7 @@ mod tests {
             area: &area.to_vec(),
             line: &line.to_vec(),
             span: [0, 80],
-            mark: Some(40),
+            marks: vec![40],
             columns: 8,
             rows: 2,
         };

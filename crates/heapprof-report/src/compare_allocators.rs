@@ -1,5 +1,7 @@
 //! `compare-allocators`: what another malloc would cost and save.
 
+use std::collections::BTreeSet;
+
 use heapprof_analysis::{RunDifference, RunFigures, RunSpread, run_difference};
 use serde_json::{Value, json};
 
@@ -19,6 +21,8 @@ pub struct Candidate {
     pub runs: Vec<RunFigures>,
     /// Whether the library was in the program; `None` if there is none, or that could not be seen.
     pub is_loaded: Option<bool>,
+    /// Programs that ran, too, and did not have the library.
+    pub without: BTreeSet<String>,
     /// The library of an allocator that the program has itself.
     pub other: Option<String>,
 }
@@ -28,6 +32,8 @@ pub struct Candidate {
 pub struct HeapInUse {
     /// The most bytes that were in use in one process.
     pub peak: i64,
+    /// Whether that process is the program itself, and not a child.
+    pub is_main: bool,
     /// What the program itself had in use at its end.
     pub end: i64,
 }
@@ -49,21 +55,30 @@ type Figure = fn(&RunFigures) -> Option<i64>;
 
 /// The figures with their names and units.
 const FIGURES: [(&str, &str, Figure); 10] = [
-    ("wall", "microseconds", |run| Some(run.wall_us)),
-    ("user", "microseconds", |run| Some(run.user_us)),
-    ("system", "microseconds", |run| Some(run.system_us)),
-    ("peak_rss", "bytes", |run| Some(run.peak_rss)),
-    ("hwm", "bytes", |run| run.hwm),
-    ("end_rss", "bytes", |run| run.end_rss),
-    ("minor_faults", "", |run| Some(run.minor_faults)),
-    ("major_faults", "", |run| Some(run.major_faults)),
-    ("voluntary", "", |run| Some(run.voluntary)),
-    ("involuntary", "", |run| Some(run.involuntary)),
+    ("wall", "microseconds", WALL),
+    ("user", "microseconds", USER),
+    ("system", "microseconds", SYSTEM),
+    ("peak_rss", "bytes", PEAK),
+    ("hwm", "bytes", HWM),
+    ("end_rss", "bytes", END),
+    ("minor_faults", "", COUNTS[0]),
+    ("major_faults", "", COUNTS[1]),
+    ("voluntary", "", COUNTS[2]),
+    ("involuntary", "", COUNTS[3]),
 ];
 
-const WALL: Figure = FIGURES[0].2;
-const PEAK: Figure = FIGURES[3].2;
-const END: Figure = FIGURES[5].2;
+const WALL: Figure = |run| Some(run.wall_us);
+const USER: Figure = |run| Some(run.user_us);
+const SYSTEM: Figure = |run| Some(run.system_us);
+const PEAK: Figure = |run| Some(run.peak_rss);
+const HWM: Figure = |run| run.hwm;
+const END: Figure = |run| run.end_rss;
+const COUNTS: [Figure; 4] = [
+    |run| Some(run.minor_faults),
+    |run| Some(run.major_faults),
+    |run| Some(run.voluntary),
+    |run| Some(run.involuntary),
+];
 
 fn values(candidate: &Candidate, figure: Figure) -> Vec<i64> {
     candidate.runs.iter().filter_map(figure).collect()
@@ -77,6 +92,14 @@ fn median(candidate: &Candidate, figure: Figure) -> Option<i64> {
 fn share(resident: Option<i64>, in_use: Option<i64>) -> Option<f64> {
     let (resident, in_use) = resident.zip(in_use)?;
     (in_use > 0).then(|| resident as f64 / in_use as f64)
+}
+
+/// The same at the peaks, if both are of the program itself or both of a child.
+fn at_peak(candidate: &Candidate, heap: &HeapInUse) -> Option<f64> {
+    let peak = median(candidate, PEAK)?;
+    // The kernel's counts of the same may differ by some pages.
+    let is_main = median(candidate, HWM).is_some_and(|hwm| peak - hwm <= peak / 50);
+    (is_main == heap.is_main).then(|| share(Some(peak), Some(heap.peak)))?
 }
 
 /// Writes the report.
@@ -120,6 +143,12 @@ pub fn comparison(comparison: &Comparison, style: &Style) -> Result<String, Erro
                 "{name}: {what} was not in the program when it ended, so these runs may not be of \
                  it\n"
             );
+        }
+        if !candidate.without.is_empty() {
+            let without: Vec<&str> = candidate.without.iter().map(String::as_str).collect();
+            let without = printable(&without.join(", ")).into_owned();
+            text +=
+                &format!("{name}: {without} ran without {what}, so these runs are partly of it\n");
         }
         if let Some(other) = &candidate.other {
             let other = printable(other);
@@ -177,8 +206,8 @@ fn table(comparison: &Comparison, bytes: &Measure) -> Result<Table, Error> {
             candidate.name.clone(),
             of(WALL, &time),
             range(WALL, &time),
-            of(FIGURES[1].2, &time),
-            of(FIGURES[2].2, &time),
+            of(USER, &time),
+            of(SYSTEM, &time),
             of(PEAK, bytes),
             range(PEAK, bytes),
             of(END, bytes),
@@ -187,14 +216,10 @@ fn table(comparison: &Comparison, bytes: &Measure) -> Result<Table, Error> {
             let shown = |share: Option<f64>| {
                 share.map_or_else(|| "-".to_string(), |share| format!("{share:.2}"))
             };
-            cells.push(shown(share(median(candidate, PEAK), Some(heap.peak))));
+            cells.push(shown(at_peak(candidate, heap)));
             cells.push(shown(share(median(candidate, END), Some(heap.end))));
         }
-        cells.extend(
-            FIGURES[6..]
-                .iter()
-                .map(|(_, _, figure)| of(*figure, &count)),
-        );
+        cells.extend(COUNTS.iter().map(|figure| of(*figure, &count)));
         table.row(cells);
     }
     Ok(table)
@@ -224,13 +249,13 @@ fn trade(time: RunDifference, memory: RunDifference) -> String {
     let time_words = match time {
         RunDifference::By(by) if by < 0.0 => format!("{} faster", part(by)),
         RunDifference::By(by) => format!("{} slower", part(by)),
-        RunDifference::None => "as fast".to_string(),
+        RunDifference::None => "no difference in time".to_string(),
         RunDifference::Unknown => "too few runs to tell the time (5 tell)".to_string(),
     };
     let memory_words = match memory {
         RunDifference::By(by) if by < 0.0 => format!("{} less memory", part(by)),
         RunDifference::By(by) => format!("{} more memory", part(by)),
-        RunDifference::None => "as much memory".to_string(),
+        RunDifference::None => "no difference in memory".to_string(),
         RunDifference::Unknown => "too few to tell the memory".to_string(),
     };
     match (time, memory) {
@@ -294,9 +319,9 @@ fn document(comparison: &Comparison) -> Value {
             let heap = comparison.heap;
             json!({
                 "name": candidate.name, "what": candidate.what, "loaded": candidate.is_loaded,
-            "other": candidate.other,
+            "without": candidate.without, "other": candidate.other,
                 "figures": figures.collect::<serde_json::Map<_, _>>(),
-                "rss_per_heap_at_peak": share(median(candidate, PEAK), heap.map(|heap| heap.peak)),
+                "rss_per_heap_at_peak": heap.and_then(|heap| at_peak(candidate, &heap)),
                 "rss_per_heap_at_end": share(median(candidate, END), heap.map(|heap| heap.end)),
                 "sentence": i.checked_sub(1).and_then(|i| words.get(i)),
             })
@@ -320,6 +345,7 @@ mod tests {
         let run = |i: i64| RunFigures {
             wall_us: wall_us + i,
             peak_rss,
+            hwm: Some(peak_rss),
             end_rss: Some(peak_rss / 2),
             ..RunFigures::default()
         };
@@ -344,6 +370,7 @@ mod tests {
             missing: vec![("hoard".to_string(), "libhoard.so".to_string())],
             heap: Some(HeapInUse {
                 peak: 50 << 20,
+                is_main: true,
                 end: 25 << 20,
             }),
         };
@@ -352,8 +379,8 @@ mod tests {
             [
                 "tcmalloc: 31 % faster, 18 % more memory (beside glibc)",
                 "same: no difference (beside glibc)",
-                "slow: 50 % slower, as much memory (beside glibc)",
-                "small: as fast, 60 % less memory (beside glibc)",
+                "slow: 50 % slower, no difference in memory (beside glibc)",
+                "small: no difference in time, 60 % less memory (beside glibc)",
             ]
         );
         let text = comparison(&all, &Style::default()).unwrap();

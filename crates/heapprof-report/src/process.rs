@@ -72,9 +72,8 @@ pub fn process(
     let seen = snapshot.seen.as_ref();
     let table = seen.map(|seen| parts(seen, options, &fields, &measure, raw));
     if raw {
-        return table
-            .unwrap_or_else(|| counters(snapshot, &measure, true))
-            .render(style);
+        let nothing = || parts(&Seen::default(), options, &fields, &measure, raw);
+        return table.unwrap_or_else(nothing).render(style);
     }
     let mut text = head(snapshot, &measure);
     for note in &snapshot.notes {

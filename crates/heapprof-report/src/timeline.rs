@@ -110,7 +110,10 @@ fn chart(timeline: &Timeline, bytes: &Measure) -> Result<Vec<String>, Error> {
         area: &heap,
         line: if is_far { &Vec::new() } else { &resident },
         span: [0, end.since_nanos],
-        mark: peak(timeline).map(|row| row.since_nanos),
+        marks: peak(timeline)
+            .map(|row| row.since_nanos)
+            .into_iter()
+            .collect(),
         columns: COLUMNS,
         rows: ROWS,
     };

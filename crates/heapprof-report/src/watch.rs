@@ -84,7 +84,7 @@ fn head(watch: &Watch, bytes: &Measure, time: &Time) -> Result<String, Error> {
                 time.show(last.saturating_sub(start.began_ms)),
             );
             if watch.sums.iter().any(|sum| sum.processes > 1) {
-                text += "; what processes share counts once for each";
+                text += "; these are sums over processes, and what two share counts twice";
             }
         }
         _ => text += ": it ended before the first look",
@@ -115,23 +115,26 @@ fn chart(watch: &Watch, bytes: &Measure, time: &Time) -> Vec<String> {
     let Some(&(end, _)) = area.last().filter(|_| area.len() > 1) else {
         return Vec::new();
     };
-    let mark = watch.events.iter().find(|event| event.kind == "mark");
+    let marks = watch.events.iter().filter(|event| event.kind == "mark");
+    let marks: Vec<i64> = marks
+        .map(|mark| mark.time_ms.saturating_sub(began))
+        .collect();
     let peak = || area.iter().max_by_key(|(_, rss)| *rss).map(|(at, _)| *at);
     let chart = Chart {
         area: &area,
         line: &Vec::new(),
         span: [0, end],
-        mark: match mark {
-            Some(mark) => Some(mark.time_ms.saturating_sub(began)),
-            None => peak(),
+        marks: match marks.is_empty() {
+            true => peak().into_iter().collect(),
+            false => marks.clone(),
         },
         columns: COLUMNS,
         rows: ROWS,
     };
     let mut lines = chart.lines(|value| bytes.show(value), |at| time.show(at));
-    lines.push(match mark {
-        Some(_) => "⣿ in memory (rss)  ▲ the first mark".to_string(),
-        None => "⣿ in memory (rss)  ▲ the most".to_string(),
+    lines.push(match marks.is_empty() {
+        false => "⣿ in memory (rss)  ▲ marks".to_string(),
+        true => "⣿ in memory (rss)  ▲ the most".to_string(),
     });
     lines
 }
@@ -413,7 +416,7 @@ mod tests {
             lines[1],
             "watching took 8ms of a processor's time, 0.20% of one"
         );
-        assert!(text.contains("▲ the first mark"), "{text}");
+        assert!(text.contains("▲ marks"), "{text}");
         assert!(text.contains("5MiB  +3MiB"), "{text}");
         assert!(text.contains("exit code 3  app -x"), "{text}");
         assert!(text.contains("then  true"), "{text}");

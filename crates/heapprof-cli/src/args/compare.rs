@@ -16,7 +16,7 @@ pub(crate) struct CompareAllocatorsArgs {
     /// How often to run the program with each
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
-    /// How often to run it before, so that files are in memory
+    /// How often to run it with each before, so that files are in memory
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) warmup: u32,
     /// Leave out the recorded run that tells how much of the memory was in use

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use heapprof_report::Format;
 
 use super::record::time;
@@ -42,7 +43,7 @@ pub(crate) struct ProcArgs {
     #[arg(long, requires = "process")]
     pub(crate) maps: bool,
     /// Leave out what the words mean
-    #[arg(short, long, requires = "process")]
+    #[arg(short, long, requires = "process", conflicts_with = "diff")]
     pub(crate) brief: bool,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
@@ -54,14 +55,14 @@ pub(crate) struct ProcArgs {
 pub(crate) struct WatchArgs {
     /// The process: its number or its name, also as pid:NUMBER or pid:NAME
     #[arg(value_name = "PROCESS", value_parser = name::parser(), conflicts_with = "command")]
-    #[arg(required_unless_present = "command")]
+    #[arg(required_unless_present_any = ["command", "show"])]
     pub(crate) process: Option<String>,
     /// How often to look, e.g. 100ms or 10s
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     pub(crate) interval: Duration,
     /// End after this time, e.g. 30s or 2h; without it when the last process has ended, or at
     /// Ctrl-C
-    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "command")]
     pub(crate) time: Option<Duration>,
     /// Watch this process alone, and not those that descend from it
     #[arg(long)]
@@ -73,10 +74,14 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "COMMAND", requires = "until")]
     pub(crate) then: Option<String>,
     /// What the watch is called in the database
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) name: Option<String>,
+    /// Show a watch of the database again, the last one without a name
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    #[arg(conflicts_with_all = ["process", "command"])]
+    pub(crate) show: Option<String>,
     /// Say nothing at the end but errors
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "output")]
     pub(crate) quiet: bool,
     #[command(flatten)]
     pub(crate) report: ProcessReportArgs,

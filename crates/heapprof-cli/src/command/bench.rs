@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use heapprof_report::{Peak, Peaks};
 
-use super::heap_run::{HowToRun, heap_of};
+use super::heap_run::{HowToRun, heap_of, split};
 use super::{Shared, proc};
 use crate::args::BenchArgs;
 use crate::output;
@@ -15,10 +15,8 @@ use crate::output;
 /// the code runs.
 const BALLAST: &str =
     "package heapprof; INIT { vec($heapprof::ballast, 1048575, 8) = 0 } package main;";
-/// Its bytes.
-const BALLAST_BYTES: i64 = 1 << 20;
 /// The function that has it.
-const BALLAST_FUNCTION: &str = "^heapprof::INIT$";
+const BALLAST_FUNCTION: &str = "heapprof::INIT";
 /// Gives the code's first line its own number.
 const FIRST_LINE: &str = "#line 1 \"-e\"";
 
@@ -48,14 +46,16 @@ pub(super) fn run(shared: &Shared, args: &BenchArgs) -> Result<()> {
                 command: words,
                 shows_output: args.show_output,
                 ignores_failure: args.ignore_failure,
-                without: args.perl.then_some(BALLAST_FUNCTION),
+                name: format!("{candidate:?}"),
+                uncounted: args.perl.then_some(BALLAST_FUNCTION),
             };
             let run = heap_of(shared, &how)?;
-            let bytes = run.peak - if args.perl { BALLAST_BYTES } else { 0 };
-            if peak.peaks.iter().all(|&before| bytes > before) {
+            if peak.peaks.iter().all(|&before| run.peak > before) {
                 peak.most = run.most;
+                // A process that is no perl of ours has nothing of the empty candidate.
+                peak.has_empty = run.has_uncounted || !args.perl;
             }
-            peak.peaks.push(bytes);
+            peak.peaks.push(run.peak);
         }
         match (i, empty) {
             (0, Some(empty)) => {
@@ -88,10 +88,6 @@ fn words(args: &BenchArgs, candidate: &str) -> Result<Vec<OsString>> {
         ];
         return Ok(words.map(OsString::from).to_vec());
     }
-    let words =
-        shlex::split(candidate).with_context(|| format!("{candidate:?}: a quote is not closed"))?;
-    if words.is_empty() {
-        bail!("{candidate:?} is no command");
-    }
+    let words = split(candidate)?;
     Ok(words.into_iter().map(OsString::from).collect())
 }

@@ -2,19 +2,21 @@
 
 mod allocator;
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::RunFigures;
-use heapprof_process::{Counters, Ran, maps, run as run_measured};
+use heapprof_process::{Counters, Ran, comm, descendants, maps, run as run_measured};
 use heapprof_report::{Candidate, Comparison, HeapInUse};
 use heapprof_symbolize::program::{Obstacle, inspect};
 
 use self::allocator::{Allocator, chosen, is_known};
-use super::heap_run::{HowToRun, heap_of};
+use super::heap_run::{HowToRun, heap_of, joined};
 use super::record::find_program;
 use super::{Shared, proc};
 use crate::args::CompareAllocatorsArgs;
@@ -35,7 +37,8 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
         command: &args.command,
         shows_output: args.show_output,
         ignores_failure: args.ignore_failure,
-        without: None,
+        name: joined(&args.command),
+        uncounted: None,
     };
     must_take_a_preload(&args.command[0])?;
     let candidate = |allocator: &Allocator| Candidate {
@@ -45,18 +48,20 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
     };
     let mut candidates: Vec<Candidate> = allocators.iter().map(candidate).collect();
     let mut bar = Bar::running();
-    let all = u64::from(args.runs) * allocators.len() as u64 + u64::from(args.warmup);
+    let all = u64::from(args.runs + args.warmup) * allocators.len() as u64;
     let mut done = 0;
     for _ in 0..args.warmup {
-        one(&how, &allocators[0])?;
-        done += 1;
-        bar.at(done, Some(all));
+        for (allocator, candidate) in allocators.iter().zip(&mut candidates) {
+            candidate.without.extend(warm_up(&how, allocator)?);
+            done += 1;
+            bar.at(done, Some(all));
+        }
     }
     // Whatever changes slowly, such as the processor's clock, changes for all alike.
     for round in 0..args.runs as usize {
         for i in 0..allocators.len() {
             let i = (i + round) % allocators.len();
-            let (figures, found) = one(&how, &allocators[i])?;
+            let (figures, found) = one(&how, &allocators[i], |_| {})?;
             let candidate = &mut candidates[i];
             candidate.runs.push(figures);
             if let Some(found) = found {
@@ -74,12 +79,13 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
             let run = heap_of(shared, &how)?;
             Some(HeapInUse {
                 peak: run.peak,
+                is_main: run.is_main,
                 end: run.end,
             })
         }
     };
     let comparison = Comparison {
-        command: how.shown(),
+        command: how.name.clone(),
         candidates,
         missing,
         heap,
@@ -115,22 +121,67 @@ fn must_take_a_preload(program: &OsStr) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program once. Returns also which allocator's library was in it at its end, if that could
-/// be seen.
-fn one(how: &HowToRun<'_>, allocator: &Allocator) -> Result<(RunFigures, Option<InIt>)> {
+/// Runs the program once, without measuring it. Returns the programs that ran, too, and did not
+/// have the library: their environment was another one.
+fn warm_up(how: &HowToRun<'_>, allocator: &Allocator) -> Result<BTreeSet<String>> {
+    const PAUSE: Duration = Duration::from_millis(2);
+    let pid = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut without = BTreeSet::new();
+            loop {
+                match pid.load(Ordering::Acquire) {
+                    u32::MAX => return without,
+                    0 => {}
+                    pid => without.extend(lacking(pid, allocator.library.as_deref())),
+                }
+                std::thread::sleep(PAUSE);
+            }
+        });
+        let ran = one(how, allocator, |began| pid.store(began, Ordering::Release));
+        pid.store(u32::MAX, Ordering::Release);
+        let without = looking.join().unwrap_or_default();
+        ran.map(|_| without)
+    })
+}
+
+/// The names of a program's descendants that have a C library and not this one.
+fn lacking(program: u32, library: Option<&Path>) -> Vec<String> {
+    let children = descendants(program)
+        .into_iter()
+        .filter(|&pid| pid != program);
+    let lacks = |pid: &u32| {
+        let text = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+        let maps = maps::parse(&text);
+        let has_libc = maps
+            .iter()
+            .any(|map| file_name(&map.path).starts_with("libc.so"));
+        let is_loaded = look(*pid, library).and_then(|found| found.is_loaded);
+        has_libc && is_loaded == Some(false)
+    };
+    children.filter(lacks).map(comm).collect()
+}
+
+/// Runs the program once. Returns also which allocator's library was in it at its end, if that
+/// could be seen.
+fn one(
+    how: &HowToRun<'_>,
+    allocator: &Allocator,
+    began: impl FnOnce(u32),
+) -> Result<(RunFigures, Option<InIt>)> {
     let mut command = Command::new(&how.command[0]);
     command.args(&how.command[1..]);
     how.streams(&mut command);
     allocator.set(&mut command);
     let mut found = None;
-    let ran = run_measured(&mut command, |pid| {
+    let ran = run_measured(&mut command, began, |pid| {
         found = look(pid, allocator.library.as_deref());
     })
-    .with_context(|| how.shown())?;
+    .with_context(|| how.name.clone())?;
     if !ran.status.success() && !how.ignores_failure {
         bail!(
             "{}: {} with {}; --ignore-failure goes on, --show-output shows what it says",
-            how.shown(),
+            how.name,
             ran.status,
             allocator.name
         );

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Filters, Granularity, Query, Types, top};
+use heapprof_analysis::{Filters, Granularity, Place, Query, Types, top};
 use heapprof_profile::{History, Profile};
 
 use super::Shared;
@@ -13,8 +13,13 @@ use super::forks::profiles_of;
 
 /// What a recorded run says.
 pub(super) struct HeapRun {
-    /// The most bytes that were in use at a time in the process that had most.
+    /// The most bytes that were in use at a time in the process that had most, without those of the
+    /// function that does not count.
     pub(super) peak: i64,
+    /// Whether that function had any of them.
+    pub(super) has_uncounted: bool,
+    /// Whether that process is the program itself, and not a child.
+    pub(super) is_main: bool,
     /// What the program itself had in use at its end.
     pub(super) end: i64,
     /// What had most at that peak: a function with its line, and its bytes.
@@ -26,8 +31,10 @@ pub(super) struct HowToRun<'a> {
     pub(super) command: &'a [OsString],
     pub(super) shows_output: bool,
     pub(super) ignores_failure: bool,
-    /// Functions whose memory is not the program's.
-    pub(super) without: Option<&'a str>,
+    /// What the program is called in messages.
+    pub(super) name: String,
+    /// A function whose memory does not count, by its name.
+    pub(super) uncounted: Option<&'a str>,
 }
 
 impl HowToRun<'_> {
@@ -38,11 +45,20 @@ impl HowToRun<'_> {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
     }
+}
 
-    /// The program in words.
-    pub(super) fn shown(&self) -> String {
-        let words = self.command.iter().map(|word| word.to_string_lossy());
-        words.collect::<Vec<_>>().join(" ")
+/// Words as a person reads them.
+pub(super) fn joined(words: &[OsString]) -> String {
+    let words = words.iter().map(|word| word.to_string_lossy());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// The words of a command that is one text, split as a shell does it.
+pub(super) fn split(text: &str) -> Result<Vec<String>> {
+    let words = shlex::split(text).with_context(|| format!("{text:?}: a quote is not closed"))?;
+    match words.is_empty() {
+        true => bail!("{text:?} is no command"),
+        false => Ok(words),
     }
 }
 
@@ -63,7 +79,7 @@ pub(super) fn heap_of(shared: &Shared, how: &HowToRun<'_>) -> Result<HeapRun> {
         bail!(
             "{}: {status} when it was recorded; --ignore-failure goes on, --show-output shows what \
              it says",
-            how.shown()
+            how.name
         );
     }
     let file = file.to_string_lossy().into_owned();
@@ -71,29 +87,39 @@ pub(super) fn heap_of(shared: &Shared, how: &HowToRun<'_>) -> Result<HeapRun> {
         true => profiles_of(&file)?,
         false => Vec::new(),
     };
-    let mut most: Option<(i64, String)> = None;
+    let mut most: Option<(i64, &String)> = None;
     let mut end = 0;
     for (i, name) in names.iter().enumerate() {
-        let source = shared.sources.read(std::slice::from_ref(name))?;
+        let profile = shared.sources.read(std::slice::from_ref(name))?.profile;
         if i == 0 {
-            end = total(&source.profile, "inuse_space");
+            end = total(&profile, "inuse_space");
         }
-        let peak = peak(&source.profile);
-        if most.as_ref().is_none_or(|(found, _)| peak > *found) {
-            most = Some((peak, name.clone()));
+        let peak = peak(&profile);
+        if most.is_none_or(|(found, _)| peak > found) {
+            most = Some((peak, name));
         }
     }
     let Some((peak, name)) = most else {
         bail!(
             "{}: nothing was recorded; heapprof record -- {} says why",
-            how.shown(),
-            how.shown()
+            how.name,
+            joined(how.command)
         );
     };
+    let uncounted = match how.uncounted {
+        Some(function) => {
+            let profile = shared.sources.read(std::slice::from_ref(name))?.profile;
+            of_function(&profile, function)
+        }
+        None => 0,
+    };
+    let left_out = how.uncounted.filter(|_| uncounted > 0);
     Ok(HeapRun {
-        peak,
+        peak: peak - uncounted,
+        has_uncounted: uncounted > 0,
+        is_main: Some(name) == names.first(),
         end,
-        most: most_of(shared, &name, how.without)?,
+        most: most_of(shared, name, left_out)?,
     })
 }
 
@@ -113,14 +139,34 @@ fn total(profile: &Profile, name: &str) -> i64 {
     values.fold(0, i64::saturating_add)
 }
 
+/// What a function and those that it calls had at the peak.
+fn of_function(profile: &Profile, function: &str) -> i64 {
+    let Ok(kind) = profile.find_sample_type("peak_space") else {
+        return 0;
+    };
+    let samples = &profile.samples;
+    let is_it = |sample: &usize| {
+        let locations = samples.stack(*sample).iter();
+        let mut lines = locations.flat_map(|&at| profile.lines(&profile.location[at.index()]));
+        lines.any(|line| {
+            let name = profile.function[line.function.index()].name;
+            profile.strings.get(name) == function
+        })
+    };
+    let values = (0..samples.len())
+        .filter(is_it)
+        .map(|i| samples.values(i)[kind]);
+    values.fold(0, i64::saturating_add)
+}
+
 /// The line that had most at the peak.
-fn most_of(shared: &Shared, name: &str, without: Option<&str>) -> Result<Option<(String, i64)>> {
+fn most_of(shared: &Shared, name: &str, uncounted: Option<&str>) -> Result<Option<(String, i64)>> {
     let query = Query {
         sample_type: Some("peak_space".to_string()),
         granularity: Granularity::Lines,
         limit: Some(1),
         filters: Filters {
-            ignore: without.map(str::to_string),
+            ignore: uncounted.map(|name| format!("^{name}$")),
             ..Filters::default()
         },
         ..Query::default()
@@ -129,5 +175,15 @@ fn most_of(shared: &Shared, name: &str, without: Option<&str>) -> Result<Option<
     let session = shared.ask(source, &query, Types::One)?;
     let top = top(&session, 1, &query, false)?;
     let first = top.rows.first().filter(|row| row.flat > 0);
-    Ok(first.map(|row| (row.place.label(), row.flat)))
+    Ok(first.map(|row| (called(&row.place), row.flat)))
+}
+
+/// A place in a few words: its function, the last part of its file, its line.
+fn called(place: &Place) -> String {
+    let file = place.file.as_deref().unwrap_or_default();
+    let file = file.rsplit('/').next().unwrap_or_default();
+    match place.line.filter(|_| !file.is_empty()) {
+        Some(line) => format!("{} {file}:{line}", place.function),
+        None => place.function.clone(),
+    }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use heapprof_process::{
     Cgroup, Counters, Explained, Identity, Usage, all_processes, explain, machine_pressure, title,
 };
-use heapprof_report::{ListedProcess, ProcessOptions, ProcessSnapshot, Seen, Style};
+use heapprof_report::{Format, ListedProcess, ProcessOptions, ProcessSnapshot, Seen, Style};
 
 use super::Shared;
 use crate::args::{ProcArgs, ProcessReportArgs};
@@ -24,6 +24,9 @@ pub(super) fn run(shared: &Shared, args: &ProcArgs) -> Result<()> {
     let style = style(shared, &args.report);
     let file = args.report.output.file();
     let limit = shared.rows(&args.limit, file);
+    if args.process.is_some() && !args.maps && args.limit.limit.is_some() {
+        bail!("-n: only a list of processes and --maps have rows to leave out");
+    }
     let text = match &args.process {
         None => {
             let all = list().context("/proc: the list of processes cannot be read")?;
@@ -40,6 +43,10 @@ pub(super) fn run(shared: &Shared, args: &ProcArgs) -> Result<()> {
                         is_brief: args.brief,
                         limit,
                     };
+                    if style.format == Format::Csv {
+                        // A table for programs has no room for them.
+                        now.notes.iter().for_each(|note| shared.note(note));
+                    }
                     heapprof_report::process(&now, options, &style)?
                 }
             }
@@ -78,8 +85,8 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
         }
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             notes.push(
-                "the parts of its memory (smaps) are not this user's to read; ask as its user or \
-                 as root"
+                "the parts of its memory (smaps) are not this user's to read: of another user's \
+                 process only root may read them, with CAP_SYS_PTRACE"
                     .to_string(),
             );
             (
@@ -101,6 +108,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
     } else if counters.get("VmRSS").is_none() {
         notes.push("it is a thread of the kernel's, which has no memory of its own".to_string());
     }
+    let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let cgroup = Cgroup::of(pid);
     if cgroup.is_none() {
         notes.push(
@@ -113,6 +121,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
         pid,
         title: title(pid, LONGEST_TITLE),
         name: identity.name,
+        began: (identity.began, boot_id.trim().to_string()),
         time_nanos: time.unwrap_or(0),
         seen,
         counters: counters

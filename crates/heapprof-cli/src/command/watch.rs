@@ -15,6 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{Store, WatchStart};
 use heapprof_environment as variable;
+use heapprof_report::Style;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -23,6 +24,7 @@ use signal_hook::low_level::{emulate_default_handler, signal_name};
 
 use self::look::Watcher;
 use self::rule::Rule;
+use super::heap_run::{joined, split};
 use super::record::{Ended, run_unrecorded};
 use super::{Shared, proc};
 use crate::args::WatchArgs;
@@ -59,6 +61,15 @@ struct Watching<'a> {
 pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
     let until = until(args)?;
     let style = proc::style(shared, &args.report);
+    if let Some(name) = &args.show {
+        show(
+            shared,
+            args,
+            Some(name.as_str()).filter(|name| !name.is_empty()),
+            &style,
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if let Some(file) = args.report.output.file() {
         output::must_be_writable(file)?;
     }
@@ -98,26 +109,34 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
             let _ = news.send(News::Began(pid));
             let ready = channel().0;
             let name = watching.watch(&receiver, &ready, &asked)?;
-            (name, ExitCode::SUCCESS)
+            (Some(name), ExitCode::SUCCESS)
         }
         None => watching.run(socket.as_deref(), &is_over)?,
     };
-    if !args.quiet && !name.is_empty() {
-        let named = || db.display().to_string();
-        let store = Store::open(&db).with_context(named)?;
-        let watch = store.watch(Some(&name)).with_context(named)?;
-        let watch = watch.with_context(|| format!("{}: the watch is gone", db.display()))?;
-        let written = output::text(
-            args.report.output.file(),
-            &heapprof_report::watch(&watch, &style)?,
-        );
-        match written {
+    if let Some(name) = name.filter(|_| !args.quiet) {
+        match show(shared, args, Some(&name), &style) {
             // What the program said is the first thing to know.
             Err(error) if code != ExitCode::SUCCESS => messages::error(&error),
-            written => written?,
+            shown => shown?,
         }
     }
     Ok(code)
+}
+
+/// Reports a watch of the database by its name; the last one without a name.
+fn show(shared: &Shared, args: &WatchArgs, name: Option<&str>, style: &Style) -> Result<()> {
+    let db = shared.sources.db();
+    let named = || db.display().to_string();
+    let store = Store::open(db).with_context(named)?;
+    let watch = store.watch(name).with_context(named)?;
+    let watch = watch.with_context(|| match name {
+        Some(name) => format!("{}: has no watch {name:?}", db.display()),
+        None => format!("{}: has no watch", db.display()),
+    })?;
+    output::text(
+        args.report.output.file(),
+        &heapprof_report::watch(&watch, style)?,
+    )
 }
 
 /// What tells the end of a process, if the kernel has it.
@@ -132,11 +151,7 @@ fn until(args: &WatchArgs) -> Result<Option<(Rule, Vec<String>)>> {
         return Ok(None);
     };
     let rule = Rule::parse(rule).map_err(|why| anyhow!(why))?;
-    let words =
-        shlex::split(then).with_context(|| format!("--then {then:?}: a quote is not closed"))?;
-    if words.is_empty() {
-        bail!("--then is empty; say a command");
-    }
+    let words = split(then).context("--then")?;
     Ok(Some((rule, words)))
 }
 
@@ -146,10 +161,7 @@ fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
         Some(pid) => {
             heapprof_process::title(pid, LONGEST).unwrap_or_else(|| heapprof_process::comm(pid))
         }
-        None => {
-            let words = args.command.iter().map(|word| word.to_string_lossy());
-            words.collect::<Vec<_>>().join(" ")
-        }
+        None => joined(&args.command),
     };
     let first = command.split(' ').next().unwrap_or_default();
     let own = first.rsplit('/').next().unwrap_or_default().to_string();
@@ -174,8 +186,13 @@ fn now_ms() -> i64 {
 }
 
 impl Watching<'_> {
-    /// Runs the program, and watches it in another thread to its end.
-    fn run(self, socket: Option<&Path>, is_over: &AtomicBool) -> Result<(String, ExitCode)> {
+    /// Runs the program, and watches it in another thread to its end. Returns the name of the
+    /// watch, if the program could be started.
+    fn run(
+        self,
+        socket: Option<&Path>,
+        is_over: &AtomicBool,
+    ) -> Result<(Option<String>, ExitCode)> {
         let words = self.args.command.as_slice();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
@@ -216,7 +233,7 @@ impl Watching<'_> {
                     };
                     let name = words[0].display();
                     messages::error(&anyhow!("{name}: {error}"));
-                    return Ok((String::new(), ExitCode::from(code)));
+                    return Ok((None, ExitCode::from(code)));
                 }
             };
             drop(news);
@@ -228,7 +245,7 @@ impl Watching<'_> {
                 // As of record: a shell then ends its loop, too.
                 let _ = emulate_default_handler(SIGINT);
             }
-            Ok((name, ExitCode::from(code)))
+            Ok((Some(name), ExitCode::from(code)))
         })
     }
 
@@ -301,6 +318,11 @@ impl Watching<'_> {
             }
             reap(&mut running, &mut watcher);
             is_last |= has_begun && watcher.is_empty() && self.args.process.is_some();
+            if is_last {
+                for (_, shown) in &running {
+                    watcher.note(None, now_ms(), "then", format!("{shown}: goes on"));
+                }
+            }
             if is_last || stored.elapsed() >= PAUSE {
                 stored = Instant::now();
                 let mut batch = watcher.take();

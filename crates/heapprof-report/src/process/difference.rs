@@ -139,9 +139,9 @@ fn head(
             change => measure.show_signed(change),
         }
     );
-    if before.pid != now.pid || before.name != now.name {
+    if before.pid != now.pid || before.began != now.began {
         text += &format!(
-            "the file is of another process: {}\n",
+            "the file is of another process, or of an earlier start of it: {}\n",
             printable(&before.called())
         );
     }
@@ -176,6 +176,10 @@ fn counters(before: &ProcessSnapshot, now: &ProcessSnapshot, measure: &Measure) 
     table
 }
 
+fn is_as_kernel_sums(of: &ProcessSnapshot) -> bool {
+    of.seen.as_ref().is_some_and(|seen| seen.is_as_kernel_sums)
+}
+
 fn document(before: &ProcessSnapshot, now: &ProcessSnapshot, rows: &[Row]) -> Value {
     let usage = |of: &dyn Fn(&Field) -> Value| -> Map<String, Value> {
         let fields = FIELDS.iter();
@@ -191,9 +195,17 @@ fn document(before: &ProcessSnapshot, now: &ProcessSnapshot, rows: &[Row]) -> Va
             "change": usage(&|field| json!(row.change(field) as i64)),
         })
     });
+    let counters = now.counters.iter().map(|(name, bytes)| {
+        (
+            name.clone(),
+            json!({"before": before.counter(name), "now": bytes}),
+        )
+    });
     json!({
         "before": {"pid": before.pid, "name": before.name, "time_nanos": before.time_nanos},
         "now": {"pid": now.pid, "name": now.name, "time_nanos": now.time_nanos},
+        "as_smaps_rollup": [is_as_kernel_sums(before), is_as_kernel_sums(now)],
+        "counters": counters.collect::<Map<_, _>>(),
         "missing": now.notes, "rows": rows.collect::<Vec<_>>(),
     })
 }
@@ -263,7 +275,7 @@ mod tests {
             ..snapshot(0, &[], 0)
         };
         let text = process_difference(&other, &now, &Style::default()).unwrap();
-        assert!(text.contains("of another process: 2 a"), "{text}");
+        assert!(text.contains("earlier start of it: 2 a"), "{text}");
         let blind = ProcessSnapshot::default();
         assert!(process_difference(&blind, &now, &Style::default()).is_err());
     }

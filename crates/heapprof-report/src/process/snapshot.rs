@@ -15,6 +15,8 @@ pub struct ProcessSnapshot {
     pub name: String,
     /// Its command line, if it has one.
     pub title: Option<String>,
+    /// When it began, in the machine's ticks, and since which start of the machine.
+    pub began: (u64, String),
     /// When this was, in nanoseconds since 1970.
     pub time_nanos: i64,
     /// Its memory by parts, if this user may read it.
@@ -114,6 +116,7 @@ impl ProcessSnapshot {
             .collect();
         let mut document = json!({
             "pid": self.pid, "name": self.name, "command": self.title,
+            "began_ticks": self.began.0, "boot_id": self.began.1,
             "time_nanos": self.time_nanos, "time": time_utc(self.time_nanos),
             "counters": counters,
             "cgroup": self.cgroup.as_ref().map(group_document),
@@ -183,6 +186,10 @@ impl ProcessSnapshot {
             pid: u32::try_from(number(&document, "pid")?).map_err(|error| error.to_string())?,
             name: text(&document, "name")?,
             title: text(&document, "command").ok(),
+            began: (
+                number(&document, "began_ticks")?,
+                text(&document, "boot_id")?,
+            ),
             time_nanos: i64::try_from(number(&document, "time_nanos")?)
                 .map_err(|error| error.to_string())?,
             seen,
@@ -246,6 +253,7 @@ mod tests {
             pid: 7,
             name: "a b".to_string(),
             title: Some("a b -c".to_string()),
+            began: (5, "id".to_string()),
             time_nanos: 12,
             seen: Some(Seen {
                 kinds: vec![part("heap", 9)],

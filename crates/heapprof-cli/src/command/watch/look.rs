@@ -1,6 +1,6 @@
 //! Looks at processes: which there are, what they have, and what has become of them.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 
@@ -119,16 +119,13 @@ impl Watcher {
 
     /// Adds a mark. Returns what is answered.
     pub(super) fn mark(&mut self, mark: Mark, now_ms: i64) -> String {
-        let is_known = |pid: u32| self.alive.iter().any(|one| one.pid == pid);
-        if self.with_children && mark.pid.is_some_and(|pid| !is_known(pid)) {
+        if self.with_children && mark.pid.is_some_and(|pid| self.find(pid).is_none()) {
             // It may have been forked since the last look.
             self.find_children(now_ms);
         }
-        let found = mark
-            .pid
-            .and_then(|pid| self.alive.iter().find(|one| one.pid == pid));
-        // A process that has ended by now may have set it, or the program that waits for the watch.
-        if let (Some(pid), None, true) = (mark.pid, found, mark.is_strict) {
+        if let Some(pid) = mark.pid.filter(|_| mark.is_strict)
+            && self.find(pid).is_none()
+        {
             return format!("process {pid} is not watched");
         }
         if mark.lost > 0 {
@@ -138,10 +135,14 @@ impl Watcher {
             );
             self.note(mark.pid, now_ms, "unseen", text);
         }
-        let found = mark
-            .pid
-            .and_then(|pid| self.alive.iter().find(|one| one.pid == pid));
-        let figures = mark.statm.map(|statm| WatchFigures {
+        // One that names no process is of the first one. A process that has ended by now may have
+        // set it, or the program that waits for the watch.
+        let first = || self.alive.iter().find(|one| one.about.process == 1);
+        let (found, statm) = match mark.pid {
+            Some(pid) => (self.find(pid), mark.statm),
+            None => (first(), first().and_then(|one| Statm::of(one.pid).ok())),
+        };
+        let figures = statm.map(|statm| WatchFigures {
             size: signed(statm.size),
             rss: signed(statm.rss),
             shared: signed(statm.shared),
@@ -157,6 +158,10 @@ impl Watcher {
             figures,
         });
         TAKEN.to_string()
+    }
+
+    fn find(&self, pid: u32) -> Option<&Watched> {
+        self.alive.iter().find(|one| one.pid == pid)
     }
 
     /// Notes something that happened.
@@ -227,11 +232,11 @@ impl Watcher {
 
     /// Adds the processes that descend from those that are watched, and are not watched yet.
     fn find_children(&mut self, now_ms: i64) {
-        let mut known: HashMap<u32, ()> = self.alive.iter().map(|one| (one.pid, ())).collect();
+        let mut known: HashSet<u32> = self.alive.iter().map(|one| one.pid).collect();
         let mut i = 0;
         while i < self.alive.len() {
             for child in children(self.alive[i].pid) {
-                if known.insert(child, ()).is_some() {
+                if !known.insert(child) {
                     continue;
                 }
                 let Ok(identity) = Identity::of(child) else {

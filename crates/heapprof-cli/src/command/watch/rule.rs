@@ -54,7 +54,7 @@ impl Rule {
         let wrong = || {
             let names: Vec<&str> = NUMBERS.iter().map(|(name, _)| *name).collect();
             format!(
-                "--until {text:?}: expected a name, > or < or >= or <=, and a size, such as 'rss > \
+                "--until {text:?}: expected a name, > or < or >= or <=, and a size (a number for threads), such as 'rss > \
                  2GiB'; names are {}, each also with total_ before it",
                 names.join(", ")
             )
@@ -74,7 +74,12 @@ impl Rule {
         };
         let found = NUMBERS.iter().find(|(one, _)| *one == name);
         let (_, number) = found.ok_or_else(wrong)?;
-        let limit = size(limit.trim()).map_err(|why| format!("--until {text:?}: {why}"))?;
+        let limit = limit.trim();
+        let limit = match number {
+            Number::Threads => limit.parse().map_err(|_| "it is no number".to_string()),
+            _ => size(limit),
+        };
+        let limit = limit.map_err(|why| format!("--until {text:?}: {why}"))?;
         Ok(Self {
             number: *number,
             is_total,
@@ -169,7 +174,16 @@ mod tests {
             assert_eq!(Rule::parse(text).unwrap().holds(&all), expected, "{text}");
         }
         assert_eq!(Rule::parse("rss < 1KiB").unwrap().holds(&[]), None);
-        for wrong in ["", "rss", "rss = 5", "rss > ", "rss > x", "heap > 5", "> 5"] {
+        for wrong in [
+            "",
+            "rss",
+            "rss = 5",
+            "rss > ",
+            "rss > x",
+            "threads > 2GiB",
+            "heap > 5",
+            "> 5",
+        ] {
             assert!(Rule::parse(wrong).is_err(), "{wrong}");
         }
         assert!(Rule::parse("uss > 5").unwrap().needs_usage());
