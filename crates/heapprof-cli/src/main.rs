@@ -14,6 +14,7 @@ mod log;
 mod messages;
 mod name;
 mod named_process;
+mod now;
 mod output;
 mod outside;
 mod peer;

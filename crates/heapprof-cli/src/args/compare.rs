@@ -6,6 +6,17 @@ use clap::Args;
 
 use super::ProcessReportArgs;
 
+/// How programs are run.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Go on if a program fails
+    #[arg(short, long)]
+    pub(crate) ignore_failure: bool,
+    /// Show what the programs print, instead of throwing it away
+    #[arg(long)]
+    pub(crate) show_output: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct CompareAllocatorsArgs {
     /// What to compare, the first one with all others, separated by commas: glibc, jemalloc,
@@ -22,12 +33,8 @@ pub(crate) struct CompareAllocatorsArgs {
     /// Leave out the recorded run that tells how much of the memory was in use
     #[arg(long)]
     pub(crate) no_heap: bool,
-    /// Go on if the program fails
-    #[arg(short, long)]
-    pub(crate) ignore_failure: bool,
-    /// Show what the program prints, instead of throwing it away
-    #[arg(long)]
-    pub(crate) show_output: bool,
+    #[command(flatten)]
+    pub(crate) runs_of: RunArgs,
     #[command(flatten)]
     pub(crate) report: ProcessReportArgs,
     /// The program and its arguments
@@ -53,12 +60,8 @@ pub(crate) struct BenchArgs {
     /// How often to run each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
-    /// Go on if a candidate fails
-    #[arg(short, long)]
-    pub(crate) ignore_failure: bool,
-    /// Show what the candidates print, instead of throwing it away
-    #[arg(long)]
-    pub(crate) show_output: bool,
+    #[command(flatten)]
+    pub(crate) runs_of: RunArgs,
     #[command(flatten)]
     pub(crate) report: ProcessReportArgs,
 }

@@ -4,10 +4,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use heapprof_report::Format;
 
 use super::record::{LineFormat, growth};
-use super::{FileModeArgs, OutputArgs, format};
+use super::{FileModeArgs, ProcessReportArgs};
 use crate::name;
 
 #[derive(Debug, Args)]
@@ -24,14 +23,8 @@ pub(crate) struct DumpArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// text, json, csv or markdown
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
-    /// Unit of sizes
-    #[arg(long, value_name = "UNIT")]
-    pub(crate) unit: Option<String>,
     #[command(flatten)]
-    pub(crate) output: OutputArgs,
+    pub(crate) report: ProcessReportArgs,
 }
 
 #[derive(Debug, Args)]

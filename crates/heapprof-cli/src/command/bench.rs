@@ -44,8 +44,8 @@ pub(super) fn run(shared: &Shared, args: &BenchArgs) -> Result<()> {
         for _ in 0..args.runs {
             let how = HowToRun {
                 command: words,
-                shows_output: args.show_output,
-                ignores_failure: args.ignore_failure,
+                shows_output: args.runs_of.show_output,
+                ignores_failure: args.runs_of.ignore_failure,
                 name: format!("{candidate:?}"),
                 uncounted: args.perl.then_some(BALLAST_FUNCTION),
             };

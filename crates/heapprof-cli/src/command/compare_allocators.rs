@@ -35,8 +35,8 @@ pub(super) fn run(shared: &Shared, args: &CompareAllocatorsArgs) -> Result<()> {
     }
     let how = HowToRun {
         command: &args.command,
-        shows_output: args.show_output,
-        ignores_failure: args.ignore_failure,
+        shows_output: args.runs_of.show_output,
+        ignores_failure: args.runs_of.ignore_failure,
         name: joined(&args.command),
         uncounted: None,
     };

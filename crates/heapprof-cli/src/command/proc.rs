@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_process::{
@@ -13,7 +12,7 @@ use heapprof_report::{Format, ListedProcess, ProcessOptions, ProcessSnapshot, Se
 
 use super::Shared;
 use crate::args::{ProcArgs, ProcessReportArgs};
-use crate::{named_process, output};
+use crate::{named_process, now, output};
 
 /// The longest command line that is shown.
 const LONGEST_TITLE: usize = 4096;
@@ -73,8 +72,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
         _ => anyhow!("process {pid}: {error}"),
     };
     let mut notes = Vec::new();
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).ok();
-    let time = time.and_then(|time| i64::try_from(time.as_nanos()).ok());
+    let time_nanos = now::nanos();
     let (identity, counters, seen) = match explain(pid) {
         Ok(explained) => {
             if !explained.is_as_kernel_sums {
@@ -122,7 +120,7 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
         title: title(pid, LONGEST_TITLE),
         name: identity.name,
         began: (identity.began, boot_id.trim().to_string()),
-        time_nanos: time.unwrap_or(0),
+        time_nanos,
         seen,
         counters: counters
             .iter()

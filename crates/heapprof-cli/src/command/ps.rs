@@ -37,13 +37,13 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
         })
         .collect();
     let style = Style {
-        format: args.format,
+        format: args.report.format,
         color: false,
-        unit: args.unit.clone(),
+        unit: args.report.unit.clone(),
         ..Style::default()
     };
     let text = heapprof_report::recorded(&rows, &style)?;
-    output::text(args.output.file(), &text)
+    output::text(args.report.output.file(), &text)
 }
 
 /// Where the last profile of a process will be, as far as the environment says it that the process

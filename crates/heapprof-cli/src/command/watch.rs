@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::{Store, WatchStart};
@@ -29,7 +29,7 @@ use super::record::{Ended, run_unrecorded};
 use super::{Shared, proc};
 use crate::args::WatchArgs;
 use crate::sockets::{Kind, Listening};
-use crate::{inherited, messages, named_process, output};
+use crate::{inherited, messages, named_process, now, output};
 
 /// The longest wait, after which it is looked whether it is over. Whoever ends it wakes the thread,
 /// too.
@@ -174,15 +174,8 @@ fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
         host,
         command,
         interval_ms: i64::try_from(args.interval.as_millis()).unwrap_or(i64::MAX),
-        began_ms: now_ms(),
+        began_ms: now::millis(),
     }
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |time| {
-        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-    })
 }
 
 impl Watching<'_> {
@@ -288,7 +281,7 @@ impl Watching<'_> {
             if let Some(listening) = &self.listening
                 && coming.is_none()
             {
-                marks::receive(&listening.socket, |mark| watcher.mark(mark, now_ms()));
+                marks::receive(&listening.socket, |mark| watcher.mark(mark, now::millis()));
             }
             let is_late = self.args.time.is_some_and(|time| began.elapsed() >= time);
             let mut is_last = is_over.load(Ordering::Relaxed) || is_late || end.is_some();
@@ -301,12 +294,12 @@ impl Watching<'_> {
             if is_due || is_last {
                 if let Some(pid) = coming.take() {
                     // One that has ended already is not seen.
-                    let _ = watcher.begin(pid, now_ms());
+                    let _ = watcher.begin(pid, now::millis());
                     has_begun = true;
                 }
-                watcher.look(now_ms());
+                watcher.look(now::millis());
                 if let Some(ended) = &end {
-                    watcher.ended(ended.process, now_ms(), &how(ended));
+                    watcher.ended(ended.process, now::millis(), &how(ended));
                 }
                 self.judge(&mut watcher, &mut running);
                 let interval = self.args.interval;
@@ -320,14 +313,14 @@ impl Watching<'_> {
             is_last |= has_begun && watcher.is_empty() && self.args.process.is_some();
             if is_last {
                 for (_, shown) in &running {
-                    watcher.note(None, now_ms(), "then", format!("{shown}: goes on"));
+                    watcher.note(None, now::millis(), "then", format!("{shown}: goes on"));
                 }
             }
             if is_last || stored.elapsed() >= PAUSE {
                 stored = Instant::now();
                 let mut batch = watcher.take();
                 batch.cost_us = cost_us();
-                batch.ended_ms = is_last.then(now_ms);
+                batch.ended_ms = is_last.then(now::millis);
                 store.add_to_watch(id, &batch).with_context(named)?;
             }
             if is_last {
@@ -387,7 +380,12 @@ impl Watching<'_> {
             false => value.to_string(),
         };
         let rule = self.args.until.as_deref().unwrap_or_default();
-        watcher.note(Some(pid), now_ms(), "until", format!("{rule}: {value}"));
+        watcher.note(
+            Some(pid),
+            now::millis(),
+            "until",
+            format!("{rule}: {value}"),
+        );
         let words: Vec<String> = words
             .iter()
             .map(|word| word.replace("{pid}", &pid.to_string()))
@@ -405,7 +403,12 @@ impl Watching<'_> {
             Ok(child) => running.push((child, shown)),
             Err(error) => {
                 messages::note(&format!("--then {shown}: {error}"));
-                watcher.note(Some(pid), now_ms(), "then", format!("{shown}: {error}"));
+                watcher.note(
+                    Some(pid),
+                    now::millis(),
+                    "then",
+                    format!("{shown}: {error}"),
+                );
             }
         }
     }
@@ -416,11 +419,11 @@ fn reap(running: &mut Vec<(Child, String)>, watcher: &mut Watcher) {
     running.retain_mut(|(child, shown)| match child.try_wait() {
         Ok(None) => true,
         Ok(Some(status)) => {
-            watcher.note(None, now_ms(), "then", format!("{shown}: {status}"));
+            watcher.note(None, now::millis(), "then", format!("{shown}: {status}"));
             false
         }
         Err(error) => {
-            watcher.note(None, now_ms(), "then", format!("{shown}: {error}"));
+            watcher.note(None, now::millis(), "then", format!("{shown}: {error}"));
             false
         }
     });

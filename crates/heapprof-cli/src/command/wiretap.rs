@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::Store;
@@ -12,7 +11,7 @@ use heapprof_report::Style;
 
 use super::Shared;
 use crate::args::WiretapArgs;
-use crate::output;
+use crate::{now, output};
 
 /// The most bytes of a file of names.
 const MOST: u64 = 64 << 20;
@@ -28,7 +27,9 @@ pub(super) fn run(shared: &Shared, args: &WiretapArgs) -> Result<ExitCode> {
     }
     let expected = args.expect.as_deref().map(names).transpose()?;
     let since_ms = match args.since {
-        Some(time) => now_ms().saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+        Some(time) => {
+            now::millis().saturating_sub(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+        }
         None => 0,
     };
     let by = args.by.into();
@@ -44,13 +45,6 @@ pub(super) fn run(shared: &Shared, args: &WiretapArgs) -> Result<ExitCode> {
     Ok(match args.fail_if_unseen && !report.unseen.is_empty() {
         true => ExitCode::from(1),
         false => ExitCode::SUCCESS,
-    })
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |time| {
-        i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
     })
 }
 

@@ -1,12 +1,13 @@
 //! What a listener has counted since it wrote the database last.
 
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use heapprof_analysis::{Error, Store, WiretapBatch, WiretapCode, WiretapSender};
 use heapprof_wiretap::{
     Datagram, Event, Key, Losses, MOST_SENDERS, Refused, SenderLosses, State, Taken, decode,
 };
+
+use crate::now;
 
 /// How many different codes, sites and processes are counted before the database is written.
 const MOST_CODES: usize = 20_000;
@@ -44,13 +45,6 @@ pub(super) struct Collected {
 
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |time| {
-        u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-    })
 }
 
 fn row(sender: SenderLosses) -> WiretapSender {
@@ -110,7 +104,7 @@ impl Collected {
     /// Counts a datagram.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         match decode(bytes, self.key.as_ref()) {
-            Ok(datagram) => match self.losses.take(&datagram, now_ms()) {
+            Ok(datagram) => match self.losses.take(&datagram, now::millis().unsigned_abs()) {
                 Taken::New => self.count(datagram),
                 Taken::Again => self.refused.again += 1,
             },
@@ -151,7 +145,7 @@ impl Collected {
 
     /// Writes what was counted.
     pub(super) fn store(&mut self, store: &mut Store) -> Result<(), Error> {
-        let senders = self.losses.changed(now_ms());
+        let senders = self.losses.changed(now::millis().unsigned_abs());
         self.write(store, senders)
     }
 

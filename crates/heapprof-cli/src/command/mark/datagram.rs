@@ -1,8 +1,8 @@
 //! The datagram of a mark, as it is sent and read, and its answer.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use heapprof_process::Statm;
+
+use crate::now;
 
 /// The longest text that is kept, in bytes.
 const LONGEST_TEXT: usize = 1000;
@@ -65,8 +65,7 @@ impl Mark {
 
 /// The datagram of a mark: of a process or of none, with what the process has in memory.
 pub(in crate::command) fn datagram(pid: Option<u32>, is_strict: bool, text: &str) -> Vec<u8> {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = since.map_or(0, |time| time.as_millis());
+    let now = now::millis();
     let statm = pid.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/statm")));
     let statm = statm.and_then(Result::ok).unwrap_or_default();
     let head = format!(

@@ -6,7 +6,6 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Source, Store, agree};
@@ -18,7 +17,7 @@ use super::super::report::expanded;
 use super::refusal;
 use crate::args::WebArgs;
 use crate::source::{Sources, in_order_of_time};
-use crate::{name, outside};
+use crate::{name, now, outside};
 
 /// So many profiles of the database are kept once they were read.
 const KEPT: usize = 8;
@@ -474,19 +473,11 @@ impl Shelf {
 /// The state of the one file that the arguments name; `None` if they name anything else.
 fn state_of_file(arguments: &[String]) -> Option<[i64; 4]> {
     if arguments.iter().any(|one| outside::is_process(one)) {
-        return Some([now() / i64::from(REFRESH), 0, 0, 0]);
+        return Some([now::millis() / i64::from(REFRESH), 0, 0, 0]);
     }
     let [one] = arguments else { return None };
     let (whole, _) = crate::source::parted(one);
     state(&name::path(whole))
-}
-
-/// Milliseconds since 1970.
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
 }
 
 /// What changes whenever a file is written.

@@ -1,0 +1,18 @@
+//! What time it is, in numbers since 1970 UTC. A clock that is set before that is at 0.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+fn since_1970() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+/// In milliseconds.
+pub(crate) fn millis() -> i64 {
+    i64::try_from(since_1970().as_millis()).unwrap_or(i64::MAX)
+}
+
+/// In nanoseconds.
+pub(crate) fn nanos() -> i64 {
+    i64::try_from(since_1970().as_nanos()).unwrap_or(i64::MAX)
+}
