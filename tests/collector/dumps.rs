@@ -500,8 +500,9 @@ fn of_the_rss_what_is_the_collector_s_is_said_to_be() {
                 text.unwrap().parse().unwrap()
             };
             let others = (bytes("rss: ") - bytes("own tables: ")) >> 10;
-            // The collector's code is a mapped file, shared by all that is recorded.
-            let allowed = bare + 1800;
+            // The collector's code is a mapped file, shared by all that is recorded. The kernel
+            // brings in 1.4 to 1.8 MiB of it, by what is near to what is touched.
+            let allowed = bare + 2048;
             assert!(
                 others <= allowed,
                 "{blocks} {mode}: {others} KiB, {bare} bare"

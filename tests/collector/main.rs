@@ -24,6 +24,8 @@ mod c_api;
 mod fork_audit;
 // Datagrams that say which code ran.
 mod wiretap;
+// The heap, walked from outside.
+mod heapwalk;
 // Processes as the kernel sees them, at a moment and over time.
 mod process;
 mod watch;

@@ -30,7 +30,7 @@ const OWNED: &[(&str, &str)] = &[
     (
         "libc",
         "heapprof-collect heapprof-preload heapprof-alloc heapprof-attach heapprof-cli \
-         heapprof-process heapprof-wiretap",
+         heapprof-heapwalk heapprof-process heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
     // The last one answers with the lists of the server's interface.
@@ -43,7 +43,10 @@ const OWNED: &[(&str, &str)] = &[
     ("flate2", "heapprof-profile heapprof-web"),
     ("ruzstd", "heapprof-formats"),
     // The second one reads core files and build ids with it.
-    ("object", "heapprof-symbolize heapprof-live"),
+    (
+        "object",
+        "heapprof-symbolize heapprof-live heapprof-heapwalk",
+    ),
     ("addr2line", "heapprof-symbolize"),
     // The last two read .eh_frame with it.
     (
@@ -67,6 +70,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ("crates/heapprof-cli/src/", &["inherited", "peer"]),
     ("crates/heapprof-wiretap/src/", &["kernel"]),
     ("crates/heapprof-process/src/", &["run"]),
+    ("crates/heapprof-heapwalk/src/", &["live"]),
     (
         "crates/heapprof-collect/src/",
         &[

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 45] = [
+pub const COMMANDS: [&str; 46] = [
     "record",
     "preload-path",
     "perl-install",
@@ -32,6 +32,7 @@ pub const COMMANDS: [&str; 45] = [
     "ps",
     "follow",
     "fork-audit",
+    "heapwalk",
     "proc",
     "watch",
     "mark",

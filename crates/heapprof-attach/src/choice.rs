@@ -13,6 +13,7 @@ use heapprof_process::maps::Map;
 use heapprof_process::{is_there, run_state, status};
 
 use crate::error::Error;
+use crate::held::has_signals;
 use crate::process::{Process, not_allowed};
 use crate::region::Region;
 use crate::thread::{Stopped, let_go};
@@ -239,12 +240,7 @@ impl<'a> Choice<'a> {
             self.given_up.borrow_mut().push(tid);
             return Ok(None);
         };
-        let has_signals = || {
-            let sets = status(tid, ["SigPnd:", "ShdPnd:", "SigBlk:"]);
-            let [own, shared, blocked] = sets.map(|set| u64::from_str_radix(&set, 16).unwrap_or(0));
-            (own | shared) & !blocked != 0
-        };
-        stopped.make_again(|before| self.process.is_call(before), has_signals);
+        stopped.make_again(|before| self.process.is_call(before), || has_signals(tid));
         Ok(Some(stopped))
     }
 

@@ -18,6 +18,8 @@ mod choice;
 #[cfg(target_arch = "x86_64")]
 mod filter;
 #[cfg(target_arch = "x86_64")]
+mod held;
+#[cfg(target_arch = "x86_64")]
 mod memory;
 #[cfg(target_arch = "x86_64")]
 mod process;
@@ -35,5 +37,7 @@ mod thread;
 mod unwind;
 
 pub use error::Error;
+#[cfg(target_arch = "x86_64")]
+pub use held::Held;
 pub use target::Target;
 pub use wish::{Attached, Wish};

@@ -10,6 +10,7 @@ mod files;
 mod flame;
 mod fork_audit;
 mod gate;
+mod heapwalk;
 mod leaks;
 mod list;
 mod log;
@@ -45,6 +46,7 @@ pub(crate) use files::{ConvertArgs, ConvertTo, MergeArgs, SymbolizeArgs};
 pub(crate) use flame::{FlameArgs, FlameFormat, FlameRoot};
 pub(crate) use fork_audit::ForkAuditArgs;
 pub(crate) use gate::GateArgs;
+pub(crate) use heapwalk::HeapwalkArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
 pub(crate) use log::LogArgs;
@@ -304,6 +306,13 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// List the recorded processes of this machine
     #[command(after_help = "Example: heapprof ps")]
     Ps(PsArgs),
+    /// What of a process's heap, or of a core file's, has leaked, and who points where (glibc)
+    #[command(
+        after_help = "A process is held only as long as its memory is copied, which the first \
+                      lines say. Nothing needs to have been recorded; if it was, the profile has \
+                      the stacks that allocated what leaked.\n\nExample: heapprof heapwalk pid:1234"
+    )]
+    Heapwalk(HeapwalkArgs),
     /// The memory of a process as the kernel sees it, explained; without PROCESS, of all processes
     #[command(
         after_help = "PROCESS is a number, or a name that one process has. The parts add up to the \

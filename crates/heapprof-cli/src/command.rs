@@ -14,6 +14,7 @@ mod fork_audit;
 mod forks;
 mod gate;
 mod heap_run;
+mod heapwalk;
 mod info;
 mod leaks;
 mod list;
@@ -88,6 +89,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ps(args) => ps::run(&args)?,
         Command::Follow(args) => follow::run(&args)?,
         Command::Live(args) => live::run(&context, &args)?,
+        Command::Heapwalk(args) => heapwalk::run(&context, &args)?,
         Command::Proc(args) => proc::run(&context, &args)?,
         Command::Watch(args) => return watch::run(&context, &args),
         Command::Mark(args) => mark::run(&args)?,

@@ -237,16 +237,16 @@ fn profile(process: &Process, counting: Counting<'_>) -> Result<Profile, Error> 
         stack,
         place: "(perl arenas)",
         kind,
-        values: [objects.round() as i64, bytes],
+        values: vec![objects.round() as i64, bytes],
     });
     let of_rest = left.iter().map(|((place, kind), values)| Row {
         stack: None,
         place,
         kind,
-        values: *values,
+        values: values.to_vec(),
     });
     let rows: Vec<Row<'_>> = of_stacks.chain(of_rest).collect();
-    process.profile_of(COW_TYPES, KIND, &rows)
+    process.profile_of(&COW_TYPES, KIND, &rows)
 }
 
 #[cfg(test)]

@@ -128,13 +128,14 @@ impl Process {
         self.with_books(|reader, books| reader.u32(books.stacks))
     }
 
-    /// A profile of two types with these rows, each of which has a label under `key`.
+    /// A profile of these types with these rows, each of which has a value for each type, and a
+    /// label under `key`.
     ///
     /// # Errors
     /// Those of [`blocks`](Self::blocks).
     pub fn profile_of(
         &self,
-        types: [(&str, &str); 2],
+        types: &[(&str, &str)],
         key: &str,
         rows: &[Row<'_>],
     ) -> Result<Profile, Error> {

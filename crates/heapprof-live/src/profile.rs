@@ -134,7 +134,7 @@ pub(crate) fn of_rows<M: Memory>(
     reader: &Reader<M>,
     books: &Books,
     code: &[Code],
-    types: [(&str, &str); 2],
+    types: &[(&str, &str)],
     key: &str,
     rows: &[Row<'_>],
 ) -> Result<Profile, Error> {
@@ -144,7 +144,7 @@ pub(crate) fn of_rows<M: Memory>(
     }
     let code = known_code(reader, books, code)?;
     let names = Names::read(reader, books, &|_| None)?;
-    let mut writer = Writer::new(reader, books, &types, stacks as usize, code, names)?;
+    let mut writer = Writer::new(reader, books, types, stacks as usize, code, names)?;
     writer.add_rows(key, rows)?;
     Ok(writer.builder.finish())
 }

@@ -31,7 +31,7 @@ pub(crate) struct Code {
     pub(crate) last: u32,
 }
 
-/// A sample of two values that is no sum of the books.
+/// A sample that is no sum of the books.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row<'a> {
     /// The number of its stack; without one, it has `place` as its only frame.
@@ -41,7 +41,7 @@ pub struct Row<'a> {
     /// The text of its label.
     pub kind: &'a str,
     /// Its values.
-    pub values: [i64; 2],
+    pub values: Vec<i64>,
 }
 
 pub(crate) struct Writer<'r, M> {

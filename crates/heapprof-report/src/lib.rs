@@ -19,6 +19,7 @@ mod fold;
 mod fork_audit;
 mod glyphs;
 mod head;
+mod heapwalk;
 mod info;
 mod json;
 mod leaks;
@@ -55,6 +56,7 @@ pub use crate::{
     flame::{FlameOptions, Root, flame_folded, flame_svg},
     fork_audit::{fork_audit, fork_broken, fork_document},
     glyphs::{Dots, bar},
+    heapwalk::{PointedTo, Walk, heapwalk, heapwalk_allocator, heapwalk_who},
     info::info,
     leaks::{leaks, value_line},
     line_growth::LineGrowth,

@@ -24,6 +24,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("heapprof-process", &[]),
     (
+        "heapprof-heapwalk",
+        &["heapprof-attach", "heapprof-process"],
+    ),
+    (
         "heapprof-fork",
         &[
             "heapprof-live",
@@ -68,6 +72,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         "heapprof-report",
         &[
             "heapprof-analysis",
+            "heapprof-heapwalk",
             "heapprof-process",
             "heapprof-profile",
             "heapprof-text",
@@ -93,6 +98,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-environment",
             "heapprof-fork",
             "heapprof-formats",
+            "heapprof-heapwalk",
             "heapprof-live",
             "heapprof-process",
             "heapprof-profile",

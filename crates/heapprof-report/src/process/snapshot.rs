@@ -133,7 +133,7 @@ impl ProcessSnapshot {
         document
     }
 
-    /// Reads what [`document`](Self::document) has made. The control group and pressure are not
+    /// Reads what `document` has made. The control group and pressure are not
     /// read.
     ///
     /// # Errors

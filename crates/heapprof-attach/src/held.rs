@@ -1,0 +1,55 @@
+//! Threads of another process that are held for a moment, so that its memory can be copied.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use heapprof_process::{run_state, status};
+
+use crate::thread::Stopped;
+
+/// A thread that is held. When this is dropped, it goes on as if it had not been held: with the
+/// same registers, and in the same system call. All calls come from one thread of ours.
+#[derive(Debug)]
+pub struct Held(Stopped);
+
+impl Held {
+    /// Holds a thread of the process whose memory `memory` is (`/proc/PID/mem`). `None` if it can't
+    /// be held now, because the kernel works for it.
+    ///
+    /// # Errors
+    /// The thread may be gone, or not this user's.
+    pub fn new(tid: u32, memory: &File) -> io::Result<Option<Self>> {
+        let is_busy = || run_state(tid) == Some('D');
+        let Some(mut stopped) = Stopped::new(tid, is_busy)? else {
+            return Ok(None);
+        };
+        let is_call = |next: u64| {
+            let mut before = [0; 2];
+            let at = next.wrapping_sub(2);
+            at < 1 << 62 && memory.read_exact_at(&mut before, at).is_ok() && before == [0x0f, 0x05]
+        };
+        stopped.make_again(is_call, || has_signals(tid));
+        Ok(Some(Self(stopped)))
+    }
+
+    /// Its registers that may hold addresses.
+    #[must_use]
+    pub fn registers(&self) -> [u64; 17] {
+        let all = self.0.registers();
+        std::array::from_fn(|i| all[i])
+    }
+
+    /// Where its stack ends.
+    #[must_use]
+    pub fn stack(&self) -> u64 {
+        self.0.place().1
+    }
+}
+
+/// Whether a signal waits for a thread.
+pub(crate) fn has_signals(tid: u32) -> bool {
+    let sets = status(tid, ["SigPnd:", "ShdPnd:", "SigBlk:"]);
+    let [own, shared, blocked] = sets.map(|set| u64::from_str_radix(&set, 16).unwrap_or(0));
+    (own | shared) & !blocked != 0
+}

@@ -1,0 +1,44 @@
+//! The command line of `heapwalk`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{FileModeArgs, LimitArg, format};
+use crate::name;
+use heapprof_report::Format;
+
+#[derive(Debug, Args)]
+pub(crate) struct HeapwalkArgs {
+    /// What to walk: pid:NUMBER or pid:NAME (or the number alone), or core:FILE
+    #[arg(value_name = "TARGET", value_parser = name::parser())]
+    pub(crate) target: String,
+    /// Write a profile of all blocks to this file: by state, and by the stack that allocated each
+    /// if the process is recorded
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Say who points to the block at this address, and how it is reached
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    pub(crate) who: Option<u64>,
+    /// Show the bytes of the block at this address
+    #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "who")]
+    pub(crate) bytes: Option<u64>,
+    /// Say what malloc has: by arena, in use, cached, free, top
+    #[arg(long, conflicts_with_all = ["who", "bytes"])]
+    pub(crate) allocator: bool,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    /// Unit of sizes: auto, B, KiB, MiB, GiB, TiB, PiB
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
+}
+
+fn address(text: &str) -> Result<u64, String> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16).map_err(|_| "is no address, such as 0x55d0c2a3f2a0".to_string())
+}

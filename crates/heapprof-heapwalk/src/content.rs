@@ -1,0 +1,66 @@
+//! What kind of thing is in a block, as far as it shows.
+
+use crate::heap::Heap;
+use crate::image::words;
+
+/// What is in a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Content {
+    /// The first word may be the table of a C++ class, or the address of a function.
+    Object,
+    /// Text.
+    Text,
+    /// Pointers to other blocks, in most words.
+    Pointers,
+    /// Nothing but zeros.
+    Zeros,
+    /// Something else.
+    Data,
+}
+
+impl Content {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Text => "text",
+            Self::Pointers => "pointers",
+            Self::Zeros => "zeros",
+            Self::Data => "data",
+        }
+    }
+}
+
+/// How many bytes are looked at.
+const LOOKED_AT: usize = 512;
+
+/// What is in these bytes. `is_code` says whether an address is of a program's or a library's file.
+pub fn content(bytes: &[u8], heap: &Heap, is_code: impl Fn(u64) -> bool) -> Content {
+    let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
+    if bytes.iter().all(|&byte| byte == 0) {
+        return Content::Zeros;
+    }
+    let all: Vec<u64> = words(bytes).collect();
+    if all.first().is_some_and(|&word| is_code(word)) {
+        return Content::Object;
+    }
+    // Text ends at a zero, if it does not fill the block.
+    let end = bytes
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(bytes.len());
+    let is_text =
+        |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace() || *byte >= 0x80;
+    if end >= 4 && bytes[..end].iter().all(is_text) && std::str::from_utf8(&bytes[..end]).is_ok() {
+        return Content::Text;
+    }
+    let pointers = all
+        .iter()
+        .filter(|&&word| heap.find(word).is_some())
+        .count();
+    match pointers * 2 >= all.len() && pointers > 0 {
+        true => Content::Pointers,
+        false => Content::Data,
+    }
+}

@@ -1,0 +1,34 @@
+//! Why a heap can't be walked.
+
+/// Why a heap can't be walked. Each error is one line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Reading failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    /// There is no such process.
+    #[error("there is no such process")]
+    NoProcess,
+    /// The process is not this user's to read.
+    #[error("it is not this user's to hold and read")]
+    NotAllowed,
+    /// Something else traces the process.
+    #[error("process {0} traces it already")]
+    Traced(u32),
+    /// A thread did not come to a stop.
+    #[error("its thread {0} does not stop; the kernel works for it")]
+    Busy(u32),
+    /// This machine is none on which processes are held.
+    #[error("processes are held on x86-64 only; walk a core file")]
+    OtherMachine,
+    /// The file is no core file.
+    #[error("it is no core file of a 64-bit program: {0}")]
+    NotCore(&'static str),
+    /// No arena of glibc's malloc was found.
+    #[error("no heap of glibc's malloc was found{0}")]
+    NoHeap(&'static str),
+    /// The memory is more than can be copied.
+    #[error("it has more than {0} bytes of memory")]
+    TooLarge(u64),
+}

@@ -1,0 +1,180 @@
+//! The chunks of a heap, and how the one is found that an address lies in.
+
+use std::ops::Range;
+
+use crate::arena::Arena;
+
+/// The bytes of a page, by which chunks are found.
+const PAGE: u64 = 4096;
+
+/// A chunk, as the program knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Where its bytes begin: what malloc returned.
+    pub at: u64,
+    /// How many bytes the program may use.
+    pub size: u64,
+    /// Its arena, by its number; [`Chunk::MAPPED`] for one with a mapping of its own.
+    pub arena: u16,
+    /// What malloc has done with it.
+    pub kind: Kind,
+}
+
+/// What malloc has done with a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// It is given to the program.
+    InUse,
+    /// It is free, and in a bin.
+    Free,
+    /// It is free, and in a list of fast chunks.
+    Fast,
+    /// It is free, and in a thread's cache.
+    Cached,
+    /// It is what new chunks are cut from.
+    Top,
+    /// It is a thread's cache itself.
+    Cache,
+}
+
+impl Chunk {
+    /// The arena of chunks that have a mapping of their own.
+    pub const MAPPED: u16 = u16::MAX;
+
+    /// Its addresses. One of no bytes has the first one.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.at..self.at + self.size.max(1)
+    }
+
+    /// Whether the program has it.
+    #[must_use]
+    pub fn is_in_use(&self) -> bool {
+        self.kind == Kind::InUse
+    }
+}
+
+/// What was found out of the version of glibc.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// Whether the links of lists of free chunks are hidden (2.32 and later).
+    pub hides_links: bool,
+    /// How many bytes a thread's cache has; 0 if there is none.
+    pub cache: u64,
+}
+
+/// Where chunks lie without a gap.
+#[derive(Clone, Debug)]
+struct Span {
+    range: Range<u64>,
+    /// How many bytes a page of the table has: more where chunks are large, so that the table is
+    /// never large beside the chunks.
+    page: u64,
+    /// For each page, and for the end, the number of the first chunk that begins there or later.
+    pages: Vec<u32>,
+}
+
+/// A heap: all chunks that could be walked.
+#[derive(Clone, Debug)]
+pub struct Heap {
+    /// The arenas, the main one first.
+    pub arenas: Vec<Arena>,
+    /// The chunks, in order of their addresses.
+    pub chunks: Vec<Chunk>,
+    /// What was found out of the version.
+    pub version: Version,
+    /// Ranges in which chunks should be and could not be walked.
+    pub unwalked: Vec<Range<u64>>,
+    /// Entries of lists of free chunks that lead nowhere.
+    pub broken_links: u64,
+    spans: Vec<Span>,
+    /// The first and the last address of all spans.
+    bounds: Range<u64>,
+}
+
+impl Heap {
+    /// A heap of these chunks, which lie in these ranges.
+    pub(crate) fn new(
+        arenas: Vec<Arena>,
+        mut chunks: Vec<Chunk>,
+        unwalked: Vec<Range<u64>>,
+        mut ranges: Vec<Range<u64>>,
+    ) -> Self {
+        chunks.sort_unstable_by_key(|chunk| chunk.at);
+        chunks.dedup_by_key(|chunk| chunk.at);
+        ranges.sort_unstable_by_key(|range| range.start);
+        let spans = spans(&ranges, &chunks);
+        let first = spans.first().map_or(0, |span| span.range.start);
+        let last = spans.last().map_or(0, |span| span.range.end);
+        Self {
+            arenas,
+            chunks,
+            version: Version::default(),
+            unwalked,
+            broken_links: 0,
+            spans,
+            bounds: first..last,
+        }
+    }
+
+    /// The chunk that an address lies in, by its number.
+    #[must_use]
+    pub fn find(&self, at: u64) -> Option<usize> {
+        if !self.bounds.contains(&at) {
+            return None;
+        }
+        let next = self.spans.partition_point(|span| span.range.start <= at);
+        let span = &self.spans[next.checked_sub(1)?];
+        if at >= span.range.end {
+            return None;
+        }
+        let page = ((at - span.range.start) / span.page) as usize;
+        let (first, last) = (span.pages[page] as usize, span.pages[page + 1] as usize);
+        let behind = first + self.chunks[first..last].partition_point(|chunk| chunk.at <= at);
+        let found = behind.checked_sub(1)?;
+        self.chunks[found].range().contains(&at).then_some(found)
+    }
+
+    /// Where the heap lies: ranges that are no roots.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.spans.iter().map(|span| span.range.clone())
+    }
+}
+
+/// Makes the table by which chunks are found.
+fn spans(ranges: &[Range<u64>], chunks: &[Chunk]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for range in ranges {
+        // The top is behind the range, and a chunk has its last word in the next one's head.
+        let first = chunks.partition_point(|chunk| chunk.at < range.start);
+        let mut end = range.end + 8;
+        if let Some(chunk) =
+            chunks.get(chunks.partition_point(|chunk| chunk.at < end + 16).max(1) - 1)
+        {
+            end = end.max(chunk.range().end);
+        }
+        let start = range.start;
+        if spans.last().is_some_and(|last| last.range.end > start) {
+            continue;
+        }
+        let inside = chunks.partition_point(|chunk| chunk.at < end) - first;
+        let most = 4 * inside as u64 + 16;
+        let page = ((end - start) / most).next_power_of_two().max(PAGE);
+        let count = (end - start).div_ceil(page) as usize;
+        let mut pages = Vec::with_capacity(count + 1);
+        let mut at = first;
+        for number in 0..=count as u64 {
+            let address = start + number * page;
+            while chunks.get(at).is_some_and(|chunk| chunk.at < address) {
+                at += 1;
+            }
+            pages.push(at as u32);
+        }
+        spans.push(Span {
+            range: start..end,
+            page,
+            pages,
+        });
+    }
+    spans
+}

@@ -1,0 +1,177 @@
+//! The memory of a process at a moment: what it can write to, and its threads' registers.
+
+use std::ops::Range;
+
+/// No program has memory below, or above.
+const LOWEST: u64 = 4096;
+const HIGHEST: u64 = 1 << 62;
+
+/// A piece of memory.
+#[derive(Clone, Debug, Default)]
+pub struct Region {
+    /// Where it begins.
+    pub start: u64,
+    /// What is there.
+    pub bytes: Vec<u8>,
+    /// The file that it is of, or the kernel's name for it; empty for memory of no file.
+    pub name: String,
+    /// Whether the process can write there. What it can't write holds no pointers to the heap.
+    pub is_writable: bool,
+    /// Whether other processes can write there, too.
+    pub is_shared: bool,
+    /// Whether it is heapprof's, which knows blocks that the program does not.
+    pub is_own: bool,
+}
+
+impl Region {
+    /// Its addresses.
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.start.saturating_add(self.bytes.len() as u64)
+    }
+
+    /// The word at an address of it.
+    #[must_use]
+    pub fn word(&self, at: u64) -> Option<u64> {
+        let from = usize::try_from(at.checked_sub(self.start)?).ok()?;
+        let bytes = self.bytes.get(from..)?.first_chunk::<8>()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// Its number.
+    pub tid: u32,
+    /// What its registers hold.
+    pub registers: Vec<u64>,
+    /// Where its stack ends. Below is nothing of it, except for 128 bytes.
+    pub stack: u64,
+}
+
+/// The memory of a process at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// In order of their addresses.
+    regions: Vec<Region>,
+    /// The threads.
+    pub threads: Vec<Thread>,
+    /// Where files are mapped that can't be written: code, constants, tables of classes. In order.
+    pub files: Vec<Range<u64>>,
+    /// Bytes that should be there and are not: a core file may be cut, or leave something out.
+    pub missing: u64,
+}
+
+impl Image {
+    /// Makes one of pieces that do not overlap, and are where a program's memory can be. Others are
+    /// left out.
+    #[must_use]
+    pub fn new(mut regions: Vec<Region>, threads: Vec<Thread>, missing: u64) -> Self {
+        regions.sort_by_key(|region| region.start);
+        let mut end = LOWEST;
+        regions.retain(|region| {
+            let is_apart = region.start >= end && !region.bytes.is_empty();
+            let next = region.start.checked_add(region.bytes.len() as u64);
+            match next.filter(|&next| is_apart && next <= HIGHEST) {
+                Some(next) => {
+                    end = next;
+                    true
+                }
+                None => false,
+            }
+        });
+        Self {
+            regions,
+            threads,
+            files: Vec::new(),
+            missing,
+        }
+    }
+
+    /// All pieces, in order.
+    #[must_use]
+    pub fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
+    /// The piece that an address lies in.
+    #[must_use]
+    pub fn region(&self, at: u64) -> Option<&Region> {
+        let next = self.regions.partition_point(|region| region.start <= at);
+        let region = self.regions.get(next.checked_sub(1)?)?;
+        region.range().contains(&at).then_some(region)
+    }
+
+    /// Whether an address is in a file that can't be written.
+    #[must_use]
+    pub fn is_in_file(&self, at: u64) -> bool {
+        let next = self.files.partition_point(|file| file.start <= at);
+        let file = next.checked_sub(1).map(|i| &self.files[i]);
+        file.is_some_and(|file| file.contains(&at))
+    }
+
+    /// The word at an address, if it is there.
+    #[must_use]
+    pub fn word(&self, at: u64) -> Option<u64> {
+        self.region(at)?.word(at)
+    }
+
+    /// The bytes of a range, as far as they are in one piece.
+    #[must_use]
+    pub fn bytes(&self, range: Range<u64>) -> &[u8] {
+        let Some(region) = self.region(range.start) else {
+            return &[];
+        };
+        let from = (range.start - region.start) as usize;
+        let len = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        let rest = &region.bytes[from..];
+        &rest[..len.min(rest.len())]
+    }
+}
+
+/// The words in some bytes.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(start: u64, len: usize) -> Region {
+        Region {
+            start,
+            bytes: vec![7; len],
+            ..Region::default()
+        }
+    }
+
+    #[test]
+    fn pieces_are_apart_and_in_order() {
+        let pieces = vec![
+            region(8040, 8),
+            region(8000, 16),
+            region(8008, 16),
+            region(8024, 16),
+            region(8060, 0),
+            region(0, 8),
+        ];
+        let image = Image::new(pieces, Vec::new(), 0);
+        let ranges: Vec<_> = image.regions().iter().map(Region::range).collect();
+        assert_eq!(ranges, [8000..8016, 8024..8040, 8040..8048]);
+        assert!(
+            image.word(8008).is_some() && image.word(8009).is_none() && image.word(8016).is_none()
+        );
+        assert_eq!(
+            (image.bytes(8030..9000).len(), image.bytes(8016..8020).len()),
+            (10, 0)
+        );
+        let edge = Image::new(vec![region(u64::MAX - 3, 8)], Vec::new(), 0);
+        assert!(edge.regions().is_empty());
+    }
+}

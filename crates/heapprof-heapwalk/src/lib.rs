@@ -1,0 +1,38 @@
+//! Walks glibc's heap from outside: of a process, which is held only as long as its memory is
+//! copied, or of a core file.
+//!
+//! [`Image`] is the memory that can be written, with the registers of all threads. [`Heap`] finds
+//! malloc's arenas in it, and each of their chunks. [`Marks`] says which chunks can be reached from
+//! roots (registers, stacks, variables, memory that is not malloc's), and from where. What can't be
+//! reached has leaked.
+//!
+//! glibc 2.26 to 2.42 is known. Nothing of its symbols is needed: arenas are known by how they
+//! look, and what differs between versions is found out by looking which way of reading makes
+//! sense. It must never know SQLite, the terminal or profiles.
+#![deny(unsafe_code)]
+
+mod arena;
+mod content;
+mod core;
+mod error;
+mod heap;
+mod image;
+mod lists;
+#[cfg_attr(not(target_arch = "x86_64"), path = "elsewhere.rs")]
+mod live;
+mod mapped;
+mod mark;
+mod points;
+mod summary;
+mod walk;
+
+pub use self::arena::Arena;
+pub use self::content::{Content, content};
+pub use self::core::of_core;
+pub use self::error::Error;
+pub use self::heap::{Chunk, Heap, Kind, Version};
+pub use self::image::{Image, Region, Thread};
+pub use self::live::{Capture, capture};
+pub use self::mark::{Marks, Source, State};
+pub use self::points::{Referrer, referrers};
+pub use self::summary::{ArenaSum, Group, Sum, Summary, block_content};

@@ -1,0 +1,65 @@
+//! Chunks that have a mapping of their own, because they are large.
+//!
+//! Such a mapping begins with a head: how many bytes before it are not used (for alignment), and a
+//! size of whole pages with the bit for "mapped" (glibc's `sysmalloc_mmap`). Mappings that follow
+//! each other are one for the kernel.
+
+use std::ops::Range;
+
+use crate::heap::{Chunk, Kind};
+use crate::image::Image;
+
+const PAGE: u64 = 4096;
+/// The bit of a size that says that the chunk has a mapping of its own.
+const MAPPED: u64 = 2;
+/// Alignments up to this are looked for.
+const ALIGNED: [u64; 5] = [4096, 8192, 16384, 65536, 2 << 20];
+
+/// The chunks, each with the range of its mapping. Ranges that `is_walked` knows are left out.
+pub(crate) fn find(image: &Image, is_walked: impl Fn(u64) -> bool) -> Vec<(Chunk, Range<u64>)> {
+    let mut found: Vec<(Chunk, Range<u64>)> = Vec::new();
+    for region in image.regions() {
+        if !region.name.is_empty() || region.is_shared || !region.is_writable {
+            continue;
+        }
+        let mut at = region.start.next_multiple_of(PAGE);
+        let end = region.range().end;
+        while at < end {
+            let is_known =
+                is_walked(at) || found.last().is_some_and(|(_, last)| last.contains(&at));
+            if !is_known && let Some(one) = head(image, at) {
+                let next = one.1.end;
+                found.push(one);
+                at = next.max(at + PAGE);
+                continue;
+            }
+            at += PAGE;
+        }
+    }
+    found
+}
+
+/// The chunk whose mapping begins here.
+fn head(image: &Image, at: u64) -> Option<(Chunk, Range<u64>)> {
+    let next = |alignment: &u64| (at + 1).next_multiple_of(*alignment) - 16;
+    let aligned = ALIGNED.iter().map(next);
+    // Where one is aligned, the head that it would have had is still there, too.
+    aligned.chain(std::iter::once(at)).find_map(|head| {
+        let before = image.word(head)?;
+        let size = image.word(head + 8)?;
+        let bytes = size & !7;
+        let is_head = before == head - at
+            && size & 7 == MAPPED
+            && (PAGE / 2..1 << 46).contains(&bytes)
+            && (before + bytes).is_multiple_of(PAGE);
+        is_head.then(|| {
+            let chunk = Chunk {
+                at: head + 16,
+                size: bytes - 16,
+                arena: Chunk::MAPPED,
+                kind: Kind::InUse,
+            };
+            (chunk, at..head + bytes)
+        })
+    })
+}

@@ -1,0 +1,221 @@
+//! The walk: each arena's chunks, one behind the other, and those that have a mapping of their own.
+
+use std::ops::Range;
+
+use crate::arena::{self, Arena, RESERVED};
+use crate::error::Error;
+use crate::heap::{Chunk, Heap, Kind};
+use crate::image::Image;
+use crate::lists;
+use crate::mapped;
+
+/// The least chunk.
+const LEAST: u64 = 32;
+/// The previous chunk is in use.
+const PREVIOUS_IN_USE: u64 = 1;
+/// Bits of a size that say something else.
+const FLAGS: u64 = 7;
+/// The bytes of a page.
+const PAGE: u64 = 4096;
+
+impl Heap {
+    /// Walks the heap.
+    ///
+    /// # Errors
+    /// There may be no heap of glibc's.
+    pub fn walk(image: &Image) -> Result<Self, Error> {
+        let arenas = arena::find(image);
+        if arenas.is_empty() {
+            return Err(Error::NoHeap(other_allocator(image)));
+        }
+        let mut chunks = Vec::new();
+        let mut unwalked = Vec::new();
+        let mut ranges = Vec::new();
+        for (number, arena) in arenas.iter().enumerate() {
+            let number = number as u16;
+            for part in parts(image, arena) {
+                ranges.push(part.clone());
+                let end = walk(image, part.clone(), arena, number, &mut chunks);
+                if end < part.end {
+                    unwalked.push(end..part.end);
+                }
+            }
+        }
+        let walked = ranges.clone();
+        let is_walked = |at: u64| walked.iter().any(|range| range.contains(&at));
+        for (chunk, whole) in mapped::find(image, is_walked) {
+            chunks.push(chunk);
+            ranges.push(whole);
+        }
+        let mut heap = Self::new(arenas, chunks, unwalked, ranges);
+        lists::mark_free(image, &mut heap);
+        Ok(heap)
+    }
+}
+
+/// Which other allocator a process has, in words.
+fn other_allocator(image: &Image) -> &'static str {
+    const KNOWN: [(&str, &str); 5] = [
+        ("jemalloc", ": it has jemalloc, whose heap is not walked"),
+        ("tcmalloc", ": it has tcmalloc, whose heap is not walked"),
+        ("mimalloc", ": it has mimalloc, whose heap is not walked"),
+        ("ld-musl", ": it has musl, whose heap is not walked"),
+        ("libc.so", ": its heap was not used yet, or is damaged"),
+    ];
+    let has = |name: &str| {
+        image
+            .regions()
+            .iter()
+            .any(|region| region.name.contains(name))
+    };
+    let found = KNOWN.iter().find(|(name, _)| has(name));
+    found.map_or("", |(_, words)| words)
+}
+
+/// Where the chunks of an arena are: for the main one the heap up to its top, for others the parts
+/// that they have reserved.
+fn parts(image: &Image, arena: &Arena) -> Vec<Range<u64>> {
+    if arena.is_main {
+        return main_part(image, arena).into_iter().collect();
+    }
+    let mut parts = Vec::new();
+    let mut heap = arena.top & !(RESERVED - 1);
+    let most = arena.system_memory / PAGE + 2;
+    let header = arena.at & (RESERVED - 1);
+    while (parts.len() as u64) < most {
+        let fields = [0, 8, 16].map(|distance| image.word(heap + distance));
+        let [Some(owner), Some(before), Some(size)] = fields else {
+            break;
+        };
+        if owner != arena.at || size > RESERVED {
+            break;
+        }
+        let begin = match arena.at & !(RESERVED - 1) == heap {
+            true => arena.range().end,
+            false => heap + header,
+        };
+        let end = match arena.top & !(RESERVED - 1) == heap {
+            true => arena.top,
+            // Two small chunks at the end keep neighbours apart.
+            false => (heap + size).saturating_sub(LEAST),
+        };
+        let begin = begin.next_multiple_of(16);
+        if begin < end {
+            parts.push(begin..end);
+        }
+        if before == 0 {
+            break;
+        }
+        heap = before;
+    }
+    parts
+}
+
+/// The part of the heap (brk) in which chunks are. It begins where libc has noted it. If the
+/// program took some of it before, that is not its beginning.
+fn main_part(image: &Image, arena: &Arena) -> Option<Range<u64>> {
+    // The heap may have pages that were never touched, so its pieces are joined.
+    let regions = image.regions();
+    let mut at = regions
+        .partition_point(|region| region.start <= arena.top)
+        .checked_sub(1)?;
+    let reaches = |at: usize| regions[at].name == "[heap]" || regions[at].name.is_empty();
+    while at > 0
+        && reaches(at - 1)
+        && regions[at - 1].name == regions[at].name
+        && regions[at].start - regions[at - 1].range().end < 1 << 34
+    {
+        at -= 1;
+    }
+    let low = regions[at].start;
+    let is_right = |start: u64| {
+        let mut next = start;
+        let mut steps = 0u64;
+        while next < arena.top {
+            let size = image.word(next + 8).map_or(0, |size| size & !FLAGS);
+            if size < LEAST || !size.is_multiple_of(16) {
+                return false;
+            }
+            next = next.saturating_add(size);
+            steps += 1;
+            // Enough to be sure.
+            if steps > 1000 {
+                return true;
+            }
+        }
+        next == arena.top
+    };
+    let noted = regions
+        .iter()
+        .filter(|region| region.range().contains(&arena.bins))
+        .flat_map(|region| crate::image::words(&region.bytes))
+        .filter(|word| (low..arena.top).contains(word))
+        .map(|word| word.next_multiple_of(16));
+    let joined = regions[at..]
+        .iter()
+        .map(|region| region.start.next_multiple_of(16));
+    let joined = joined.take_while(|&start| start < arena.top);
+    let mut starts: Vec<u64> = noted.chain(joined).collect();
+    starts.sort_unstable();
+    starts.dedup();
+    let start = starts.iter().copied().find(|&start| is_right(start));
+    start
+        .or_else(|| starts.first().copied())
+        .map(|start| start..arena.top)
+}
+
+/// Walks the chunks of a part. Returns where it ended: at the part's end, if nothing is wrong.
+fn walk(
+    image: &Image,
+    part: Range<u64>,
+    arena: &Arena,
+    number: u16,
+    chunks: &mut Vec<Chunk>,
+) -> u64 {
+    let mut next = part.start;
+    // All headers of a piece are read without looking for the piece again.
+    let mut region: Option<&crate::image::Region> = None;
+    let mut word = |at: u64| {
+        if !region.is_some_and(|region| region.range().contains(&at)) {
+            region = image.region(at);
+        }
+        region?.word(at)
+    };
+    while next < part.end {
+        let Some(header) = word(next + 8) else {
+            return next;
+        };
+        let size = header & !FLAGS;
+        let end = next.saturating_add(size);
+        if size < LEAST || !size.is_multiple_of(16) || end > part.end {
+            // Two small chunks may end a part.
+            let is_fence = size == 16 && part.end - next <= 2 * LEAST;
+            return if is_fence { part.end } else { next };
+        }
+        let Some(following) = word(end + 8) else {
+            return next;
+        };
+        let kind = match following & PREVIOUS_IN_USE {
+            0 => Kind::Free,
+            _ => Kind::InUse,
+        };
+        chunks.push(Chunk {
+            at: next + 16,
+            size: size - 8,
+            arena: number,
+            kind,
+        });
+        next = end;
+    }
+    if part.end == arena.top
+        && let Some(header) = word(arena.top + 8)
+    {
+        chunks.push(Chunk {
+            at: arena.top + 16,
+            size: (header & !FLAGS).saturating_sub(16),
+            arena: number,
+            kind: Kind::Top,
+        });
+    }
+    part.end
+}
