@@ -45,6 +45,15 @@ enum News {
     Ended(Ended),
 }
 
+/// A watch that is over.
+struct Watched {
+    /// What it is called in the database; `None` if the program could not be started.
+    name: Option<String>,
+    code: ExitCode,
+    /// Whether Ctrl-C ended the program.
+    by_key: bool,
+}
+
 /// What the watching thread needs.
 struct Watching<'a> {
     args: &'a WatchArgs,
@@ -95,7 +104,7 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
         start: start(args, pid),
     };
     let is_over = AtomicBool::new(false);
-    let (name, code) = match pid {
+    let watched = match pid {
         Some(pid) => {
             let ending = [SIGINT, SIGTERM, SIGHUP];
             let ending = ending
@@ -109,16 +118,25 @@ pub(super) fn run(shared: &Shared, args: &WatchArgs) -> Result<ExitCode> {
             let _ = news.send(News::Began(pid));
             let ready = channel().0;
             let name = watching.watch(&receiver, &ready, &asked)?;
-            (Some(name), ExitCode::SUCCESS)
+            Watched {
+                name: Some(name),
+                code: ExitCode::SUCCESS,
+                by_key: false,
+            }
         }
         None => watching.run(socket.as_deref(), &is_over)?,
     };
+    let Watched { name, code, by_key } = watched;
     if let Some(name) = name.filter(|_| !args.quiet) {
         match show(shared, args, Some(&name), &style) {
             // What the program said is the first thing to know.
             Err(error) if code != ExitCode::SUCCESS => messages::error(&error),
             shown => shown?,
         }
+    }
+    if by_key {
+        // As of record: a shell then ends its loop, too.
+        let _ = emulate_default_handler(SIGINT);
     }
     Ok(code)
 }
@@ -179,13 +197,8 @@ fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
 }
 
 impl Watching<'_> {
-    /// Runs the program, and watches it in another thread to its end. Returns the name of the
-    /// watch, if the program could be started.
-    fn run(
-        self,
-        socket: Option<&Path>,
-        is_over: &AtomicBool,
-    ) -> Result<(Option<String>, ExitCode)> {
+    /// Runs the program, and watches it in another thread to its end.
+    fn run(self, socket: Option<&Path>, is_over: &AtomicBool) -> Result<Watched> {
         let words = self.args.command.as_slice();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
@@ -226,7 +239,11 @@ impl Watching<'_> {
                     };
                     let name = words[0].display();
                     messages::error(&anyhow!("{name}: {error}"));
-                    return Ok((None, ExitCode::from(code)));
+                    return Ok(Watched {
+                        name: None,
+                        code: ExitCode::from(code),
+                        by_key: false,
+                    });
                 }
             };
             drop(news);
@@ -234,11 +251,11 @@ impl Watching<'_> {
                 Ok(name) => name?,
                 Err(_) => bail!("the watch has ended"),
             };
-            if by_key {
-                // As of record: a shell then ends its loop, too.
-                let _ = emulate_default_handler(SIGINT);
-            }
-            Ok((Some(name), ExitCode::from(code)))
+            Ok(Watched {
+                name: Some(name),
+                code: ExitCode::from(code),
+                by_key,
+            })
         })
     }
 
@@ -278,10 +295,8 @@ impl Watching<'_> {
                 }
             }
             // The program may set one before it was looked at.
-            if let Some(listening) = &self.listening
-                && coming.is_none()
-            {
-                marks::receive(&listening.socket, |mark| watcher.mark(mark, now::millis()));
+            if coming.is_none() {
+                self.take_marks(&mut watcher);
             }
             let is_late = self.args.time.is_some_and(|time| began.elapsed() >= time);
             let mut is_last = is_over.load(Ordering::Relaxed) || is_late || end.is_some();
@@ -296,6 +311,7 @@ impl Watching<'_> {
                     // One that has ended already is not seen.
                     let _ = watcher.begin(pid, now::millis());
                     has_begun = true;
+                    self.take_marks(&mut watcher);
                 }
                 watcher.look(now::millis());
                 if let Some(ended) = &end {
@@ -332,6 +348,13 @@ impl Watching<'_> {
             } else {
                 Instant::now() + SLICE
             });
+        }
+    }
+
+    /// Takes the marks that have come.
+    fn take_marks(&self, watcher: &mut Watcher) {
+        if let Some(listening) = &self.listening {
+            marks::receive(&listening.socket, |mark| watcher.mark(mark, now::millis()));
         }
     }
 
