@@ -359,6 +359,37 @@ fn a_core_file_shows_the_same() {
     );
 }
 
+/// What a block retains is what cannot be reached without it.
+#[test]
+fn the_first_of_a_list_retains_all_of_it() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let body = "struct n { struct n *next; char rest[992]; }; \
+        static __attribute__((noinline)) void make(void) { \
+        struct n *first = 0, *shared = malloc(5000); memset(shared, 0, 5000); \
+        for (int i = 0; i < 100; i++) { struct n *n = calloc(1, sizeof *n); n->next = first; first = n; } \
+        ((void **)first)[1] = shared; kept[0] = first; kept[1] = shared; } \
+        int main(void) { make(); checkpoint(); }";
+    let built = build(&format!("{BEGIN}{body}"), "gcc -O1 -g -pthread");
+    let waiting = Waiting::start(&built.program);
+    let target = format!("pid:{}", waiting.pid);
+    let found = json(&ok(&["heapwalk", &target, "--retained", "-f", "json"]));
+    let rows = found["rows"].as_array().unwrap();
+    // 100 blocks of 1,000 bytes that may use 1,000, and not the one that is reached otherwise, too.
+    assert_eq!(number(&rows[0]["retained"]), 100 * 1000, "{found}");
+    assert_eq!(number(&rows[1]["retained"]), 99 * 1000, "{found}");
+    assert!(
+        rows[0]["root"].as_str().unwrap().ends_with("/program"),
+        "{found}"
+    );
+    let text = ok(&["heapwalk", &target, "--retained", "-n", "1"]);
+    assert!(
+        text.contains("97.66KiB") && text.lines().count() == 4,
+        "{text}"
+    );
+}
+
 /// The stacks of a recording are those of what leaked.
 #[test]
 fn what_leaked_has_its_allocation_stack() {

@@ -14,6 +14,7 @@
 mod arena;
 mod content;
 mod core;
+mod dominators;
 mod error;
 mod heap;
 mod image;
@@ -23,6 +24,7 @@ mod live;
 mod mapped;
 mod mark;
 mod points;
+mod retained;
 mod summary;
 mod walk;
 
@@ -35,4 +37,5 @@ pub use self::image::{Image, Region, Thread};
 pub use self::live::{Capture, capture};
 pub use self::mark::{Marks, Source, State};
 pub use self::points::{Referrer, referrers};
+pub use self::retained::retained;
 pub use self::summary::{ArenaSum, Group, Sum, Summary, block_content};

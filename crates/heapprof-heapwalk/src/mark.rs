@@ -267,6 +267,18 @@ fn is_root(region: &Region) -> bool {
     region.is_writable && !region.is_own
 }
 
+/// All words of roots: of registers, and of memory that is one.
+pub(crate) fn root_words<'a>(image: &'a Image, heap: &'a Heap) -> impl Iterator<Item = u64> + 'a {
+    let registers = image
+        .threads
+        .iter()
+        .flat_map(|thread| thread.registers.iter().copied());
+    let memory = roots(image, heap)
+        .into_iter()
+        .flat_map(|range| words(image.bytes(range)));
+    registers.chain(memory)
+}
+
 /// The ranges that are roots: what can be written and is not malloc's.
 fn roots(image: &Image, heap: &Heap) -> Vec<Range<u64>> {
     let mut holes: Vec<Range<u64>> = heap.ranges().collect();

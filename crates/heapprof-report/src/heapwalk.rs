@@ -211,6 +211,73 @@ pub fn heapwalk_allocator(walk: &Walk, style: &Style) -> Result<String, Error> {
     Ok(text + "\n" + &table.render(style)?)
 }
 
+/// A block through which others are reached.
+#[derive(Clone, Debug, Default)]
+pub struct RetainedBlock {
+    /// What would go with it, in bytes, with its own.
+    pub retained: u64,
+    /// Its own bytes.
+    pub size: u64,
+    /// Where it is.
+    pub at: u64,
+    /// What is in it.
+    pub content: &'static str,
+    /// The root from which it is reached, in words.
+    pub root: String,
+}
+
+/// Writes what would go if a block went, with at most so many rows. A block may be in what another
+/// one retains, so the rows do not add up.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn heapwalk_retained(
+    name: &str,
+    blocks: &[RetainedBlock],
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let shown = &blocks[..limit.unwrap_or(usize::MAX).min(blocks.len())];
+    if style.format == Format::Json {
+        let rows = shown.iter().map(|one| {
+            json!({
+                "retained": one.retained, "size": one.size, "at": one.at,
+                "content": one.content, "root": one.root,
+            })
+        });
+        return crate::json::text(json!({"name": name, "rows": rows.collect::<Vec<_>>()}));
+    }
+    let raw = style.format == Format::Csv;
+    let measure = match raw {
+        true => Measure::raw(),
+        false => Measure::new("bytes", style.unit.as_deref())?,
+    };
+    let mut table = Table::new(&[
+        ("retained", Align::Right),
+        ("own", Align::Right),
+        ("content", Align::Left),
+        ("at", Align::Left),
+        ("reached from", Align::Left),
+    ]);
+    for one in shown {
+        table.row(vec![
+            measure.show(one.retained),
+            measure.show(one.size),
+            one.content.to_string(),
+            format!("{:#x}", one.at),
+            one.root.clone(),
+        ]);
+    }
+    if raw {
+        return table.render(style);
+    }
+    let head = format!("{}: what would go if a block went\n\n", printable(name));
+    Ok(match table.is_empty() {
+        true => head + "no block is reached through another one alone\n",
+        false => head + &table.render(style)?,
+    })
+}
+
 /// Writes who points to a block.
 ///
 /// # Errors

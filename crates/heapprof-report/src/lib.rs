@@ -56,7 +56,10 @@ pub use crate::{
     flame::{FlameOptions, Root, flame_folded, flame_svg},
     fork_audit::{fork_audit, fork_broken, fork_document},
     glyphs::{Dots, bar},
-    heapwalk::{PointedTo, Walk, heapwalk, heapwalk_allocator, heapwalk_who},
+    heapwalk::{
+        PointedTo, RetainedBlock, Walk, heapwalk, heapwalk_allocator, heapwalk_retained,
+        heapwalk_who,
+    },
     info::info,
     leaks::{leaks, value_line},
     line_growth::LineGrowth,

@@ -23,8 +23,11 @@ pub(crate) struct HeapwalkArgs {
     /// Show the bytes of the block at this address
     #[arg(long, value_name = "ADDR", value_parser = address, conflicts_with = "who")]
     pub(crate) bytes: Option<u64>,
-    /// Say what malloc has: by arena, in use, cached, free, top
+    /// Say what would go if a block went: the blocks through which most is reached
     #[arg(long, conflicts_with_all = ["who", "bytes"])]
+    pub(crate) retained: bool,
+    /// Say what malloc has: by arena, in use, cached, free, top
+    #[arg(long, conflicts_with_all = ["who", "bytes", "retained"])]
     pub(crate) allocator: bool,
     #[command(flatten)]
     pub(crate) limit: LimitArg,

@@ -8,13 +8,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_heapwalk::{
     Error, Heap, Image, Marks, Source, State, Summary, block_content, capture, of_core, referrers,
+    retained,
 };
-use heapprof_report::{Format, Measure, PointedTo, Style, Walk};
+use heapprof_report::{Format, Measure, PointedTo, RetainedBlock, Style, Walk};
 
 use super::Shared;
 use crate::args::HeapwalkArgs;
 use crate::{messages, name, named_process, output};
 
+/// The most blocks of which it is told what they retain.
+const MOST_RETAINED: usize = 10_000;
 /// How many bytes of a block are shown.
 const SHOWN: u64 = 4096;
 
@@ -47,6 +50,10 @@ pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
             bail!("--bytes: is text only; leave --format out");
         }
         bytes(&image, &heap, &marks, at)?
+    } else if args.retained {
+        let rows = most_retained(&image, &heap, &marks);
+        let name = name::shown(&args.target);
+        heapprof_report::heapwalk_retained(&name, &rows, shared.rows(&args.limit, None), &style)?
     } else if args.allocator {
         heapprof_report::heapwalk_allocator(&walk(), &style)?
     } else {
@@ -207,6 +214,26 @@ fn who(image: &Image, heap: &Heap, marks: &Marks, at: u64) -> Result<PointedTo> 
             .map(|one| (source(image, heap, marks, one.at, one.source), one.offset))
             .collect(),
     })
+}
+
+/// The blocks through which others are reached, the one that retains most first.
+fn most_retained(image: &Image, heap: &Heap, marks: &Marks) -> Vec<RetainedBlock> {
+    let retained = retained(image, heap, marks);
+    let mut blocks: Vec<usize> = (0..retained.len())
+        .filter(|&block| retained[block] > heap.chunks[block].size)
+        .collect();
+    blocks.sort_by_key(|&block| (std::cmp::Reverse(retained[block]), block));
+    blocks.truncate(MOST_RETAINED);
+    blocks
+        .into_iter()
+        .map(|block| RetainedBlock {
+            retained: retained[block],
+            size: heap.chunks[block].size,
+            at: heap.chunks[block].at,
+            content: block_content(image, heap, &heap.chunks[block]).name(),
+            root: source(image, heap, marks, 0, marks.way(block).1),
+        })
+        .collect()
 }
 
 /// The bytes of a block as a table of hexadecimal numbers and text.

@@ -1,0 +1,258 @@
+//! Dominators of a graph: which node all ways from the root to another one lead through.
+//!
+//! The algorithm is that of Lengauer and Tarjan ("A fast algorithm for finding dominators in a
+//! flowgraph", 1979), with path compression. It takes little more than linear time, and no recursion.
+
+/// No node.
+const NONE: u32 = u32::MAX;
+
+/// A graph: the successors of each node, one after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Graph {
+    /// Where the successors of each node begin, and where those of the last one end.
+    pub(crate) first: Vec<u32>,
+    /// The successors.
+    pub(crate) to: Vec<u32>,
+}
+
+impl Graph {
+    fn successors(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        &self.to[self.first[node] as usize..self.first[node + 1] as usize]
+    }
+
+    /// The same graph with all edges turned round.
+    fn turned(&self) -> Self {
+        let count = self.first.len() - 1;
+        let mut first = vec![0u32; count + 1];
+        for &to in &self.to {
+            first[to as usize + 1] += 1;
+        }
+        for i in 0..count {
+            first[i + 1] += first[i];
+        }
+        let mut next = first.clone();
+        let mut to = vec![0; self.to.len()];
+        for node in 0..count as u32 {
+            for &successor in self.successors(node) {
+                let place = &mut next[successor as usize];
+                to[*place as usize] = node;
+                *place += 1;
+            }
+        }
+        Self { first, to }
+    }
+}
+
+/// The dominators of a graph, and an order in which each comes before those that it dominates.
+pub(crate) struct Dominators {
+    /// The nearest dominator of each node; `None` for the root and for what is not reached.
+    parent: Vec<u32>,
+    /// The nodes that are reached, the root first.
+    pub(crate) order: Vec<u32>,
+}
+
+impl Dominators {
+    /// Finds them.
+    pub(crate) fn new(graph: &Graph, root: u32) -> Self {
+        let count = graph.first.len() - 1;
+        let before = graph.turned();
+        let mut work = Work {
+            number: vec![NONE; count],
+            ancestor: vec![NONE; count],
+            best: (0..count as u32).collect(),
+            semi: vec![NONE; count],
+        };
+        let (order, parent) = work.visit(graph, root);
+        let mut found = vec![NONE; count];
+        // Which nodes have this one as their semidominator: a list through `next`.
+        let (mut head, mut next) = (vec![NONE; count], vec![NONE; count]);
+        for &node in order.iter().skip(1).rev() {
+            let at = node as usize;
+            for &from in before.successors(node) {
+                if work.number[from as usize] == NONE {
+                    continue;
+                }
+                let best = work.best_of(from) as usize;
+                work.semi[at] = work.semi[at].min(work.semi[best]);
+            }
+            let semi = order[work.semi[at] as usize] as usize;
+            next[at] = head[semi];
+            head[semi] = node;
+            let above = parent[at];
+            work.ancestor[at] = above;
+            let mut one = std::mem::replace(&mut head[above as usize], NONE);
+            while one != NONE {
+                let best = work.best_of(one);
+                let is_lower = work.semi[best as usize] < work.semi[one as usize];
+                found[one as usize] = if is_lower { best } else { above };
+                one = std::mem::replace(&mut next[one as usize], NONE);
+            }
+        }
+        for &node in order.iter().skip(1) {
+            let at = node as usize;
+            if found[at] != order[work.semi[at] as usize] {
+                found[at] = found[found[at] as usize];
+            }
+        }
+        Self {
+            parent: found,
+            order,
+        }
+    }
+
+    /// The nearest dominator of a node.
+    pub(crate) fn parent(&self, node: u32) -> Option<u32> {
+        let parent = self.parent[node as usize];
+        (parent != NONE).then_some(parent)
+    }
+}
+
+/// What the algorithm notes of each node.
+struct Work {
+    /// Its number in the order of the visit.
+    number: Vec<u32>,
+    /// The node above it in the forest.
+    ancestor: Vec<u32>,
+    /// The node with the least semidominator between it and the root of its tree.
+    best: Vec<u32>,
+    /// The number of its semidominator.
+    semi: Vec<u32>,
+}
+
+impl Work {
+    /// Visits all nodes, deep first. Returns them in order, and which one led to each.
+    fn visit(&mut self, graph: &Graph, root: u32) -> (Vec<u32>, Vec<u32>) {
+        let mut parent = vec![NONE; self.number.len()];
+        let mut order = Vec::new();
+        let mut stack = vec![(root, root)];
+        while let Some((node, from)) = stack.pop() {
+            let at = node as usize;
+            if self.number[at] != NONE {
+                continue;
+            }
+            let number = order.len() as u32;
+            self.number[at] = number;
+            self.semi[at] = number;
+            parent[at] = from;
+            order.push(node);
+            for &successor in graph.successors(node).iter().rev() {
+                if self.number[successor as usize] == NONE {
+                    stack.push((successor, node));
+                }
+            }
+        }
+        (order, parent)
+    }
+
+    /// The best node between one and the root of its tree. The way there becomes short.
+    fn best_of(&mut self, node: u32) -> u32 {
+        let mut way = Vec::new();
+        let mut at = node;
+        while self.ancestor[at as usize] != NONE
+            && self.ancestor[self.ancestor[at as usize] as usize] != NONE
+        {
+            way.push(at);
+            at = self.ancestor[at as usize];
+        }
+        // From the top down, each takes over what is better above it.
+        for &one in way.iter().rev() {
+            let (one, above) = (one as usize, self.ancestor[one as usize] as usize);
+            let (own, its) = (self.best[one] as usize, self.best[above] as usize);
+            if self.semi[its] < self.semi[own] {
+                self.best[one] = its as u32;
+            }
+            self.ancestor[one] = self.ancestor[above];
+        }
+        self.best[node as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn graph(count: usize, edges: &[(u32, u32)]) -> Graph {
+        let mut sorted = edges.to_vec();
+        sorted.sort_unstable();
+        let mut first = vec![0u32; count + 1];
+        for &(from, _) in &sorted {
+            first[from as usize + 1] += 1;
+        }
+        for i in 0..count {
+            first[i + 1] += first[i];
+        }
+        Graph {
+            first,
+            to: sorted.iter().map(|(_, to)| *to).collect(),
+        }
+    }
+
+    /// What is reached without going through a node.
+    fn reached(graph: &Graph, without: Option<u32>) -> Vec<bool> {
+        let mut is_reached = vec![false; graph.first.len() - 1];
+        let mut stack: Vec<u32> = [0]
+            .into_iter()
+            .filter(|root| Some(*root) != without)
+            .collect();
+        while let Some(node) = stack.pop() {
+            if std::mem::replace(&mut is_reached[node as usize], true) {
+                continue;
+            }
+            stack.extend(
+                graph
+                    .successors(node)
+                    .iter()
+                    .filter(|to| Some(**to) != without),
+            );
+        }
+        is_reached
+    }
+
+    /// Of random graphs: a node dominates what cannot be reached without it.
+    #[test]
+    fn dominators_are_those_of_brute_force() {
+        let mut state = 7u64;
+        let mut draw = |most: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % most
+        };
+        for _ in 0..1000 {
+            let count = 1 + draw(24) as usize;
+            let edges = draw(3 * count as u64 + 1);
+            let edges: Vec<(u32, u32)> = (0..edges)
+                .map(|_| (draw(count as u64) as u32, draw(count as u64) as u32))
+                .collect();
+            let graph = graph(count, &edges);
+            let found = Dominators::new(&graph, 0);
+            let all = reached(&graph, None);
+            let dominates: Vec<Vec<bool>> = (0..count as u32)
+                .map(|node| {
+                    let without = reached(&graph, Some(node));
+                    (0..count).map(|i| all[i] && !without[i]).collect()
+                })
+                .collect();
+            for node in 0..count {
+                // All dominators, up the tree.
+                let mut up = vec![false; count];
+                let mut at = all[node].then_some(node as u32);
+                while let Some(one) = at {
+                    up[one as usize] = true;
+                    at = found.parent(one);
+                }
+                let expected: Vec<bool> = (0..count).map(|by| dominates[by][node]).collect();
+                assert_eq!(up, expected, "{node} of {edges:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_chain_takes_no_stack() {
+        const COUNT: u32 = 200_000;
+        let edges: Vec<(u32, u32)> = (1..COUNT).map(|to| (to - 1, to)).collect();
+        let found = Dominators::new(&graph(COUNT as usize, &edges), 0);
+        assert_eq!(found.parent(COUNT - 1), Some(COUNT - 2));
+    }
+}
