@@ -1,7 +1,8 @@
 //! Dominators of a graph: which node all ways from the root to another one lead through.
 //!
 //! The algorithm is that of Lengauer and Tarjan ("A fast algorithm for finding dominators in a
-//! flowgraph", 1979), with path compression. It takes little more than linear time, and no recursion.
+//! flowgraph", 1979), with path compression. It takes little more than linear time, and no
+//! recursion.
 
 /// No node.
 const NONE: u32 = u32::MAX;
