@@ -236,7 +236,7 @@ impl<'a> Choice<'a> {
         if self.given_up.borrow().contains(&tid) || is_held() {
             return Ok(None);
         }
-        let Some(mut stopped) = Stopped::new(tid, is_held)? else {
+        let Some(mut stopped) = Stopped::new(tid, true, is_held)? else {
             self.given_up.borrow_mut().push(tid);
             return Ok(None);
         };

@@ -21,7 +21,7 @@ impl Held {
     /// The thread may be gone, or not this user's.
     pub fn new(tid: u32, memory: &File) -> io::Result<Option<Self>> {
         let is_busy = || run_state(tid) == Some('D');
-        let Some(mut stopped) = Stopped::new(tid, is_busy)? else {
+        let Some(mut stopped) = Stopped::new(tid, false, is_busy)? else {
             return Ok(None);
         };
         let is_call = |next: u64| {

@@ -116,10 +116,16 @@ fn wait(tid: pid_t, until: Instant) -> io::Result<Option<(i32, i32)>> {
 impl Stopped {
     /// Stops a thread; `None` if it can't be stopped now: then nobody can stop it again before this
     /// thread of ours has ended. `is_held` says whether it is in the kernel, and can't be stopped.
+    /// `needs_to_run` says whether it must be able to go on: a thread whose process was stopped
+    /// (by SIGSTOP) is made to do so. Otherwise it is held as it stands, and stays stopped.
     ///
     /// # Errors
     /// The thread may be gone, or not this user's.
-    pub(crate) fn new(tid: u32, is_held: impl Fn() -> bool) -> io::Result<Option<Self>> {
+    pub(crate) fn new(
+        tid: u32,
+        needs_to_run: bool,
+        is_held: impl Fn() -> bool,
+    ) -> io::Result<Option<Self>> {
         let tid = pid_t::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
         ptrace(libc::PTRACE_SEIZE, tid, 0, 0)?;
         ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
@@ -131,11 +137,17 @@ impl Stopped {
                 }
                 continue;
             };
-            if event == libc::PTRACE_EVENT_STOP && signal == libc::SIGTRAP {
+            let is_stop = event == libc::PTRACE_EVENT_STOP;
+            if is_stop && (signal == libc::SIGTRAP || !needs_to_run) {
                 break;
             }
+            if Instant::now() > until {
+                return Ok(None);
+            }
             // A signal of its own comes first, which it gets. A stop of the whole process is none.
+            // The stop that was asked for may be lost to that one, so it is asked for again.
             let signal = if event == 0 { signal } else { 0 };
+            ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
             ptrace(libc::PTRACE_CONT, tid, 0, signal as usize)?;
         }
         let mut stopped = Self {
