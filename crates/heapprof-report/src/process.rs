@@ -79,29 +79,13 @@ pub fn process(
     for note in &snapshot.notes {
         text += &format!("{}\n", printable(note));
     }
-    let mut section = |title: &str, table: Table| -> Result<(), Error> {
-        if !table.is_empty() {
-            text += "\n";
-            if !title.is_empty() {
-                text += &format!("{title}\n");
-                // Markdown needs an empty line before a table.
-                text += if style.format == Format::Markdown {
-                    "\n"
-                } else {
-                    ""
-                };
-            }
-            text += &table.render(style)?;
-        }
-        Ok(())
-    };
-    if let Some(table) = table {
-        section("", table)?;
+    if let Some(table) = table.filter(|table| !table.is_empty()) {
+        text += &format!("\n{}", table.render(style)?);
     }
-    section(
-        "What the kernel counts",
-        counters(snapshot, &measure, !options.is_brief),
-    )?;
+    let counters = counters(snapshot, &measure, !options.is_brief);
+    if !counters.is_empty() {
+        text += &counters.titled("What the kernel counts", style)?;
+    }
     text += &surroundings(snapshot, &measure);
     if !options.is_brief
         && let Some(seen) = &snapshot.seen
@@ -127,13 +111,7 @@ pub fn process(
         {
             row(field.name, field.meaning);
         }
-        text += "\nWhat the words mean\n";
-        text += if style.format == Format::Markdown {
-            "\n"
-        } else {
-            ""
-        };
-        text += &table.render(style)?;
+        text += &table.titled("What the words mean", style)?;
     }
     Ok(text)
 }

@@ -66,6 +66,17 @@ impl Table {
         self.rows.is_empty()
     }
 
+    /// Renders the table below its title, as a section of a report: an empty line, the title, rows.
+    pub(crate) fn titled(&self, title: &str, style: &Style) -> Result<String, Error> {
+        // Markdown needs an empty line before a table.
+        let gap = if style.format == Format::Markdown {
+            "\n"
+        } else {
+            ""
+        };
+        Ok(format!("\n{title}\n{gap}{}", self.render(style)?))
+    }
+
     /// Renders the table in the style's format. A table does not know `Json` and renders it as CSV.
     pub(crate) fn render(&self, style: &Style) -> Result<String, Error> {
         let mut bytes = Vec::new();

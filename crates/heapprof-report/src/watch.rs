@@ -53,13 +53,7 @@ pub fn watch(watch: &Watch, style: &Style) -> Result<String, Error> {
         ("What happened", events(watch, &time)),
     ];
     for (title, table) in sections.iter().filter(|(_, table)| !table.is_empty()) {
-        text += &format!("\n{title}\n");
-        text += if style.format == Format::Markdown {
-            "\n"
-        } else {
-            ""
-        };
-        text += &table.render(style)?;
+        text += &table.titled(title, style)?;
     }
     Ok(text)
 }

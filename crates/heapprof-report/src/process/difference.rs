@@ -87,11 +87,7 @@ pub fn process_difference(
     }
     let mut text = head(before, now, old, new, &measure)?;
     text += &table.render(style)?;
-    text += "\nWhat the kernel counts\n";
-    if style.format == Format::Markdown {
-        text += "\n";
-    }
-    text += &counters(before, now, &measure).render(style)?;
+    text += &counters(before, now, &measure).titled("What the kernel counts", style)?;
     Ok(text)
 }
 
