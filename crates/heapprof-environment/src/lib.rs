@@ -135,8 +135,8 @@ variables! {
         "Each time `record` writes the file `asked` in HEAPPROF_LIST, the process writes its \
          profile of that moment into a file there.";
     LOG "HEAPPROF_LOG", Record, "`yes` or `no`", "`no`",
-        "The program that `record` started puts each allocation and each free into a log in the file \
-         that `record` takes, if every allocation is recorded.";
+        "The program that `record` started puts each allocation and each free into a log in the \
+         file that `record` takes, if every allocation is recorded.";
     KEEP "HEAPPROF_KEEP", Record, "path", "none",
         "A socket at which `record` takes files in memory. Each process hands one over and keeps \
          its books in it, so that there is a profile of it when it was killed.";
@@ -144,8 +144,8 @@ variables! {
         "A socket at which `record` is told of forked children, whose pages it looks at: a child \
          waits for it when it begins, and before its last profile.";
     WATCH "HEAPPROF_WATCH", Watch, "path", "none",
-        "The socket of the `watch` that runs the program, to which `heapprof_mark` sends its marks. \
-         It has nothing to do with recording.";
+        "The socket of the `watch` that runs the program, to which `heapprof_mark` sends its \
+         marks. It has nothing to do with recording.";
     PREFIX "HEAPPROFILE", Gperftools, "path prefix", "nothing is recorded",
         "Records every allocation into `PREFIX.NNNN.heap`.";
     PREFIX_ALLOCATED "HEAP_PROFILE_ALLOCATION_INTERVAL", Gperftools, "bytes", "1 GiB",

@@ -25,7 +25,8 @@ pub(crate) struct CompareAllocatorsArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) allocators: Vec<String>,
     /// How often to run the program with each
-    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) runs: u32,
     /// How often to run it with each before, so that files are in memory
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -58,7 +59,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "CANDIDATE")]
     pub(crate) empty: Option<String>,
     /// How often to run each
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) runs: u32,
     #[command(flatten)]
     pub(crate) runs_of: RunArgs,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Filters, Granularity, Place, Query, Types, top};
+use heapprof_analysis::{Filters, Granularity, Place, Query, Source, Types, top};
 use heapprof_profile::{History, Profile};
 
 use super::Shared;
@@ -87,39 +87,35 @@ pub(super) fn heap_of(shared: &Shared, how: &HowToRun<'_>) -> Result<HeapRun> {
         true => profiles_of(&file)?,
         false => Vec::new(),
     };
-    let mut most: Option<(i64, &String)> = None;
+    let mut most: Option<(i64, usize, Source)> = None;
     let mut end = 0;
     for (i, name) in names.iter().enumerate() {
-        let profile = shared.sources.read(std::slice::from_ref(name))?.profile;
+        let source = shared.sources.read(std::slice::from_ref(name))?;
         if i == 0 {
-            end = total(&profile, "inuse_space");
+            end = total(&source.profile, "inuse_space");
         }
-        let peak = peak(&profile);
-        if most.is_none_or(|(found, _)| peak > found) {
-            most = Some((peak, name));
+        let peak = peak(&source.profile);
+        if most.as_ref().is_none_or(|(found, ..)| peak > *found) {
+            most = Some((peak, i, source));
         }
     }
-    let Some((peak, name)) = most else {
+    let Some((peak, number, source)) = most else {
         bail!(
             "{}: nothing was recorded; heapprof record -- {} says why",
             how.name,
             joined(how.command)
         );
     };
-    let uncounted = match how.uncounted {
-        Some(function) => {
-            let profile = shared.sources.read(std::slice::from_ref(name))?.profile;
-            of_function(&profile, function)
-        }
-        None => 0,
-    };
+    let uncounted = how
+        .uncounted
+        .map_or(0, |function| of_function(&source.profile, function));
     let left_out = how.uncounted.filter(|_| uncounted > 0);
     Ok(HeapRun {
         peak: peak - uncounted,
         has_uncounted: uncounted > 0,
-        is_main: Some(name) == names.first(),
+        is_main: number == 0,
         end,
-        most: most_of(shared, name, left_out)?,
+        most: most_of(shared, source, left_out)?,
     })
 }
 
@@ -160,7 +156,11 @@ fn of_function(profile: &Profile, function: &str) -> i64 {
 }
 
 /// The line that had most at the peak.
-fn most_of(shared: &Shared, name: &str, uncounted: Option<&str>) -> Result<Option<(String, i64)>> {
+fn most_of(
+    shared: &Shared,
+    source: Source,
+    uncounted: Option<&str>,
+) -> Result<Option<(String, i64)>> {
     let query = Query {
         sample_type: Some("peak_space".to_string()),
         granularity: Granularity::Lines,
@@ -171,7 +171,6 @@ fn most_of(shared: &Shared, name: &str, uncounted: Option<&str>) -> Result<Optio
         },
         ..Query::default()
     };
-    let source = shared.sources.read(&[name.to_string()])?;
     let session = shared.ask(source, &query, Types::One)?;
     let top = top(&session, 1, &query, false)?;
     let first = top.rows.first().filter(|row| row.flat > 0);

@@ -81,25 +81,19 @@ fn snapshot(pid: u32) -> Result<ProcessSnapshot> {
             let seen = (!explained.mappings.is_empty()).then(|| Seen::from(&explained));
             (explained.identity, explained.counters, seen)
         }
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            notes.push(
-                "the parts of its memory (smaps) are not this user's to read: of another user's \
-                 process only root may read them, with CAP_SYS_PTRACE"
-                    .to_string(),
-            );
-            (
-                Identity::of(pid).map_err(gone)?,
-                Counters::of(pid).map_err(gone)?,
-                None,
-            )
+        Err(error) => {
+            let is_refused = error.kind() == ErrorKind::PermissionDenied;
+            if is_refused {
+                notes.push(
+                    "the parts of its memory (smaps) are not this user's to read: of another \
+                     user's process only root may read them, with CAP_SYS_PTRACE"
+                        .to_string(),
+                );
+            }
+            // The kernel says the same of its own threads as of a process that is gone.
+            let identity = Identity::of(pid).map_err(|_| gone(error))?;
+            (identity, Counters::of(pid).map_err(gone)?, None)
         }
-        // The kernel says the same of its own threads as of a process that is gone.
-        Err(_) if Identity::of(pid).is_ok() => (
-            Identity::of(pid).map_err(gone)?,
-            Counters::of(pid).map_err(gone)?,
-            None,
-        ),
-        Err(error) => return Err(gone(error)),
     };
     if identity.has_ended() {
         notes.push("it has ended, and its parent has not asked how (zombie)".to_string());

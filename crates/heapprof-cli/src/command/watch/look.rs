@@ -102,18 +102,16 @@ impl Watcher {
             return;
         }
         // Its end was seen before it was known how.
-        let ended = self.batch.processes.iter_mut().rev();
-        let found = ended.into_iter().find(|one| one.pid == i64::from(pid));
-        if let Some(about) = found {
-            about.ending = how.to_string();
-            let number = Some(about.process);
-            let event = self.batch.events.iter_mut().rev();
-            if let Some(event) = event
-                .into_iter()
-                .find(|event| event.process == number && event.kind == "ended")
-            {
-                event.text = how.to_string();
-            }
+        let mut processes = self.batch.processes.iter_mut();
+        let Some(about) = processes.rfind(|one| one.pid == i64::from(pid)) else {
+            return;
+        };
+        about.ending = how.to_string();
+        let number = Some(about.process);
+        let mut events = self.batch.events.iter_mut();
+        let event = events.rfind(|event| event.process == number && event.kind == "ended");
+        if let Some(event) = event {
+            event.text = how.to_string();
         }
     }
 
@@ -166,7 +164,7 @@ impl Watcher {
 
     /// Notes something that happened.
     pub(super) fn note(&mut self, pid: Option<u32>, now_ms: i64, kind: &str, text: String) {
-        let process = self.alive.iter().find(|one| Some(one.pid) == pid);
+        let process = pid.and_then(|pid| self.find(pid));
         self.batch.events.push(WatchEvent {
             process: process.map(|one| one.about.process),
             time_ms: now_ms,

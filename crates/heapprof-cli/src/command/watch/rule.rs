@@ -54,8 +54,8 @@ impl Rule {
         let wrong = || {
             let names: Vec<&str> = NUMBERS.iter().map(|(name, _)| *name).collect();
             format!(
-                "--until {text:?}: expected a name, > or < or >= or <=, and a size (a number for threads), such as 'rss > \
-                 2GiB'; names are {}, each also with total_ before it",
+                "--until {text:?}: expected a name, > or < or >= or <=, and a size (a number for \
+                 threads), such as 'rss > 2GiB'; names are {}, each also with total_ before it",
                 names.join(", ")
             )
         };
