@@ -5,6 +5,8 @@
 //! that writes to a shared one gets a copy of the small one alone. (Only those of `hugetlbfs` are
 //! copied whole, and each of their parts is then said to be the process's own.)
 
+mod scan;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -47,6 +49,13 @@ impl Page {
         self.0 >> 56 & 1 == 1
     }
 
+    /// Whether nobody may touch it: the end of a thread's stack, where the kernel can say that (since
+    /// 6.15).
+    #[must_use]
+    pub fn is_guard(self) -> bool {
+        self.0 >> 58 & 1 == 1
+    }
+
     /// Whether it is the kind of page that a fork shares until somebody writes to it.
     #[must_use]
     pub fn is_private(self) -> bool {
@@ -86,11 +95,34 @@ impl PageMap {
             }
             for (i, word) in (0..).zip(known) {
                 let page = Page(u64::from_ne_bytes(*word));
-                if page.is_present() || page.is_swapped() {
+                if (page.is_present() || page.is_swapped()) && !page.is_guard() {
                     each((next + i) * PAGE, page);
                 }
             }
             next += known.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+impl PageMap {
+    /// Calls `each` with each run of pages in `range` that are in memory or swapped out, in order.
+    /// Neighbours may come one by one. It takes time for the pages that are there only, where the
+    /// kernel can say that (since 6.7).
+    ///
+    /// # Errors
+    /// The process may have ended.
+    pub fn each_run(&self, range: Range<u64>, mut each: impl FnMut(Range<u64>)) -> io::Result<()> {
+        let mut next = range.start;
+        while next < range.end {
+            match scan::there(&self.0, next..range.end, &mut each) {
+                Ok(end) if end > next => next = end,
+                Ok(_) => break,
+                Err(error) if scan::is_unknown(&error) => {
+                    return self.each(next..range.end, |at, _| each(at..at + PAGE));
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

@@ -1,0 +1,95 @@
+//! Asks the kernel for runs of pages that are there: `PAGEMAP_SCAN` of `linux/fs.h`, since 6.7.
+#![allow(unsafe_code)] // libc has no function for it.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+/// The request: a structure of 96 bytes is read and written.
+const PAGEMAP_SCAN: u64 = 3 << 30 | 96 << 16 | (b'f' as u64) << 8 | 16;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
+/// Nobody may touch it. Since 6.15; older kernels do not know the word.
+const IS_GUARD: u64 = 1 << 8;
+/// So many runs come at once.
+const RUNS: usize = 512;
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Default)]
+struct Request {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    runs: u64,
+    runs_len: u64,
+    most_pages: u64,
+    inverted: u64,
+    all_of: u64,
+    any_of: u64,
+    wanted: u64,
+}
+
+/// `struct page_region`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Run {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// Calls `each` with runs of pages that are there. Returns up to where it looked.
+pub(super) fn there(
+    pages: &File,
+    range: Range<u64>,
+    each: &mut impl FnMut(Range<u64>),
+) -> io::Result<u64> {
+    match ask(pages, range.clone(), IS_GUARD, each) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => ask(pages, range, 0, each),
+        done => done,
+    }
+}
+
+/// Asks for pages that are there, except for those of a kind.
+fn ask(
+    pages: &File,
+    range: Range<u64>,
+    except: u64,
+    each: &mut impl FnMut(Range<u64>),
+) -> io::Result<u64> {
+    let mut runs = [Run::default(); RUNS];
+    let mut request = Request {
+        size: size_of::<Request>() as u64,
+        start: range.start,
+        end: range.end,
+        runs: runs.as_mut_ptr() as u64,
+        runs_len: RUNS as u64,
+        inverted: except,
+        all_of: except,
+        any_of: IS_PRESENT | IS_SWAPPED,
+        wanted: IS_PRESENT | IS_SWAPPED,
+        ..Request::default()
+    };
+    // SAFETY: the kernel reads and writes the request, and as many runs as it says there is room
+    // for. Both live through the call.
+    let found = unsafe { libc::ioctl(pages.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut request) };
+    let Ok(found) = usize::try_from(found) else {
+        return Err(io::Error::last_os_error());
+    };
+    for run in runs.iter().take(found) {
+        each(run.start..run.end);
+    }
+    Ok(request.walk_end)
+}
+
+/// Whether an error says that the kernel does not know the request.
+pub(super) fn is_unknown(error: &io::Error) -> bool {
+    let unknown = [libc::ENOTTY, libc::EINVAL, libc::ENOSYS];
+    error
+        .raw_os_error()
+        .is_some_and(|error| unknown.contains(&error))
+}
