@@ -1,13 +1,15 @@
 //! The blocks that a recorded process has in use, one by one: where each lies, and what made it.
 
 use heapprof_books::{PARTS, table, word};
+use heapprof_memory::Memory;
 use heapprof_memory::loaded::{Object, executable, of_executable};
 use heapprof_profile::Profile;
 
+use crate::books::Books;
 use crate::error::Error;
 use crate::process::{Process, path};
 use crate::profile::of_rows;
-use crate::read::u64_at;
+use crate::read::{Reader, u64_at};
 use crate::stacks::Stacks;
 use crate::sums::MOST_STACKS;
 use crate::writer::{Names, Row};
@@ -63,53 +65,7 @@ impl Process {
     /// # Errors
     /// The process may end meanwhile, and its books may be damaged.
     pub fn blocks(&self) -> Result<Blocks, Error> {
-        self.with_books(|reader, books| {
-            let len = reader.u32(books.stacks)?;
-            if len > MOST_STACKS {
-                return Err(Error::TooLarge);
-            }
-            let names = Names::read(reader, books, &|_| None)?;
-            let stacks = Stacks::new(reader, books, len as usize)?;
-            let mut found = Blocks {
-                period: reader.u64(books.period)?,
-                ..Blocks::default()
-            };
-            let mut words = Vec::new();
-            for number in 0..len as usize {
-                // Whose stack it is stands in front of the frames.
-                stacks.read_own(number, &mut words)?;
-                let thread = words
-                    .iter()
-                    .find(|&&word| word & word::KIND == word::THREAD);
-                let generation = thread.map_or(0, |&word| names.of(word as u32).2);
-                found.generations.push(generation);
-            }
-            let [stride, place] = books.part.map(u64::from);
-            let mut left = MOST_ENTRIES;
-            for part in 0..PARTS as u64 {
-                let at = books.parts.wrapping_add(part * stride + place);
-                let entries = reader.u64(at.wrapping_add(table::ENTRY as u64))?;
-                let mask = reader.u64(at.wrapping_add(table::MASK as u64))?;
-                if entries == 0 {
-                    continue;
-                }
-                let room = mask.saturating_add(1);
-                left = left.checked_sub(room).ok_or(Error::TooLarge)?;
-                let mut done = 0;
-                let mut bytes = Vec::new();
-                while done < room {
-                    let count = (room - done).min(AT_ONCE);
-                    bytes.resize((count * ENTRY) as usize, 0);
-                    reader.read(entries.wrapping_add(done * ENTRY), &mut bytes)?;
-                    let all = bytes.as_chunks::<{ ENTRY as usize }>().0;
-                    found
-                        .all
-                        .extend(all.iter().filter_map(|entry| block(entry, len)));
-                    done += count;
-                }
-            }
-            Ok(found)
-        })
+        self.with_books(blocks)
     }
 
     /// Mean bytes between samples; 1 if every allocation is counted.
@@ -155,6 +111,55 @@ impl Process {
         let all = of_executable(memory, first.object);
         all.take(MOST_OBJECTS).collect()
     }
+}
+
+/// The blocks that some books have.
+pub(crate) fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<Blocks, Error> {
+    let len = reader.u32(books.stacks)?;
+    if len > MOST_STACKS {
+        return Err(Error::TooLarge);
+    }
+    let names = Names::read(reader, books, &|_| None)?;
+    let stacks = Stacks::new(reader, books, len as usize)?;
+    let mut found = Blocks {
+        period: reader.u64(books.period)?,
+        ..Blocks::default()
+    };
+    let mut words = Vec::new();
+    for number in 0..len as usize {
+        // Whose stack it is stands in front of the frames.
+        stacks.read_own(number, &mut words)?;
+        let thread = words
+            .iter()
+            .find(|&&word| word & word::KIND == word::THREAD);
+        let generation = thread.map_or(0, |&word| names.of(word as u32).2);
+        found.generations.push(generation);
+    }
+    let [stride, place] = books.part.map(u64::from);
+    let mut left = MOST_ENTRIES;
+    for part in 0..PARTS as u64 {
+        let at = books.parts.wrapping_add(part * stride + place);
+        let entries = reader.u64(at.wrapping_add(table::ENTRY as u64))?;
+        let mask = reader.u64(at.wrapping_add(table::MASK as u64))?;
+        if entries == 0 {
+            continue;
+        }
+        let room = mask.saturating_add(1);
+        left = left.checked_sub(room).ok_or(Error::TooLarge)?;
+        let mut done = 0;
+        let mut bytes = Vec::new();
+        while done < room {
+            let count = (room - done).min(AT_ONCE);
+            bytes.resize((count * ENTRY) as usize, 0);
+            reader.read(entries.wrapping_add(done * ENTRY), &mut bytes)?;
+            let all = bytes.as_chunks::<{ ENTRY as usize }>().0;
+            found
+                .all
+                .extend(all.iter().filter_map(|entry| block(entry, len)));
+            done += count;
+        }
+    }
+    Ok(found)
 }
 
 /// The block that an entry has; `None` if it is empty, or no stack has its number.

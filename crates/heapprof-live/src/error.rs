@@ -43,3 +43,12 @@ pub enum Error {
     #[error(transparent)]
     Io(#[from] std::io::Error),
 }
+
+impl From<heapprof_process::CoreError> for Error {
+    fn from(error: heapprof_process::CoreError) -> Self {
+        match error {
+            heapprof_process::CoreError::NotCore(why) => Self::NotCore(why),
+            heapprof_process::CoreError::Io(error) => Self::Io(error),
+        }
+    }
+}

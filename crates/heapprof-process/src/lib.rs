@@ -1,12 +1,13 @@
 //! A process as the kernel shows it in /proc and by its control group: what it is, what is mapped,
-//! which pages are there, which of them it shares with other processes, and what it has used up
-//! when it ends.
+//! which pages are there, which of them it shares with other processes, what it has used up when it
+//! ends, and what a core file has of it.
 //!
 //! It must never know SQLite, the terminal or profiles. A process may end at any moment, so each
 //! reading may fail, and says so.
 #![deny(unsafe_code)]
 
 mod cgroup;
+mod core_file;
 mod counters;
 mod explained;
 mod identity;
@@ -22,6 +23,7 @@ mod tree;
 mod usage;
 
 pub use self::cgroup::{Cgroup, Folder, Pressure, machine_pressure};
+pub use self::core_file::{CoreError, CoreFile, Segment};
 pub use self::counters::{COUNTERS, Counter, Counters};
 pub use self::explained::{Explained, Part, explain};
 pub use self::identity::{Identity, began, comm, is_there, run_state, status, title};
