@@ -10,6 +10,13 @@ pub fn demangle(symbol: &str) -> Option<String> {
     demangle_with(symbol, Detail::Whole)
 }
 
+/// The name of a class, from the name that its `type_info` has (such as `N3geo6CircleE`).
+#[must_use]
+pub fn class_name(mangled: &str) -> Option<String> {
+    let name = demangle(&format!("_ZTI{mangled}"))?;
+    name.strip_prefix("typeinfo for ").map(str::to_string)
+}
+
 /// Demangles as [`demangle`] does, without a C++ function's parameters and return type.
 pub(crate) fn demangle_briefly(symbol: &str) -> Option<String> {
     demangle_with(symbol, Detail::Name)
@@ -33,6 +40,14 @@ pub(crate) fn is_mangled(symbol: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::demangle;
+
+    #[test]
+    fn a_class_has_its_name() {
+        let name = |mangled| super::class_name(mangled);
+        assert_eq!(name("N3geo6CircleE").as_deref(), Some("geo::Circle"));
+        assert_eq!(name("4ListIiE").as_deref(), Some("List<int>"));
+        assert_eq!(name("99x"), None);
+    }
 
     #[test]
     fn names_as_their_authors_wrote_them() {

@@ -1,0 +1,80 @@
+//! The symbol at a place of a file, whether it is a function, a variable or a table of a class.
+
+use std::path::Path;
+
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
+
+use crate::demangle::demangle;
+use crate::elf::Elf;
+use crate::storage::Storage;
+
+/// The symbols of a file, by place.
+#[derive(Clone, Debug, Default)]
+pub struct Labels {
+    /// Where each begins and ends behind the file's first byte in memory, and its linker name.
+    all: Vec<(u64, u64, String)>,
+}
+
+impl Labels {
+    /// Reads the symbols of a file. A file that can't be read has none.
+    #[must_use]
+    pub fn open(path: &Path) -> Self {
+        let storage = Storage::new();
+        let Ok(Some(elf)) = Elf::open(path, &storage) else {
+            return Self::default();
+        };
+        // Programs that have a fixed place begin there.
+        let first = elf
+            .object
+            .segments()
+            .map(|segment| segment.address() & !0xfff)
+            .min();
+        let base = first.unwrap_or(0);
+        let symbols = elf.object.symbols().chain(elf.object.dynamic_symbols());
+        let is_wanted = |kind| matches!(kind, SymbolKind::Data | SymbolKind::Text);
+        let label = |symbol: object::Symbol<'_, '_>| {
+            let start = symbol.address().checked_sub(base)?;
+            let name = symbol.name().ok()?.split('@').next()?;
+            (is_wanted(symbol.kind()) && !symbol.is_undefined() && !name.is_empty()).then(|| {
+                (
+                    start,
+                    start.saturating_add(symbol.size().max(1)),
+                    name.to_string(),
+                )
+            })
+        };
+        let mut all: Vec<_> = symbols.filter_map(label).collect();
+        all.sort();
+        all.dedup();
+        Self { all }
+    }
+
+    /// The name of what lies so many bytes behind the file's first byte in memory, as people write
+    /// it.
+    #[must_use]
+    pub fn at(&self, place: u64) -> Option<String> {
+        let next = self.all.partition_point(|(start, ..)| *start <= place);
+        let (_, end, name) = &self.all[next.checked_sub(1)?];
+        (place < *end).then(|| demangle(name).unwrap_or_else(|| name.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_of_this_program_is_found_by_its_place() {
+        let labels = Labels::open(&std::env::current_exe().unwrap());
+        // The function that makes a file's labels is one of them.
+        let is_it = |name: &str| name.contains("abels::Labels") && name.ends_with("::open");
+        let is_open = |name: &str| demangle(name).is_some_and(|name| is_it(&name));
+        let own = labels.all.iter().find(|one| is_open(&one.2));
+        let (start, end, _) = own.unwrap();
+        for place in [*start, *end - 1] {
+            assert!(is_it(&labels.at(place).unwrap()), "{place:#x}");
+        }
+        assert_ne!(labels.at(*end), labels.at(*start));
+        assert_eq!(Labels::open(Path::new("/dev/null")).at(0), None);
+    }
+}
