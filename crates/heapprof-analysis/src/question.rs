@@ -84,26 +84,25 @@ pub enum Types {
     /// All of them.
     All,
     /// Objects and space in use, in this order: those of an interpreter's values if the query asks
-    /// for one of these (`sv_inuse_space`). If the query asks for neither, rows are ordered by
-    /// space.
+    /// for one of these (`sv_inuse_space`), and those of a state of a walked heap if it asks for
+    /// that (`leaked_space`). If the query asks for neither, rows are ordered by space.
     InUse,
 }
 
 /// The sample types of objects and space in use, of which `asked` is one.
 fn in_use(profile: &Profile, asked: Option<&str>) -> Result<Vec<usize>, Error> {
-    let of_values = asked.and_then(|asked| asked.rsplit_once("_inuse_"));
-    let name = |of: &str| match of_values {
-        Some((values, _)) => format!("{values}_{of}"),
-        None => of.to_string(),
+    let kind = match asked.and_then(|asked| asked.rsplit_once('_')) {
+        Some((kind, "objects" | "space")) => kind,
+        _ => "inuse",
     };
-    let find = |of| match profile.find_sample_type(&name(of)) {
+    let find = |of| match profile.find_sample_type(&format!("{kind}_{of}")) {
         Ok(at) => Ok(at),
         Err(error) => Err(Error::NotInUse {
             missing: error.asked,
             present: error.present,
         }),
     };
-    Ok(vec![find("inuse_objects")?, find("inuse_space")?])
+    Ok(vec![find("objects")?, find("space")?])
 }
 
 /// Profiles with a query, ready to be read through tables.

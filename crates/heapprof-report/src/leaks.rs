@@ -21,6 +21,8 @@ use crate::table::{Align, COLUMNS, Table, markdown_cell, printable};
 /// next constant is what their ranges take.
 const NUMBERS: usize = 46;
 const HOW_SURE: usize = 14;
+/// What the blocks of most profiles are.
+const IN_USE: &str = "in use";
 
 /// Writes the report and the rules of `--fail-if` that broke. It is written stack by stack, because
 /// it may be much longer than the profile.
@@ -157,11 +159,14 @@ impl<'a> Shown<'a> {
         };
         let estimated = head::estimated(header).unwrap_or_default();
         let total = self.total();
+        let state = self.state();
         let mut lines = vec![format!(
-            "{}: {total} in use{at_exit}{estimated}",
+            "{}: {total} {state}{at_exit}{estimated}",
             header.profile
         )];
         match dumped {
+            // A heap that was walked says what has leaked.
+            _ if state != IN_USE => {}
             Dumped::Exit => {}
             Dumped::Before(when) => lines.push(format!(
                 "Not dumped at exit ({when}): these are blocks in use at that moment, not leaks."
@@ -195,6 +200,16 @@ impl<'a> Shown<'a> {
         lines
     }
 
+    /// What the blocks are, in words.
+    fn state(&self) -> &'static str {
+        match self.leaks.types[1].r#type.as_str() {
+            "leaked_space" => "leaked",
+            "maybe_space" => "maybe leaked",
+            "reached_space" => "reached",
+            _ => IN_USE,
+        }
+    }
+
     fn suppressed(&self) -> Option<String> {
         let rules = &self.leaks.rules;
         let used = rules.iter().filter(|(_, in_use)| !in_use.is_none()).count();
@@ -221,9 +236,12 @@ impl<'a> Shown<'a> {
         }
         let nothing = leaks.total.is_none() && leaks.header.total == 0;
         Some(if nothing {
-            format!("Nothing in use{at_exit}.")
+            format!("Nothing {}{at_exit}.", self.state())
         } else if !leaks.suppressed.is_none() {
-            format!("Nothing else in use{at_exit}: the rest is suppressed.")
+            format!(
+                "Nothing else {}{at_exit}: the rest is suppressed.",
+                self.state()
+            )
         } else if !leaks.header.filters.is_empty() {
             "No sample passes the filters.".to_string()
         } else {

@@ -14,22 +14,30 @@ use super::gate::Gate;
 use crate::args::LeaksArgs;
 use crate::messages;
 
+/// Whether a sample type is one of what is in use, or of what was in use when a heap was walked.
+fn is_in_use(sample_type: &str) -> bool {
+    let Some((kind, "space" | "objects")) = sample_type.rsplit_once('_') else {
+        return false;
+    };
+    kind.ends_with("_inuse") || matches!(kind, "inuse" | "leaked" | "maybe" | "reached")
+}
+
 pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
     // The rules come first, so that one that can't be read does not cost the reading of a profile.
     let mut gate = Gate::of_one_profile(&args.gate)?;
     let suppressions = suppressions(args)?;
     let mut query = args.question.query();
-    let sample_type = query.sample_type.as_deref().unwrap_or("inuse_space");
-    let of_values = sample_type.rsplit_once("_inuse_").map(|(_, of)| of);
-    let of = of_values.or_else(|| sample_type.strip_prefix("inuse_"));
-    if !matches!(of, Some("space" | "objects")) {
+    if let Some(asked) = query
+        .sample_type
+        .as_deref()
+        .filter(|asked| !is_in_use(asked))
+    {
         bail!(
-            "--sample-type {sample_type:?}: leaks is about what is in use; \
+            "--sample-type {asked:?}: leaks is about what is in use; \
              inuse_space or inuse_objects says what to order by (for Perl's values, sv_inuse_space \
-             or sv_inuse_objects)"
+             or sv_inuse_objects; for a walked heap, leaked_space, maybe_space or reached_space)"
         );
     }
-    query.sample_type = Some(sample_type.to_string());
     query.limit = shared.limit(&args.limit, &args.report);
 
     let source = match &args.log {
@@ -39,6 +47,15 @@ pub(super) fn run(shared: &Shared, args: &LeaksArgs) -> Result<ExitCode> {
             shared.sources.read(&names)?
         }
     };
+    let has = |name: &str| source.profile.find_sample_type(name).is_ok();
+    query.sample_type.get_or_insert_with(|| {
+        let default = match has("inuse_space") || !has("leaked_space") {
+            true => "inuse_space",
+            // A heap that was walked says what has leaked.
+            false => "leaked_space",
+        };
+        default.to_string()
+    });
     let session = shared.session(vec![source.clone()], &query, Types::InUse, |question| {
         question.with_suppressions(&suppressions)
     })?;
