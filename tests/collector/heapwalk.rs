@@ -1,179 +1,25 @@
 //! `heapwalk` beside LeakSanitizer and valgrind: the same blocks in the same states.
 
+mod allocator;
+mod joined;
+mod libcs;
+mod names;
+mod programs;
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
-use heapprof_tests::harness::{command, ok, run};
-use serde_json::Value;
+use heapprof_tests::harness::{ok, run};
 
+use self::programs::{BEGIN, CXX, PROGRAMS};
 use crate::process::{json, number};
-
-/// What all programs begin with. `checkpoint` is where they are looked at: LeakSanitizer and
-/// valgrind check there and end, and otherwise the program waits. What was on the stack before, and
-/// in registers, is wiped.
-const BEGIN: &str = r#"
-#define _GNU_SOURCE
-#include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
-static void *volatile kept[64];
-static __attribute__((noinline)) void wipe(void) {
-    char stack[32768];
-    memset(stack, 0, sizeof stack);
-    __asm__ volatile("" : : "r"(stack) : "memory", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9",
-                     "r10", "r11", "r12", "r13", "r14", "r15");
-}
-static __attribute__((noinline)) void checkpoint(void) {
-    wipe();
-    if (__lsan_do_recoverable_leak_check) {
-        __lsan_do_recoverable_leak_check();
-        _exit(0);
-    }
-    if (getenv("CHECK")) _exit(0);
-    puts("ready");
-    fflush(stdout);
-    for (;;) pause();
-}
-static void *volatile sink;
-static __attribute__((noinline)) void lose(size_t size) {
-    sink = malloc(size);
-    memset(sink, 'x', size);
-    sink = 0;
-}
-"#;
-
-/// The programs: a name, and what is done before the checkpoint.
-const PROGRAMS: &[(&str, &str)] = &[
-    (
-        "nothing is lost",
-        "int main(void) { kept[0] = malloc(100); free(malloc(50)); checkpoint(); }",
-    ),
-    (
-        "blocks of many sizes",
-        "int main(void) { for (int i = 0; i < 50; i++) { lose(1 + 37 * i); kept[i] = malloc(20 * i); } \
-         checkpoint(); }",
-    ),
-    (
-        "a list that is lost is one block and what only that leads to",
-        "struct n { struct n *next; long v; }; \
-         static __attribute__((noinline)) void make(void) { struct n *first = 0; \
-         for (int i = 0; i < 20; i++) { struct n *n = malloc(sizeof *n); n->next = first; first = n; } \
-         sink = first; sink = 0; } \
-         int main(void) { make(); checkpoint(); }",
-    ),
-    (
-        "caches of a thread are free",
-        "int main(void) { void *t[40]; for (int i = 0; i < 40; i++) t[i] = malloc(30); \
-         for (int i = 0; i < 40; i++) free(t[i]); memset(t, 0, sizeof t); \
-         __asm__ volatile(\"\" : : \"r\"(t) : \"memory\"); lose(30); checkpoint(); }",
-    ),
-    (
-        "bins are free, and what lies between is not",
-        "int main(void) { for (int i = 0; i < 30; i++) kept[i] = malloc(2000 + 16 * i); \
-         for (int i = 0; i < 30; i += 2) { free(kept[i]); kept[i] = 0; } lose(3000); checkpoint(); }",
-    ),
-    (
-        "large blocks have mappings of their own",
-        "int main(void) { lose(300000); kept[0] = malloc(5 << 20); lose(1 << 20); \
-         kept[1] = aligned_alloc(4096, 409600); checkpoint(); }",
-    ),
-    (
-        "pointers into the middle may lead there",
-        "int main(void) { kept[0] = (char *)malloc(500) + 40; kept[1] = (char *)malloc(700) + 1; \
-         lose(10); checkpoint(); }",
-    ),
-    (
-        "only thread-local memory leads there",
-        "static __thread void *volatile own; int main(void) { own = malloc(123); lose(321); \
-         checkpoint(); }",
-    ),
-    (
-        "only the stack leads there",
-        "int main(void) { void *volatile here[2] = {malloc(444), 0}; lose(555); checkpoint(); \
-         return here[0] != 0; }",
-    ),
-    (
-        "blocks of a thread that has ended, and of one that waits",
-        "static __thread void *volatile own; static volatile int ready; \
-         static void *lives(void *p) { own = malloc(777); void *volatile here = malloc(99); lose(222); \
-         wipe(); ready = 1; for (;;) pause(); return here; } \
-         static void *ends(void *p) { lose(333); kept[5] = malloc(88); return 0; } \
-         int main(void) { pthread_t t; pthread_create(&t, 0, ends, 0); pthread_join(t, 0); \
-         pthread_create(&t, 0, lives, 0); while (!ready) usleep(1000); lose(444); checkpoint(); }",
-    ),
-    (
-        "many arenas",
-        "static volatile int count; \
-         static void *work(void *p) { for (int i = 0; i < 50; i++) lose(40 + i); wipe(); \
-         __atomic_add_fetch(&count, 1, 5); for (;;) pause(); return 0; } \
-         int main(void) { pthread_t t; for (int i = 0; i < 6; i++) pthread_create(&t, 0, work, 0); \
-         while (count < 6) usleep(1000); checkpoint(); }",
-    ),
-    (
-        "chains of realloc",
-        "int main(void) { char *p = malloc(10); for (int i = 1; i < 300; i++) p = realloc(p, 10 + 50 * i); \
-         kept[0] = p; p = realloc(malloc(100), 5000); sink = p; p = 0; sink = 0; checkpoint(); }",
-    ),
-    (
-        "a tree that is reached",
-        "struct t { struct t *a, *b; }; static struct t *make(int d) { struct t *t = malloc(sizeof *t); \
-         t->a = d ? make(d - 1) : 0; t->b = d ? make(d - 1) : 0; return t; } \
-         int main(void) { kept[0] = make(8); ((struct t *)kept[0])->a = 0; checkpoint(); }",
-    ),
-    (
-        "a child has the heap of its parent",
-        "#include <sys/wait.h>\n int main(void) { lose(600); kept[0] = malloc(70); int s; \
-         if (fork()) { wait(&s); _exit(0); } lose(700); checkpoint(); }",
-    ),
-    (
-        "objects with two bases",
-        "", // It is C++: see below.
-    ),
-];
-
-const CXX: &str = r#"
-extern "C" { int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); }
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <string>
-#include <unistd.h>
-struct A { virtual ~A() {} long a = 1; };
-struct B { virtual ~B() {} long b = 2; };
-struct C : A, B { long c = 3; };
-static void *volatile kept[8];
-__attribute__((noinline)) static void wipe() {
-    char stack[32768];
-    memset(stack, 0, sizeof stack);
-    __asm__ volatile("" : : "r"(stack) : "memory", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9",
-                     "r10", "r11", "r12", "r13", "r14", "r15");
-}
-__attribute__((noinline)) static void make() {
-    B *second = new C;
-    kept[0] = second;
-    kept[1] = new std::string[7];
-    void *volatile lost = new C;
-    lost = nullptr;
-}
-int main() {
-    make();
-    wipe();
-    if (__lsan_do_recoverable_leak_check) { __lsan_do_recoverable_leak_check(); _exit(0); }
-    if (getenv("CHECK")) _exit(0);
-    puts("ready");
-    fflush(stdout);
-    for (;;) pause();
-}
-"#;
 
 /// A program at its checkpoint, which ends with the test.
 struct Waiting {
     child: Child,
+    /// What it prints.
+    out: BufReader<std::process::ChildStdout>,
     /// The process that waits: the program, or its child.
     pid: u32,
 }
@@ -181,6 +27,35 @@ struct Waiting {
 impl Waiting {
     fn start(program: &std::path::Path) -> Self {
         Self::of(Command::new(program))
+    }
+
+    /// Sends it a signal, and returns the line that it prints then.
+    fn asked(&mut self, signal: &str) -> String {
+        let sent = Command::new("kill")
+            .args([&format!("-{signal}"), &self.pid.to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Its process, as an argument.
+    fn target(&self) -> String {
+        format!("pid:{}", self.pid)
+    }
+
+    /// A core file of it, as gdb writes one.
+    fn core(&self, built: &Built) -> std::path::PathBuf {
+        let core = built.path("core");
+        let made = Command::new("gcore")
+            .arg("-o")
+            .arg(&core)
+            .arg(self.pid.to_string())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        core.with_extension(self.pid.to_string())
     }
 
     /// Runs a command, whose child it may be that waits.
@@ -201,6 +76,7 @@ impl Waiting {
             .and_then(|pid| pid.parse().ok());
         Self {
             child,
+            out,
             pid: pid.unwrap_or(id),
         }
     }
@@ -325,20 +201,12 @@ fn a_core_file_shows_the_same() {
     let (name, source) = PROGRAMS[9];
     let [plain, _] = both(name, source);
     let waiting = Waiting::start(&plain.program);
-    let core = plain.path("core");
-    let made = Command::new("gcore")
-        .arg("-o")
-        .arg(&core)
-        .arg(waiting.pid.to_string())
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let core = format!("core:{}.{}", core.display(), waiting.pid);
-    assert_eq!(walked(&core), walked(&format!("pid:{}", waiting.pid)));
+    let core = format!("core:{}", waiting.core(&plain).display());
+    assert_eq!(walked(&core), walked(&waiting.target()));
     // Who points there, and its bytes.
     let found = json(&ok(&["heapwalk", &core, "-f", "json"]));
     let groups = found["groups"].as_array().unwrap();
-    let lost = groups.iter().find(|one| one["content"] == "text").unwrap();
+    let lost = groups.iter().find(|one| one["what"] == "text").unwrap();
     let at = format!("{:#x}", number(&lost["example"]));
     let bytes = ok(&["heapwalk", &core, "--bytes", &at]);
     assert!(
@@ -376,7 +244,7 @@ fn the_first_of_a_list_retains_all_of_it() {
     let target = format!("pid:{}", waiting.pid);
     let found = json(&ok(&["heapwalk", &target, "--retained", "-f", "json"]));
     let rows = found["rows"].as_array().unwrap();
-    // 100 blocks of 1,000 bytes that may use 1,000, and not the one that is reached otherwise, too.
+    // The list has 100 blocks of 1,000 bytes. What is reached otherwise, too, does not count.
     assert_eq!(number(&rows[0]["retained"]), 100 * 1000, "{found}");
     assert_eq!(number(&rows[1]["retained"]), 99 * 1000, "{found}");
     assert!(
@@ -388,32 +256,6 @@ fn the_first_of_a_list_retains_all_of_it() {
         text.contains("97.66KiB") && text.lines().count() == 4,
         "{text}"
     );
-}
-
-/// The stacks of a recording are those of what leaked.
-#[test]
-fn what_leaked_has_its_allocation_stack() {
-    if !have(&["gcc"]) {
-        return;
-    }
-    let source = format!(
-        "{BEGIN}int main(void) {{ for (int i = 0; i < 9; i++) lose(1000); checkpoint(); }}"
-    );
-    let built = build(&source, "gcc -O1 -g -pthread");
-    let here = built.folder.path();
-    let mut record = command(here);
-    record.args(["record", "--exact", "-o", "p.pb.gz", "--"]);
-    record.arg(&built.program);
-    let waiting = Waiting::of(record);
-    let pid = waiting.pid;
-    let walked = run(here, &["heapwalk", &format!("pid:{pid}"), "-o", "w.pb.gz"]);
-    assert_eq!(walked.code, 0, "{}", walked.err);
-    let top = run(here, &["top", "w.pb.gz", "-f", "json"]);
-    let top: Value = json(&top.out);
-    assert_eq!(top["sample_type"]["type"], "leaked_space");
-    let row = &top["rows"][0];
-    assert_eq!(row["function"], "lose", "{top}");
-    assert_eq!(number(&row["flat"]), 9 * 1000, "{top}");
 }
 
 #[test]

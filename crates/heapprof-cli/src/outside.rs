@@ -99,7 +99,7 @@ fn of_core(path: &str) -> Result<Profile> {
 }
 
 /// Where the files of a process are, if it sees other mounts than we do.
-fn root_of(pid: u32) -> Option<PathBuf> {
+pub(crate) fn root_of(pid: u32) -> Option<PathBuf> {
     let mounts = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     let (own, its) = (mounts("self"), mounts(&pid.to_string()));
     let is_other = its.is_some() && own != its;
@@ -107,7 +107,7 @@ fn root_of(pid: u32) -> Option<PathBuf> {
 }
 
 /// What names code, with its files below `root`.
-fn symbolizer(root: Option<PathBuf>) -> Symbolizer {
+pub(crate) fn symbolizer(root: Option<PathBuf>) -> Symbolizer {
     Symbolizer::new(Options {
         number_functions: true,
         root,

@@ -3,21 +3,25 @@
 //! A bin of an arena is a ring of chunks. An empty one leads to itself: its two words are the
 //! address of the bin less 16 (glibc's `malloc_state`, `malloc.c`). No other memory has dozens of
 //! such pairs in a row. Around the bins, all versions since 2.26 have the same fields at the same
-//! distances: ten lists of fast chunks and `top` before them, `next` and `system_mem` behind.
+//! distances: `top` before them, `next` and `system_mem` behind. Until 2.42 ten lists of fast
+//! chunks come before `top`.
+
+use std::collections::HashSet;
 
 use crate::image::Image;
 
 /// The bytes of the addresses that are reserved for a part of an arena (`HEAP_MAX_SIZE`).
 pub(crate) const RESERVED: u64 = 64 << 20;
-/// How many bins an arena has.
-const BINS: u64 = 127;
 /// So many bins of an arena are empty at the least. Programs fill few of them.
 const EMPTY: usize = 40;
-/// More arenas than this are a broken ring.
-const MOST: usize = 1 << 16;
+/// More arenas than this are a broken ring. (Their numbers have 16 bits, and the last two mean
+/// something else.)
+const MOST: usize = (1 << 16) - 2;
 
-/// How far the first bin may be behind the arena's beginning. Since 2.27 there is a word more.
-const DISTANCES: [u64; 2] = [0x70, 0x68];
+/// How far the first bin may be behind the arena's beginning. Since 2.27 there is a word more, and
+/// since 2.43 there are no lists of fast chunks.
+const DISTANCES: [u64; 3] = [0x70, 0x68, WITHOUT_FAST];
+const WITHOUT_FAST: u64 = 0x18;
 
 // Distances from the first bin.
 const FASTBINS: u64 = 0x60;
@@ -45,10 +49,17 @@ pub struct Arena {
 }
 
 impl Arena {
+    /// How many bins an arena has.
+    pub(crate) const BINS: u64 = 127;
+
     /// The heads of its lists of fast chunks.
     pub(crate) fn fast(&self) -> impl Iterator<Item = u64> {
         let first = self.bins.wrapping_sub(FASTBINS);
-        (0..FAST).map(move |i| first.wrapping_add(8 * i))
+        let count = match self.bins.wrapping_sub(self.at) {
+            WITHOUT_FAST => 0,
+            _ => FAST,
+        };
+        (0..count).map(move |i| first.wrapping_add(8 * i))
     }
 
     /// The addresses of its structure, which lead to chunks and are no roots.
@@ -59,29 +70,61 @@ impl Arena {
 }
 
 /// The arenas of a process, the main one first. Empty if there are none.
+///
+/// What looks like bins also does so some bins further: then the ring of arenas does not lead back.
+/// If no ring does, it is damaged or cut off, and what has most empty bins is taken.
 pub(crate) fn find(image: &Image) -> Vec<Arena> {
-    let candidates = image
-        .regions()
-        .iter()
-        .filter(|region| region.is_writable && !region.is_shared);
-    for region in candidates {
+    let mut best: Option<(usize, Arena)> = None;
+    let mut others = Vec::new();
+    let candidates = image.regions().iter();
+    for region in candidates.filter(|region| region.is_root() && !region.is_shared) {
         let mut at = region.start.next_multiple_of(8);
         let end = region.range().end;
         while at + REST <= end {
             // The last bins are the ones that are empty most often.
-            if is_empty(image, at, BINS - 1) || is_empty(image, at, BINS - 2) {
-                let empty = (0..BINS).filter(|&bin| is_empty(image, at, bin)).count();
-                if empty >= EMPTY
-                    && !is_in_part(image, at)
-                    && let Some(main) = read(image, at)
-                {
-                    return ring(image, main);
+            let looks_so =
+                is_empty(image, at, Arena::BINS - 1) || is_empty(image, at, Arena::BINS - 2);
+            if looks_so && let Some((empty, arena)) = candidate(image, at) {
+                if is_in_part(image, at) {
+                    others.push(arena);
+                } else if let Some(all) = ring(image, arena.clone()) {
+                    return all;
+                } else if best.as_ref().is_none_or(|(most, _)| empty > *most) {
+                    best = Some((empty, arena));
                 }
             }
             at += 8;
         }
     }
-    Vec::new()
+    match best {
+        Some((_, main)) => broken_ring(image, main),
+        None => alone(image, others),
+    }
+}
+
+/// The arena whose first bin may be at `at`, and how many of its bins are empty.
+fn candidate(image: &Image, at: u64) -> Option<(usize, Arena)> {
+    let bins = 0..Arena::BINS;
+    let empty = bins.filter(|&bin| is_empty(image, at, bin)).count();
+    (empty >= EMPTY).then(|| Some((empty, read(image, at)?)))?
+}
+
+/// Arenas that have parts of their own, if the main one is missing: a core file that was cut has
+/// them, because they lie before it.
+fn alone(image: &Image, found: Vec<Arena>) -> Vec<Arena> {
+    let begin = |arena: &Arena| {
+        let mut begins = DISTANCES.iter().map(|distance| arena.bins - distance);
+        begins.find(|&at| image.word(at & !(RESERVED - 1)) == Some(at))
+    };
+    let placed = found.into_iter().filter_map(|arena| {
+        let at = begin(&arena)?;
+        Some(Arena {
+            at,
+            is_main: false,
+            ..arena
+        })
+    });
+    placed.take(MOST).collect()
 }
 
 /// Whether the arena with these bins is in a part of its own, as all but the main one are.
@@ -121,48 +164,60 @@ fn read(image: &Image, bins: u64) -> Option<Arena> {
     })
 }
 
-/// All arenas of the ring that this one is in.
-fn ring(image: &Image, mut main: Arena) -> Vec<Arena> {
-    let mut all = Vec::new();
+/// All arenas of the ring that this one is in. `None` if it does not lead back.
+fn ring(image: &Image, main: Arena) -> Option<Vec<Arena>> {
+    let (all, is_whole) = follow(image, main);
+    is_whole.then_some(all)
+}
+
+/// The arenas of a ring as far as it leads.
+fn broken_ring(image: &Image, main: Arena) -> Vec<Arena> {
+    follow(image, main).0
+}
+
+/// All arenas of the ring that this one is in, and whether the ring leads back.
+fn follow(image: &Image, mut main: Arena) -> (Vec<Arena>, bool) {
+    let (mut all, mut known) = (Vec::new(), HashSet::new());
     let mut next = image.word(main.bins + NEXT).unwrap_or(0);
     let may_begin = DISTANCES.map(|distance| main.bins - distance);
     main.at = may_begin[0];
     let shift = may_begin.iter().position(|&at| at == next);
     let mut shift = shift.map(|i| main.bins - may_begin[i]);
-    while !may_begin.contains(&next) && all.len() < MOST {
+    let mut is_whole = true;
+    while !may_begin.contains(&next) {
         // The parts of the others are aligned, and the first one has the arena in its beginning.
-        let heap = next & !(RESERVED - 1);
-        if image.word(heap) != Some(next) {
-            break;
-        }
+        let is_right = image.word(next & !(RESERVED - 1)) == Some(next) && all.len() < MOST;
         let distance = shift.or_else(|| distance(image, next));
-        let Some(found) = distance.and_then(|distance| {
+        let found = distance.and_then(|distance| {
             shift = Some(distance);
-            read(image, next + distance)
-        }) else {
+            read(image, next.checked_add(distance)?)
+        });
+        let Some(found) = found.filter(|_| is_right && known.insert(next)) else {
+            is_whole = false;
             break;
         };
-        if all.iter().any(|one: &Arena| one.at == next) {
-            break;
-        }
-        let following = image.word(found.bins + NEXT).unwrap_or(0);
         all.push(Arena {
             at: next,
             is_main: false,
             ..found
         });
-        next = following;
+        next = image.word(found.bins + NEXT).unwrap_or(0);
     }
-    main.at = main.bins - shift.unwrap_or(0x70);
+    main.at = main.bins - shift.unwrap_or(DISTANCES[0]);
+    // All have their bins at the same distance.
+    is_whole &= main.at == next;
     all.insert(0, main);
-    all
+    (all, is_whole)
 }
 
-/// How far the first bin of an arena is behind its beginning.
+/// How far the first bin of an arena is behind its beginning: at the distance at which most bins are
+/// empty, because those next to it have other fields for some bins.
 fn distance(image: &Image, arena: u64) -> Option<u64> {
-    let looks_right = |&distance: &u64| {
-        let bins = arena + distance;
-        (0..BINS).filter(|&bin| is_empty(image, bins, bin)).count() >= EMPTY
+    let empty = |distance: u64| {
+        let bins = arena.checked_add(distance).filter(|&bins| bins < 1 << 62)?;
+        let empty = (0..Arena::BINS).filter(|&bin| is_empty(image, bins, bin));
+        Some((empty.count(), distance)).filter(|(count, _)| *count >= EMPTY)
     };
-    DISTANCES.into_iter().find(looks_right)
+    let best = DISTANCES.into_iter().filter_map(empty).max();
+    best.map(|(_, distance)| distance)
 }

@@ -36,7 +36,7 @@ impl Content {
 const LOOKED_AT: usize = 512;
 
 /// What is in these bytes. `is_code` says whether an address is of a program's or a library's file.
-pub fn content(bytes: &[u8], heap: &Heap, is_code: impl Fn(u64) -> bool) -> Content {
+pub(crate) fn content(bytes: &[u8], heap: &Heap, is_code: impl Fn(u64) -> bool) -> Content {
     let bytes = &bytes[..bytes.len().min(LOOKED_AT)];
     if bytes.iter().all(|&byte| byte == 0) {
         return Content::Zeros;

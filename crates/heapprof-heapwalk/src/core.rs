@@ -1,26 +1,24 @@
-//! The memory of a program that has died, from a core file.
-//!
-//! A core file is an ELF file with the memory as segments, and notes: the registers of each thread
-//! (`NT_PRSTATUS`) and which files were mapped where (`NT_FILE`). Its form is that of the kernel's
-//! `fs/binfmt_elf.c`.
+//! The memory of a program that has died, from a core file: its segments, the registers of each
+//! thread (the notes `NT_PRSTATUS`), and which files were mapped where.
 
+use std::ffi::OsStr;
 use std::fs::File;
-use std::ops::Range;
-use std::os::unix::fs::FileExt;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-use object::NativeEndian;
-use object::elf::{ET_CORE, FileHeader64, NT_FILE, NT_PRSTATUS, PF_W, PT_LOAD, PT_NOTE};
-use object::read::elf::{FileHeader, ProgramHeader};
+use heapprof_memory::Memory;
+use heapprof_process::maps::Map;
+use heapprof_process::{CoreFile, PAGE, Segment};
+use object::elf::{NT_AUXV, NT_PRSTATUS};
 
 use crate::error::Error;
-use crate::image::{Image, Region, Thread};
+use crate::image::{Image, Region, Thread, joined};
 
-/// The headers of a core file lie in its first bytes.
-const MOST_HEADERS: u64 = 4 << 20;
-/// The notes of a program with many threads and files have some hundred KB.
-const MOST_NOTES: u64 = 256 << 20;
-/// More memory than this is not read.
-const MOST: u64 = 1 << 40;
+/// What is heapprof's own in a program that it records.
+const OWN: [&str; 2] = ["/memfd:heapprof", "/libheapprof.so"];
 /// A segment is read in pieces of so many bytes.
 const PIECE: u64 = 64 << 20;
 
@@ -29,114 +27,211 @@ const PIECE: u64 = 64 << 20;
 const TID: usize = 32;
 const REGISTERS: usize = 112;
 const COUNT: usize = 27;
+/// The kind of the word that says where the program begins, of those that the kernel gives it.
+const AT_ENTRY: u64 = 9;
 /// The stack pointer among the registers.
 const STACK: usize = 19;
 
-/// Reads the memory that a core file has.
-///
-/// # Errors
-/// It may be no core file of a 64-bit program.
-pub fn of_core(file: &File) -> Result<Image, Error> {
-    let endian = NativeEndian;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(Error::NotCore("it is no regular file"));
-    }
-    let length = metadata.len();
-    let mut head = vec![0; length.min(MOST_HEADERS) as usize];
-    file.read_exact_at(&mut head, 0)?;
-    let no_core = |_| Error::NotCore("its head is not that of an ELF file of this machine");
-    let header = FileHeader64::<NativeEndian>::parse(&head[..]).map_err(no_core)?;
-    if header.e_type(endian) != ET_CORE {
-        return Err(Error::NotCore("it is another kind of ELF file"));
-    }
-    let headers = header.program_headers(endian, &head[..]);
-    let headers = headers.map_err(|_| Error::NotCore("its segments are not listed"))?;
-    let (mut threads, mut files) = (Vec::new(), Vec::new());
-    let mut notes_left = MOST_NOTES;
-    for segment in headers.iter().filter(|one| one.p_type(endian) == PT_NOTE) {
-        let offset = segment.p_offset(endian);
-        let len = segment.p_filesz(endian).min(notes_left).min(length);
-        notes_left -= len;
-        let mut notes = vec![0; len as usize];
-        if file.read_exact_at(&mut notes, offset).is_ok() {
-            read_notes(&notes, &mut threads, &mut files);
+/// A core file, and the files that were mapped when it was written.
+#[derive(Debug)]
+pub struct Core {
+    file: File,
+    core: CoreFile,
+    files: Vec<Map>,
+    /// The program's own file: what it was, and where it is now.
+    program: Option<(Vec<u8>, PathBuf)>,
+    /// The file of each mapping, if it is still the one that was mapped.
+    opened: Vec<OnceLock<Option<File>>>,
+}
+
+impl Core {
+    /// Reads the head of a core file. `program` says where the program's own file is now, if it is
+    /// elsewhere than it was.
+    ///
+    /// # Errors
+    /// It may be no core file of a 64-bit program.
+    pub fn open(file: File, program: Option<PathBuf>) -> Result<Self, Error> {
+        let core = CoreFile::read(&file)?;
+        let files = core.mapped_files(&file);
+        let mut own = Self {
+            opened: files.iter().map(|_| OnceLock::new()).collect(),
+            file,
+            core,
+            files,
+            program: None,
+        };
+        if let Some(program) = program {
+            let then = own.entry().and_then(|at| own.mapping(at));
+            let then = then.ok_or(Error::OtherProgram("it does not say where its program was"))?;
+            own.program = Some((own.files[then].path.clone(), program));
+            if own.opened(then).is_none() {
+                return Err(Error::OtherProgram(
+                    "it is of another program, or of another build",
+                ));
+            }
         }
+        Ok(own)
     }
-    let (mut regions, mut missing, mut left) = (Vec::new(), 0u64, MOST);
-    for segment in headers.iter().filter(|one| one.p_type(endian) == PT_LOAD) {
-        if !segment.p_flags(endian).contains(PF_W) {
-            continue;
+
+    /// Where the program began to run: a place in its own file.
+    fn entry(&self) -> Option<u64> {
+        let mut entry = None;
+        self.core.each_note(&self.file, |kind, note| {
+            if kind == NT_AUXV.0 {
+                let words = note.as_chunks::<8>().0.as_chunks::<2>().0;
+                let mut words = words.iter().map(|pair| pair.map(u64::from_le_bytes));
+                entry = entry.or(words.find(|&[kind, _]| kind == AT_ENTRY).map(|[_, at]| at));
+            }
+        });
+        entry
+    }
+
+    /// The memory that the program could write to, as far as the file has it.
+    ///
+    /// # Errors
+    /// The file may contradict itself.
+    pub fn image(&self) -> Result<Image, Error> {
+        let mut threads = Vec::new();
+        self.core.each_note(&self.file, |kind, note| {
+            if kind == NT_PRSTATUS.0 {
+                threads.extend(thread(note));
+            }
+        });
+        // What is there is read once: segments that have the same bytes are no program's.
+        let mut left = self.core.length;
+        let (mut regions, mut missing) = (Vec::new(), 0u64);
+        for segment in self.core.segments.iter().filter(|one| one.is_writable) {
+            // What the file says to have and does not.
+            let there = self.core.length.saturating_sub(segment.offset);
+            let there = segment.len.min(there);
+            let len = segment.memory.end - segment.memory.start;
+            missing = missing.saturating_add(len.saturating_sub(there));
+            left = left
+                .checked_sub(there)
+                .ok_or(Error::NotCore("its segments overlap"))?;
+            let name = self
+                .mapping(segment.memory.start)
+                .map_or_else(String::new, |i| {
+                    String::from_utf8_lossy(&self.files[i].path).into_owned()
+                });
+            regions.push(Region {
+                start: segment.memory.start,
+                bytes: self.bytes(segment, there),
+                is_own: OWN.iter().any(|own| name.contains(own)),
+                name,
+                is_writable: true,
+                is_shared: false,
+            });
         }
-        let start = segment.p_vaddr(endian);
-        let name = files
-            .iter()
-            .find(|(range, _): &&(Range<u64>, String)| range.contains(&start))
-            .map_or_else(String::new, |(_, name)| name.clone());
-        let size = segment.p_filesz(endian);
-        let offset = segment.p_offset(endian);
-        // What the file says to have and does not.
-        let there = size.min(length.saturating_sub(offset));
-        missing = missing.saturating_add(segment.p_memsz(endian).saturating_sub(there));
-        left = left.checked_sub(there).ok_or(Error::TooLarge(MOST))?;
+        let mut image = Image::new(regions, threads, missing);
+        let files = self.files.iter();
+        let constant = files.filter(|file| image.region(file.start).is_none());
+        image.files = constant.cloned().collect();
+        let writable = self.core.segments.iter().filter(|one| one.is_writable);
+        image.mapped = joined(writable.map(|one| one.memory.clone()).collect());
+        Ok(image)
+    }
+
+    /// The first bytes of a segment.
+    fn bytes(&self, segment: &Segment, len: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        while (bytes.len() as u64) < there {
+        while (bytes.len() as u64) < len {
             let from = bytes.len();
-            let more = (there - from as u64).min(PIECE) as usize;
+            let more = (len - from as u64).min(PIECE) as usize;
             bytes.resize(from + more, 0);
-            if file
-                .read_exact_at(&mut bytes[from..], offset + from as u64)
-                .is_err()
-            {
+            let at = segment.offset + from as u64;
+            if self.file.read_exact_at(&mut bytes[from..], at).is_err() {
                 bytes.truncate(from);
                 break;
             }
         }
-        regions.push(Region {
-            start,
-            bytes,
-            is_own: ["/memfd:heapprof", "/libheapprof.so"]
-                .iter()
-                .any(|own| name.contains(own)),
-            name,
-            is_writable: true,
-            is_shared: false,
-        });
+        bytes
     }
-    let is_writable = |at: u64| {
-        regions
-            .iter()
-            .any(|region: &Region| region.range().contains(&at))
-    };
-    let mut of_files: Vec<Range<u64>> = files
-        .iter()
-        .map(|(range, _)| range.clone())
-        .filter(|range| !is_writable(range.start))
-        .collect();
-    of_files.sort_by_key(|range| range.start);
-    let mut image = Image::new(regions, threads, missing);
-    image.files = of_files;
-    Ok(image)
+
+    /// The mapping of a file that an address lies in.
+    fn mapping(&self, at: u64) -> Option<usize> {
+        let next = self.files.partition_point(|file| file.start <= at);
+        let last = next.checked_sub(1)?;
+        self.files[last].range().contains(&at).then_some(last)
+    }
+
+    /// Where the file is now that was mapped at an address. `None` if it is another one now.
+    #[must_use]
+    pub fn path_at(&self, at: u64) -> Option<&Path> {
+        let number = self.mapping(at)?;
+        let opened = self.opened(number);
+        opened.map(|_| self.path_of(&self.files[number].path))
+    }
+
+    fn path_of<'a>(&'a self, path: &'a [u8]) -> &'a Path {
+        match &self.program {
+            Some((then, now)) if then == path => now,
+            _ => Path::new(OsStr::from_bytes(path)),
+        }
+    }
+
+    /// The file of a mapping, if it begins with what the core file has of it. (The kernel writes the
+    /// first page of each, in which the build's number is.)
+    fn opened(&self, number: usize) -> Option<&File> {
+        let open = || {
+            let path = &self.files[number].path;
+            // Without that flag, opening a pipe would wait for its other end.
+            let mut options = File::options();
+            options.read(true).custom_flags(libc::O_NONBLOCK);
+            let file = options.open(self.path_of(path)).ok()?;
+            if !file.metadata().ok()?.is_file() {
+                return None;
+            }
+            let first = self.files.iter().rfind(|one| {
+                one.offset == 0 && one.path == *path && one.start <= self.files[number].start
+            })?;
+            let mut then = [0; PAGE as usize];
+            let len = then.len().min((first.end - first.start) as usize);
+            if !self
+                .core
+                .read_memory(&self.file, first.start, &mut then[..len])
+            {
+                return None;
+            }
+            let mut now = [0; PAGE as usize];
+            let read = read_up_to(&file, &mut now[..len])?;
+            (now[..read] == then[..read] && read > 0).then_some(file)
+        };
+        self.opened[number].get_or_init(open).as_ref()
+    }
 }
 
-fn read_notes(notes: &[u8], threads: &mut Vec<Thread>, files: &mut Vec<(Range<u64>, String)>) {
-    let mut at = 0;
-    while let Some(head) = notes.get(at..at + 12) {
-        let number = |i: usize| {
-            let bytes = head[4 * i..].first_chunk::<4>();
-            bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes)) as usize
-        };
-        let (name, len, kind) = (number(0), number(1), number(2) as u32);
-        let first = at + 12 + name.next_multiple_of(4);
-        let Some(note) = notes.get(first..first.saturating_add(len)) else {
-            return;
-        };
-        if kind == NT_PRSTATUS.0 {
-            threads.extend(thread(note));
-        } else if kind == NT_FILE.0 {
-            files.extend(mapped(note).unwrap_or_default());
+/// Reads from the beginning of a file as much as there is.
+fn read_up_to(file: &File, to: &mut [u8]) -> Option<usize> {
+    let mut done = 0;
+    while done < to.len() {
+        match file.read_at(&mut to[done..], done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
         }
-        at = first.saturating_add(len.next_multiple_of(4));
+    }
+    Some(done)
+}
+
+/// The memory of the program, also what it could not write to: the core file leaves that out where
+/// files have it.
+impl Memory for &Core {
+    fn read(self, at: u64, to: &mut [u8]) -> bool {
+        if self.core.read_memory(&self.file, at, to) {
+            return true;
+        }
+        let mut from_file = || {
+            let number = self.mapping(at)?;
+            let mapping = &self.files[number];
+            if mapping.end - at < to.len() as u64 {
+                return None;
+            }
+            let offset = mapping.offset.checked_add(at - mapping.start)?;
+            self.opened(number)?.read_exact_at(to, offset).ok()
+        };
+        from_file().is_some()
     }
 }
 
@@ -154,17 +249,4 @@ fn thread(note: &[u8]) -> Option<Thread> {
         stack: registers[STACK],
         registers,
     })
-}
-
-/// The list of mapped files: their number, the size of a page, three numbers for each, names.
-fn mapped(note: &[u8]) -> Option<Vec<(Range<u64>, String)>> {
-    let count = word(note, 0)? as usize;
-    let names_at = count.checked_mul(24)?.checked_add(16)?;
-    let mut names = note.get(names_at..)?.split(|&byte| byte == 0);
-    let one = |i: usize| {
-        let (start, end) = (word(note, 16 + 24 * i)?, word(note, 24 + 24 * i)?);
-        let name = String::from_utf8_lossy(names.next()?).into_owned();
-        Some((start..end, name))
-    };
-    Some((0..count).map_while(one).collect())
 }

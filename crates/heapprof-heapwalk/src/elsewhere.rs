@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use heapprof_memory::Memory;
+
 use crate::error::Error;
 use crate::image::Image;
 
@@ -14,6 +16,18 @@ pub struct Capture {
     pub held: Duration,
     /// How many bytes were copied.
     pub copied: u64,
+    /// The memory as it is now.
+    pub memory: Outside,
+}
+
+/// The memory of a process, of which nothing can be read here.
+#[derive(Debug)]
+pub struct Outside;
+
+impl Memory for &Outside {
+    fn read(self, _at: u64, _to: &mut [u8]) -> bool {
+        false
+    }
 }
 
 /// Fails.

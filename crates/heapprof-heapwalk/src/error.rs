@@ -25,10 +25,35 @@ pub enum Error {
     /// The file is no core file.
     #[error("it is no core file of a 64-bit program: {0}")]
     NotCore(&'static str),
+    /// The file that was named is not the program of the core file.
+    #[error("the file of --exe is not that of this core file: {0}")]
+    OtherProgram(&'static str),
     /// No arena of glibc's malloc was found.
-    #[error("no heap of glibc's malloc was found{0}")]
-    NoHeap(&'static str),
+    #[error("no heap of glibc's malloc was found{other}{}", lacking(*missing))]
+    NoHeap {
+        /// Which other allocator it has, in words.
+        other: &'static str,
+        /// How many bytes of memory are missing.
+        missing: u64,
+    },
     /// The memory is more than can be copied.
     #[error("it has more than {0} bytes of memory")]
     TooLarge(u64),
+}
+
+/// What is missing, in words.
+fn lacking(missing: u64) -> String {
+    match missing {
+        0 => String::new(),
+        missing => format!("; {missing} bytes of its memory are missing"),
+    }
+}
+
+impl From<heapprof_process::CoreError> for Error {
+    fn from(error: heapprof_process::CoreError) -> Self {
+        match error {
+            heapprof_process::CoreError::NotCore(why) => Self::NotCore(why),
+            heapprof_process::CoreError::Io(error) => Self::Io(error),
+        }
+    }
 }

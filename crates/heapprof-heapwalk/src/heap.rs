@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-use crate::arena::Arena;
+use heapprof_process::PAGE;
 
-/// The bytes of a page, by which chunks are found.
-const PAGE: u64 = 4096;
+use crate::arena::Arena;
 
 /// A chunk, as the program knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +46,12 @@ impl Chunk {
         self.at..self.at + self.size.max(1)
     }
 
+    /// The addresses of its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> Range<u64> {
+        self.at..self.at + self.size
+    }
+
     /// Whether the program has it.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
@@ -81,6 +86,8 @@ pub struct Heap {
     pub arenas: Vec<Arena>,
     /// The chunks, in order of their addresses.
     pub chunks: Vec<Chunk>,
+    /// Where the main arena's chunks begin.
+    pub main_start: Option<u64>,
     /// What was found out of the version.
     pub version: Version,
     /// Ranges in which chunks should be and could not be walked.
@@ -109,6 +116,7 @@ impl Heap {
         Self {
             arenas,
             chunks,
+            main_start: None,
             version: Version::default(),
             unwalked,
             broken_links: 0,
@@ -133,6 +141,18 @@ impl Heap {
         let behind = first + self.chunks[first..last].partition_point(|chunk| chunk.at <= at);
         let found = behind.checked_sub(1)?;
         self.chunks[found].range().contains(&at).then_some(found)
+    }
+
+    /// The chunk that a pointer of the program's leads to, by its number. malloc's own pointers lead
+    /// to the heads of chunks, and remain where it had them: in blocks that were free, on stacks.
+    /// The head of a chunk is in the last word of the one before, so a pointer there is none.
+    #[must_use]
+    pub fn find_pointed(&self, at: u64) -> Option<usize> {
+        let found = self.find(at)?;
+        let chunk = &self.chunks[found];
+        let is_head =
+            chunk.arena != Chunk::MAPPED && chunk.size >= 8 && at == chunk.at + chunk.size - 8;
+        (!is_head || at == chunk.at).then_some(found)
     }
 
     /// Where the heap lies: ranges that are no roots.

@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use heapprof_memory::Memory;
+use heapprof_process::maps::Map;
+
 /// No program has memory below, or above.
 const LOWEST: u64 = 4096;
 const HIGHEST: u64 = 1 << 62;
@@ -28,6 +31,12 @@ impl Region {
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.start..self.start.saturating_add(self.bytes.len() as u64)
+    }
+
+    /// Whether pointers in it count: the program can write there, and it is not heapprof's.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.is_writable && !self.is_own
     }
 
     /// The word at an address of it.
@@ -58,7 +67,10 @@ pub struct Image {
     /// The threads.
     pub threads: Vec<Thread>,
     /// Where files are mapped that can't be written: code, constants, tables of classes. In order.
-    pub files: Vec<Range<u64>>,
+    pub files: Vec<Map>,
+    /// What was mapped that can be written, also where no page is there yet. In order, and what
+    /// touches is one. Empty if that is not known.
+    pub mapped: Vec<Range<u64>>,
     /// Bytes that should be there and are not: a core file may be cut, or leave something out.
     pub missing: u64,
 }
@@ -85,6 +97,7 @@ impl Image {
             regions,
             threads,
             files: Vec::new(),
+            mapped: Vec::new(),
             missing,
         }
     }
@@ -103,18 +116,59 @@ impl Image {
         region.range().contains(&at).then_some(region)
     }
 
+    /// The file that can't be written and that is mapped at an address.
+    #[must_use]
+    pub fn file(&self, at: u64) -> Option<&Map> {
+        let next = self.files.partition_point(|file| file.start <= at);
+        let file = &self.files[next.checked_sub(1)?];
+        file.range().contains(&at).then_some(file)
+    }
+
+    /// The file that is mapped at an address, and how far behind the place where the file's first
+    /// byte is.
+    #[must_use]
+    pub fn place_in_file(&self, at: u64) -> Option<(&Map, u64)> {
+        let path = &self.file(at)?.path;
+        let next = self.files.partition_point(|file| file.start <= at);
+        let before = self.files[..next].iter().rev();
+        // A file has few mappings, and they are neighbours.
+        let mut same = before.take_while(|file| file.path == *path);
+        let first = same.find(|file| file.offset == 0)?;
+        Some((first, at - first.start))
+    }
+
     /// Whether an address is in a file that can't be written.
     #[must_use]
     pub fn is_in_file(&self, at: u64) -> bool {
-        let next = self.files.partition_point(|file| file.start <= at);
-        let file = next.checked_sub(1).map(|i| &self.files[i]);
-        file.is_some_and(|file| file.contains(&at))
+        self.file(at).is_some()
     }
 
     /// The word at an address, if it is there.
     #[must_use]
     pub fn word(&self, at: u64) -> Option<u64> {
         self.region(at)?.word(at)
+    }
+
+    /// Whether all of a range was mapped, as far as that is known.
+    #[must_use]
+    pub fn is_mapped(&self, range: &Range<u64>) -> bool {
+        let next = self.mapped.partition_point(|one| one.end <= range.start);
+        let found = self.mapped.get(next);
+        let holds = |one: &Range<u64>| one.start <= range.start && range.end <= one.end;
+        self.mapped.is_empty() || found.is_some_and(holds)
+    }
+
+    /// How many bytes of a range are there.
+    #[must_use]
+    pub fn present(&self, range: Range<u64>) -> u64 {
+        let first = self
+            .regions
+            .partition_point(|one| one.range().end <= range.start);
+        let inside = self.regions[first..].iter();
+        let inside = inside.take_while(|region| region.start < range.end);
+        inside
+            .map(|one| one.range().end.min(range.end) - one.start.max(range.start))
+            .sum()
     }
 
     /// The bytes of a range, as far as they are in one piece.
@@ -128,6 +182,39 @@ impl Image {
         let rest = &region.bytes[from..];
         &rest[..len.min(rest.len())]
     }
+}
+
+/// Pages that are not there are zeros: the program has not touched them.
+impl Memory for &Image {
+    fn read(self, at: u64, to: &mut [u8]) -> bool {
+        let Some(end) = at.checked_add(to.len() as u64).filter(|&end| end < HIGHEST) else {
+            return false;
+        };
+        to.fill(0);
+        let first = self.regions.partition_point(|one| one.range().end <= at);
+        for region in self.regions[first..]
+            .iter()
+            .take_while(|one| one.start < end)
+        {
+            let (from, until) = (region.start.max(at), region.range().end.min(end));
+            let bytes = self.bytes(from..until);
+            to[(from - at) as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+        true
+    }
+}
+
+/// Ranges in order, where those that touch are one.
+pub(crate) fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let touches = next.start <= last.end;
+        if touches {
+            last.end = last.end.max(next.end);
+        }
+        touches
+    });
+    ranges
 }
 
 /// The words in some bytes.

@@ -12,12 +12,17 @@
 #![deny(unsafe_code)]
 
 mod arena;
+mod bins;
+mod class;
 mod content;
 mod core;
 mod dominators;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod heap;
 mod image;
+mod kinds;
 mod lists;
 #[cfg_attr(not(target_arch = "x86_64"), path = "elsewhere.rs")]
 mod live;
@@ -25,17 +30,22 @@ mod mapped;
 mod mark;
 mod points;
 mod retained;
+mod settings;
 mod summary;
 mod walk;
 
 pub use self::arena::Arena;
-pub use self::content::{Content, content};
-pub use self::core::of_core;
+pub use self::bins::{List, ListKind};
+pub use self::class::class;
+pub use self::content::Content;
+pub use self::core::Core;
 pub use self::error::Error;
-pub use self::heap::{Chunk, Heap, Kind, Version};
+pub use self::heap::{Chunk, Heap, Version};
 pub use self::image::{Image, Region, Thread};
-pub use self::live::{Capture, capture};
+pub use self::kinds::{Kind, Kinds};
+pub use self::live::{Capture, Outside, capture};
 pub use self::mark::{Marks, Source, State};
 pub use self::points::{Referrer, referrers};
 pub use self::retained::retained;
-pub use self::summary::{ArenaSum, Group, Sum, Summary, block_content};
+pub use self::settings::Settings;
+pub use self::summary::{ArenaSum, Chain, Group, MOST_CHAINS, Sum, Summary};

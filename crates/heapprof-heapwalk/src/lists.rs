@@ -89,8 +89,8 @@ pub(crate) fn mark_free(image: &Image, heap: &mut Heap) {
                 break;
             };
             if heap.chunks[found].kind != Kind::InUse {
-                // It is in a list already, so this one leads back.
-                heap.broken_links += u64::from(heap.chunks[found].kind != kind);
+                // It is in a list already, or free otherwise, so this one leads back or astray.
+                heap.broken_links += 1;
                 break;
             }
             heap.chunks[found].kind = kind;
@@ -116,7 +116,9 @@ fn exact(heap: &Heap, at: u64) -> Option<usize> {
 /// The chunks that look like caches of this layout.
 fn caches(image: &Image, heap: &Heap, layout: &Layout) -> Vec<usize> {
     let is_cache = |chunk: &Chunk| {
-        if chunk.size != layout.size + 8 || chunk.kind != Kind::InUse {
+        // What malloc gives to whoever asks for so many bytes.
+        let size = (layout.size + 8).next_multiple_of(16) - 8;
+        if chunk.size != size || chunk.kind != Kind::InUse {
             return false;
         }
         let mut used = 0;

@@ -8,22 +8,30 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};
+use std::num::NonZero;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Mutex;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use heapprof_attach::Held;
+use heapprof_memory::Memory;
 use heapprof_process::maps::{self, Map};
-use heapprof_process::{PAGE, PageMap, areas, regions as regions_of, status};
+use heapprof_process::{PAGE, PageMap, areas, regions as regions_of, run_state, status};
 
 use crate::error::Error;
-use crate::image::{Image, Region, Thread};
+use crate::image::{Image, Region, Thread, joined};
 
 /// More memory than this is not copied.
 const MOST: u64 = 1 << 40;
 /// How often the list of threads is read until all in it are held.
 const ROUNDS: usize = 16;
-/// How many pieces are copied by one call.
+/// How many pieces are copied by one call, and about how many bytes.
 const AT_ONCE: usize = 512;
+const BYTES_AT_ONCE: usize = 4 << 20;
+/// So many threads copy at the most. More of them wait for the memory, not for each other.
+const MOST_THREADS: usize = 4;
 
 /// A copy, and what it took.
 #[derive(Debug)]
@@ -34,6 +42,18 @@ pub struct Capture {
     pub held: Duration,
     /// How many bytes were copied.
     pub copied: u64,
+    /// The memory as it is now.
+    pub memory: Outside,
+}
+
+/// The memory of a process that goes on. What it can't write to is still what it was.
+#[derive(Debug)]
+pub struct Outside(File);
+
+impl Memory for &Outside {
+    fn read(self, at: u64, to: &mut [u8]) -> bool {
+        self.0.read_exact_at(to, at).is_ok()
+    }
 }
 
 /// Copies the memory of a process.
@@ -41,25 +61,20 @@ pub struct Capture {
 /// # Errors
 /// The process may be gone, or not this user's. Something else may trace it.
 pub fn capture(pid: u32) -> Result<Capture, Error> {
-    let of_kernel = |error: io::Error| match error.kind() {
-        ErrorKind::NotFound => Error::NoProcess,
-        ErrorKind::PermissionDenied => Error::NotAllowed,
-        _ if error.raw_os_error() == Some(libc::ESRCH) => Error::NoProcess,
-        _ if error.raw_os_error() == Some(libc::EPERM) => Error::NotAllowed,
-        _ => Error::Io(error),
-    };
     let [tracer] = status(pid, ["TracerPid:"]);
     if let Some(tracer) = tracer.parse().ok().filter(|tracer| *tracer != 0) {
         return Err(Error::Traced(tracer));
     }
-    let memory = File::open(format!("/proc/{pid}/mem")).map_err(of_kernel)?;
-    let pages = PageMap::open(pid).map_err(of_kernel)?;
+    // Whose memory it is; a process goes on when its first thread has ended.
+    let whose = living(pid)?;
+    let memory = File::open(format!("/proc/{whose}/mem")).map_err(of_kernel)?;
+    let pages = PageMap::open(whose).map_err(of_kernel)?;
     // Room for what there is now. What comes until the process is held gets its room then.
     let mut room = Room::default();
-    for run in plan(pid, &pages).map_err(of_kernel)?.1 {
+    for run in plan(whose, &pages)?.1 {
         room.make(run.end - run.start);
     }
-    let own = own(pid).map_err(of_kernel)?;
+    let own = own(whose).map_err(of_kernel)?;
     let began = Instant::now();
     let held = hold_all(pid, &memory)?;
     let threads = held
@@ -70,26 +85,61 @@ pub fn capture(pid: u32) -> Result<Capture, Error> {
             stack: held.stack(),
         })
         .collect();
-    let (all, runs) = plan(pid, &pages).map_err(of_kernel)?;
-    let pieces: Vec<Piece> = runs
+    let (all, runs) = plan(whose, &pages)?;
+    let mut pieces: Vec<Piece> = runs
         .iter()
         .map(|run| (run.start, room.take(run.end - run.start)))
         .collect();
-    let copied = copy(pid, pieces).map_err(of_kernel);
+    let copied = copy(whose, &mut pieces).map_err(of_kernel);
     drop(held);
     let held = began.elapsed();
-    let (pieces, missing) = copied?;
+    let missing = copied?;
     let bytes = pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     let mut image = Image::new(regions(&all, &own, pieces), threads, missing);
     let of_files = all
         .iter()
         .filter(|map| !map.is_writable && map.path.starts_with(b"/"));
-    image.files = of_files.map(Map::range).collect();
+    image.files = of_files.cloned().collect();
+    image.mapped = joined(
+        all.iter()
+            .filter(|map| map.is_writable)
+            .map(Map::range)
+            .collect(),
+    );
     Ok(Capture {
         image,
         held,
         copied: bytes,
+        memory: Outside(memory),
     })
+}
+
+/// A thread of a process that has not ended: the first one, if it has not.
+fn living(pid: u32) -> Result<u32, Error> {
+    let has_memory =
+        |tid: &u32| std::fs::read(format!("/proc/{tid}/maps")).is_ok_and(|maps| !maps.is_empty());
+    // The kernel refuses whoever may not read it here, so that is told apart from an end.
+    if let Err(error) = std::fs::read(format!("/proc/{pid}/maps")) {
+        return Err(of_kernel(error));
+    }
+    let mut all = std::iter::once(pid).chain(threads(pid)?);
+    all.find(has_memory).ok_or(Error::NoProcess)
+}
+
+/// The threads of a process.
+fn threads(pid: u32) -> Result<impl Iterator<Item = u32>, Error> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.map_err(|_| Error::NoProcess)?.flatten();
+    Ok(threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
+}
+
+/// What the kernel's refusal means.
+fn of_kernel(error: io::Error) -> Error {
+    match (error.kind(), error.raw_os_error()) {
+        (ErrorKind::NotFound, _) | (_, Some(libc::ESRCH)) => Error::NoProcess,
+        (ErrorKind::PermissionDenied, _) | (_, Some(libc::EPERM)) => Error::NotAllowed,
+        _ => Error::Io(error),
+    }
 }
 
 /// Where heapprof's own memory is in a process that is recorded.
@@ -106,37 +156,30 @@ fn own(pid: u32) -> io::Result<Vec<Range<u64>>> {
 /// A piece of memory: where it begins, and what is there.
 type Piece = (u64, Vec<u8>);
 
-/// A run of pages that are there.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    start: u64,
-    end: u64,
-}
-
 /// The mappings, and which pages of those that can be written are there. What was never touched has
 /// no pages, and nothing in it.
-fn plan(pid: u32, pages: &PageMap) -> io::Result<(Vec<Map>, Vec<Run>)> {
-    let maps = maps::parse(&std::fs::read(format!("/proc/{pid}/maps"))?);
-    let mut runs: Vec<Run> = Vec::new();
+fn plan(pid: u32, pages: &PageMap) -> Result<(Vec<Map>, Vec<Range<u64>>), Error> {
+    let maps = maps::parse(&std::fs::read(format!("/proc/{pid}/maps")).map_err(of_kernel)?);
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    let mut bytes = 0;
     for map in maps.iter().filter(|map| is_wanted(map)) {
         let mut in_map = Vec::new();
-        pages.each(map.range(), |at, _| push(&mut in_map, at))?;
-        runs.extend(in_map);
-        let all: u64 = runs.iter().map(|run| run.end - run.start).sum();
-        if all > MOST {
-            return Err(io::Error::other("it has more memory than can be copied"));
+        pages
+            .each_run(map.range(), |run| push(&mut in_map, run))
+            .map_err(of_kernel)?;
+        bytes += in_map.iter().map(|run| run.end - run.start).sum::<u64>();
+        if bytes > MOST {
+            return Err(Error::TooLarge(MOST));
         }
+        runs.append(&mut in_map);
     }
     Ok((maps, runs))
 }
 
-fn push(runs: &mut Vec<Run>, at: u64) {
+fn push(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
     match runs.last_mut() {
-        Some(last) if last.end == at => last.end += PAGE,
-        _ => runs.push(Run {
-            start: at,
-            end: at + PAGE,
-        }),
+        Some(last) if last.end == run.start => last.end = run.end,
+        _ => runs.push(run),
     }
 }
 
@@ -153,10 +196,7 @@ struct Room(BTreeMap<u64, Vec<Vec<u8>>>);
 impl Room {
     fn make(&mut self, len: u64) {
         let mut bytes = vec![0u8; len as usize];
-        // Each page is touched, so that it is there.
-        bytes.iter_mut().step_by(PAGE as usize).for_each(|byte| {
-            std::hint::black_box(byte);
-        });
+        // Each page is written to, so that it is there.
         bytes.chunks_mut(PAGE as usize).for_each(|page| page[0] = 1);
         self.0.entry(len).or_default().push(bytes);
     }
@@ -175,10 +215,9 @@ fn hold_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, Error> {
     let mut held = BTreeMap::new();
     for _ in 0..ROUNDS {
         let mut is_complete = true;
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
-        let threads = threads.map_err(|_| Error::NoProcess)?.flatten();
-        for tid in threads.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok()) {
-            if held.contains_key(&tid) {
+        for tid in threads(pid)? {
+            let has_ended = || matches!(run_state(tid), None | Some('Z' | 'X'));
+            if held.contains_key(&tid) || has_ended() {
                 continue;
             }
             is_complete = false;
@@ -186,56 +225,101 @@ fn hold_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, Error> {
                 Ok(Some(one)) => drop(held.insert(tid, one)),
                 Ok(None) => return Err(Error::Busy(tid)),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                // A thread that is ending can't be held.
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) && has_ended() => {}
                 Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
                     return Err(Error::NotAllowed);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        if is_complete {
-            break;
+        match (is_complete, held.is_empty()) {
+            (true, true) => return Err(Error::NoProcess),
+            (true, false) => return Ok(held),
+            (false, _) => {}
         }
     }
-    match held.is_empty() {
-        true => Err(Error::NoProcess),
-        false => Ok(held),
-    }
+    // It begins threads faster than they can be held.
+    Err(Error::Busy(pid))
 }
 
-/// Fills the pieces. Returns them with how many bytes could not be read; those are zero.
-fn copy(pid: u32, mut pieces: Vec<Piece>) -> io::Result<(Vec<Piece>, u64)> {
-    let mut missing = 0;
-    for some in pieces.chunks_mut(AT_ONCE) {
-        let wanted: usize = some.iter().map(|(_, bytes)| bytes.len()).sum();
-        if read_all(pid, some)? == wanted {
-            continue;
+/// A part of a piece that is copied by one call.
+type Part<'a> = (u64, &'a mut [u8]);
+
+/// Fills the pieces, by as many threads as there are processors, which the process that is held
+/// does not need. Returns how many bytes could not be read; those are zero.
+fn copy(pid: u32, pieces: &mut [Piece]) -> io::Result<u64> {
+    let mut calls: Vec<Vec<Part<'_>>> = Vec::new();
+    let (mut call, mut bytes) = (Vec::new(), 0);
+    for (start, piece) in pieces {
+        let parts = piece.chunks_mut(BYTES_AT_ONCE);
+        for (at, part) in (*start..).step_by(BYTES_AT_ONCE).zip(parts) {
+            if call.len() == AT_ONCE || bytes + part.len() > BYTES_AT_ONCE {
+                calls.push(std::mem::take(&mut call));
+                bytes = 0;
+            }
+            bytes += part.len();
+            call.push((at, part));
         }
-        // One of them can't be read. Then each is read for itself, page by page.
-        for (start, bytes) in some {
-            for (page, at) in bytes
-                .chunks_mut(PAGE as usize)
-                .zip((*start..).step_by(PAGE as usize))
-            {
-                let len = page.len();
-                if read_one(pid, at, page).unwrap_or(0) != len {
-                    page.fill(0);
-                    missing += len as u64;
-                }
+    }
+    calls.push(call);
+    let count = thread::available_parallelism().map_or(1, NonZero::get);
+    let count = count.min(MOST_THREADS).min(calls.len());
+    let calls = Mutex::new(calls.into_iter());
+    let work = || -> io::Result<u64> {
+        let mut missing = 0;
+        loop {
+            let next = calls.lock().ok().and_then(|mut calls| calls.next());
+            let Some(mut call) = next else {
+                return Ok(missing);
+            };
+            missing += copy_some(pid, &mut call)?;
+        }
+    };
+    thread::scope(|scope| {
+        // A thread that can't be had is no error: this one does the work, too.
+        let others =
+            (1..count).filter_map(|_| thread::Builder::new().spawn_scoped(scope, work).ok());
+        let others: Vec<_> = others.collect();
+        let mut missing = work()?;
+        for other in others {
+            let found = other.join();
+            missing += found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        }
+        Ok(missing)
+    })
+}
+
+/// Fills some parts, and returns how many bytes could not be read.
+fn copy_some(pid: u32, parts: &mut [Part<'_>]) -> io::Result<u64> {
+    let wanted: usize = parts.iter().map(|(_, bytes)| bytes.len()).sum();
+    if read_all(pid, parts)? == wanted {
+        return Ok(0);
+    }
+    // One of them can't be read. Then each is read for itself, page by page.
+    let mut missing = 0;
+    for (start, bytes) in parts {
+        let pages = bytes.chunks_mut(PAGE as usize);
+        for (at, page) in (*start..).step_by(PAGE as usize).zip(pages) {
+            let len = page.len();
+            if read_all(pid, &mut [(at, &mut *page)]).unwrap_or(0) != len {
+                page.fill(0);
+                missing += len as u64;
             }
         }
     }
-    Ok((pieces, missing))
+    Ok(missing)
 }
 
-fn read_all(pid: u32, pieces: &mut [Piece]) -> io::Result<usize> {
-    let remote: Vec<libc::iovec> = pieces
+fn read_all(pid: u32, parts: &mut [Part<'_>]) -> io::Result<usize> {
+    let remote: Vec<libc::iovec> = parts
         .iter()
         .map(|(start, bytes)| libc::iovec {
             iov_base: *start as *mut libc::c_void,
             iov_len: bytes.len(),
         })
         .collect();
-    let local: Vec<libc::iovec> = pieces
+    let local: Vec<libc::iovec> = parts
         .iter_mut()
         .map(|(_, bytes)| libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -243,18 +327,6 @@ fn read_all(pid: u32, pieces: &mut [Piece]) -> io::Result<usize> {
         })
         .collect();
     read(pid, &local, &remote)
-}
-
-fn read_one(pid: u32, at: u64, to: &mut [u8]) -> io::Result<usize> {
-    let remote = libc::iovec {
-        iov_base: at as *mut libc::c_void,
-        iov_len: to.len(),
-    };
-    let local = libc::iovec {
-        iov_base: to.as_mut_ptr().cast(),
-        iov_len: to.len(),
-    };
-    read(pid, &[local], &[remote])
 }
 
 /// Copies from the other process what `remote` names to what `local` names.

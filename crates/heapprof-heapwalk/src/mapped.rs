@@ -1,17 +1,21 @@
 //! Chunks that have a mapping of their own, because they are large.
 //!
 //! Such a mapping begins with a head: how many bytes before it are not used (for alignment), and a
-//! size of whole pages with the bit for "mapped" (glibc's `sysmalloc_mmap`). Mappings that follow
-//! each other are one for the kernel.
+//! size with the bit for "mapped" (glibc's `sysmalloc_mmap`). Until 2.42 the size is that of the
+//! whole rest, in 2.43 it leaves out the bytes of a head. Mappings that follow each other are one
+//! for the kernel.
 
 use std::ops::Range;
+
+use heapprof_process::PAGE;
 
 use crate::heap::{Chunk, Kind};
 use crate::image::Image;
 
-const PAGE: u64 = 4096;
 /// The bit of a size that says that the chunk has a mapping of its own.
 const MAPPED: u64 = 2;
+/// The bytes of a head.
+const HEAD: u64 = 16;
 /// Alignments up to this are looked for.
 const ALIGNED: [u64; 5] = [4096, 8192, 16384, 65536, 2 << 20];
 
@@ -19,7 +23,7 @@ const ALIGNED: [u64; 5] = [4096, 8192, 16384, 65536, 2 << 20];
 pub(crate) fn find(image: &Image, is_walked: impl Fn(u64) -> bool) -> Vec<(Chunk, Range<u64>)> {
     let mut found: Vec<(Chunk, Range<u64>)> = Vec::new();
     for region in image.regions() {
-        if !region.name.is_empty() || region.is_shared || !region.is_writable {
+        if !region.name.is_empty() || region.is_shared || !region.is_root() {
             continue;
         }
         let mut at = region.start.next_multiple_of(PAGE);
@@ -41,25 +45,31 @@ pub(crate) fn find(image: &Image, is_walked: impl Fn(u64) -> bool) -> Vec<(Chunk
 
 /// The chunk whose mapping begins here.
 fn head(image: &Image, at: u64) -> Option<(Chunk, Range<u64>)> {
-    let next = |alignment: &u64| (at + 1).next_multiple_of(*alignment) - 16;
+    let next = |alignment: &u64| (at + 1).next_multiple_of(*alignment) - HEAD;
     let aligned = ALIGNED.iter().map(next);
     // Where one is aligned, the head that it would have had is still there, too.
     aligned.chain(std::iter::once(at)).find_map(|head| {
         let before = image.word(head)?;
         let size = image.word(head + 8)?;
         let bytes = size & !7;
-        let is_head = before == head - at
-            && size & 7 == MAPPED
-            && (PAGE / 2..1 << 46).contains(&bytes)
-            && (before + bytes).is_multiple_of(PAGE);
-        is_head.then(|| {
-            let chunk = Chunk {
-                at: head + 16,
-                size: bytes - 16,
-                arena: Chunk::MAPPED,
-                kind: Kind::InUse,
-            };
-            (chunk, at..head + bytes)
-        })
+        if before != head - at || size & 7 != MAPPED || !(PAGE / 2..1 << 46).contains(&bytes) {
+            return None;
+        }
+        // How much of the size is malloc's, and how much of the mapping is not in the size.
+        let (own, more) = match (before + bytes) % PAGE {
+            0 => (HEAD, 0),
+            rest if rest == PAGE - HEAD => (HEAD / 2, HEAD),
+            _ => return None,
+        };
+        if !image.is_mapped(&(at..head + bytes + more)) {
+            return None;
+        }
+        let chunk = Chunk {
+            at: head + HEAD,
+            size: bytes - own,
+            arena: Chunk::MAPPED,
+            kind: Kind::InUse,
+        };
+        Some((chunk, at..head + bytes + more))
     })
 }

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use crate::arena::Arena;
 use crate::heap::{Chunk, Heap, Kind};
-use crate::image::{Image, Region, words};
+use crate::image::{Image, joined, words};
 
 /// Below the end of a stack, a function may use so many bytes (the red zone of the x86-64 ABI).
 const RED_ZONE: u64 = 128;
@@ -129,7 +129,7 @@ struct Marker<'a> {
 impl Marker<'_> {
     /// Looks at a word that is in something that is reached.
     fn see(&mut self, word: u64, source: Source) {
-        let Some(found) = self.heap.find(word) else {
+        let Some(found) = self.heap.find_pointed(word) else {
             return;
         };
         let chunk = &self.heap.chunks[found];
@@ -161,12 +161,10 @@ impl Marker<'_> {
             done += 1;
             let chunk = self.heap.chunks[number as usize];
             let source = Source::Chunk(number);
-            for piece in pieces(self.image, chunk.at..chunk.at + chunk.size) {
-                for word in words(piece) {
-                    match state {
-                        State::Reached => self.see(word, source),
-                        _ => self.see_maybe(word, source),
-                    }
+            for (_, word) in words_of(self.image, chunk.bytes()) {
+                match state {
+                    State::Reached => self.see(word, source),
+                    _ => self.see_maybe(word, source),
                 }
             }
         }
@@ -175,7 +173,7 @@ impl Marker<'_> {
 
     /// Looks at a word of a chunk that is maybe reached: what it leads to is that, too.
     fn see_maybe(&mut self, word: u64, source: Source) {
-        if let Some(found) = self.heap.find(word)
+        if let Some(found) = self.heap.find_pointed(word)
             && self.heap.chunks[found].is_in_use()
         {
             self.reach(found as u32, State::Maybe, source);
@@ -183,58 +181,86 @@ impl Marker<'_> {
     }
 
     /// Tells what has leaked directly from what only that leads to.
+    ///
+    /// Of a ring to which nothing else leads, the first block has leaked directly. In the order in
+    /// which a search in depth is done with blocks, the last one that nothing was found to lead to
+    /// is such a first block (as in Kosaraju's search for strong components).
     fn divide_leaks(&mut self) {
-        let mut is_done = vec![false; self.states.len()];
+        let mut is_seen = vec![false; self.states.len()];
+        let mut done = Vec::new();
         for first in 0..self.states.len() {
-            if self.states[first] != State::Leaked || is_done[first] {
-                continue;
+            if self.states[first] == State::Leaked && !is_seen[first] {
+                is_seen[first] = true;
+                self.search(first as u32, &mut is_seen, &mut done);
             }
-            is_done[first] = true;
-            self.queue.push(first as u32);
+        }
+        for number in done.into_iter().rev() {
+            // What a block leads to that was not found before is in its chain.
+            if is_seen[number as usize] {
+                is_seen[number as usize] = false;
+                self.queue.push(number);
+            }
             while let Some(number) = self.queue.pop() {
                 let chunk = self.heap.chunks[number as usize];
-                for piece in pieces(self.image, chunk.at..chunk.at + chunk.size) {
-                    for word in words(piece) {
-                        let Some(found) = self.heap.find(word) else {
-                            continue;
-                        };
-                        if found == first || found == number as usize {
-                            continue;
-                        }
-                        if self.states[found] == State::Leaked {
-                            self.states[found] = State::Indirect;
-                            self.sources[found] = Source::Chunk(number);
-                            if !is_done[found] {
-                                is_done[found] = true;
-                                self.queue.push(found as u32);
-                            }
-                        }
+                for (_, word) in words_of(self.image, chunk.bytes()) {
+                    if let Some(found) = self.heap.find_pointed(word)
+                        && std::mem::take(&mut is_seen[found])
+                    {
+                        self.states[found] = State::Indirect;
+                        self.sources[found] = Source::Chunk(number);
+                        self.queue.push(found as u32);
                     }
+                }
+            }
+        }
+    }
+
+    /// Searches in depth from a block that has leaked, through others that have. Adds each to
+    /// `done` when all to which it leads is there.
+    fn search(&self, first: u32, is_seen: &mut [bool], done: &mut Vec<u32>) {
+        let chunk = |number: u32| self.heap.chunks[number as usize];
+        // Each block of the path, and from where on its words were not looked at.
+        let mut path = vec![(first, chunk(first).at)];
+        while let Some((number, at)) = path.last_mut() {
+            let rest = *at..chunk(*number).bytes().end;
+            let next = words_of(self.image, rest).find_map(|(at, word)| {
+                let found = self.heap.find_pointed(word)?;
+                let is_new = self.states[found] == State::Leaked && !is_seen[found];
+                is_new.then_some((at, found))
+            });
+            match next {
+                Some((found_at, found)) => {
+                    *at = found_at + 8;
+                    is_seen[found] = true;
+                    path.push((found as u32, chunk(found as u32).at));
+                }
+                None => {
+                    done.push(*number);
+                    path.pop();
                 }
             }
         }
     }
 }
 
-/// The bytes of a range, piece by piece: pages that were never touched are not there.
-pub(crate) fn pieces(image: &Image, range: Range<u64>) -> impl Iterator<Item = &[u8]> {
+/// The words of a range with their addresses. Pages that were never touched are not there.
+pub(crate) fn words_of(image: &Image, range: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
     let mut at = range.start;
-    std::iter::from_fn(move || {
+    let pieces = std::iter::from_fn(move || {
         while at < range.end {
+            let start = at;
             let bytes = image.bytes(at..range.end);
             if !bytes.is_empty() {
                 at += bytes.len() as u64;
-                return Some(bytes);
+                return Some((start, bytes));
             }
-            // The next piece that is there.
-            let next = image.regions().partition_point(|region| region.start <= at);
-            at = image
-                .regions()
-                .get(next)
-                .map_or(range.end, |region| region.start);
+            let regions = image.regions();
+            let next = regions.partition_point(|region| region.start <= at);
+            at = regions.get(next).map_or(range.end, |region| region.start);
         }
         None
-    })
+    });
+    pieces.flat_map(|(start, bytes)| (start..).step_by(8).zip(words(bytes)))
 }
 
 /// Whether a pointer stands for a whole chunk, although it may lead into its middle.
@@ -247,24 +273,32 @@ fn is_whole(image: &Image, chunk: &Chunk, word: u64) -> bool {
         return false;
     }
     let first = image.word(chunk.at).unwrap_or(0);
-    // Behind the number of an array's elements, or the length of a text.
-    let rest = chunk.size - 8;
-    let is_array = offset == 8 && first != 0 && first <= rest && {
-        // malloc may give some bytes more than were asked for.
-        (0..24).any(|slack| rest >= slack && (rest - slack).is_multiple_of(first))
+    let rest = chunk.size - offset;
+    // malloc gives up to 15 bytes more than were asked for, and 16 more if what would be left is too
+    // small for a block.
+    let lengths = |most: u64| (0..most).filter_map(|slack| rest.checked_sub(slack));
+    let is_array = match offset {
+        // Behind the number of an array's elements, which have words of 4 bytes, or behind the
+        // length of what follows.
+        8 => {
+            let elements = first.saturating_mul(4);
+            let is_length = lengths(32).any(|len| len == first);
+            first != 0 && (is_length || lengths(16).any(|len| len.is_multiple_of(elements)))
+        }
+        // Behind the length, the capacity and the users of a string of the older C++ library.
+        24 => {
+            let capacity = image.word(chunk.at + 8).unwrap_or(0);
+            first <= capacity && lengths(32).any(|len| len.checked_sub(1) == Some(capacity))
+        }
+        _ => false,
     };
     // The second base of an object has a table of its own.
     let leads_to_file = |word: u64| word.is_multiple_of(8) && image.is_in_file(word);
-    let is_base = offset.is_multiple_of(8)
-        && leads_to_file(first)
+    let is_base = leads_to_file(first)
         && image
             .word(word)
             .is_some_and(|second| leads_to_file(second) && second != first);
     is_array || is_base
-}
-
-fn is_root(region: &Region) -> bool {
-    region.is_writable && !region.is_own
 }
 
 /// All words of roots: of registers, and of memory that is one.
@@ -279,38 +313,37 @@ pub(crate) fn root_words<'a>(image: &'a Image, heap: &'a Heap) -> impl Iterator<
     registers.chain(memory)
 }
 
-/// The ranges that are roots: what can be written and is not malloc's.
+/// The ranges that are roots: what can be written and is not malloc's. What could not be walked may
+/// hold pointers, so it is one, too.
 fn roots(image: &Image, heap: &Heap) -> Vec<Range<u64>> {
-    let mut holes: Vec<Range<u64>> = heap.ranges().collect();
-    // What could not be walked may hold pointers, so it is a root.
-    let unwalked = &heap.unwalked;
-    holes.extend(heap.arenas.iter().map(Arena::range));
-    let stacks: Vec<u64> = image.threads.iter().map(|thread| thread.stack).collect();
+    let arenas = heap.arenas.iter().map(Arena::range);
+    let holes = joined(heap.ranges().chain(arenas).collect());
+    let mut stacks: Vec<u64> = image.threads.iter().map(|thread| thread.stack).collect();
+    stacks.sort_unstable();
     let mut all = Vec::new();
-    for region in image.regions().iter().filter(|region| is_root(region)) {
+    for region in image.regions().iter().filter(|region| region.is_root()) {
         let range = region.range();
         let mut start = range.start;
         // A thread's stack begins above what it does not use.
-        if let Some(stack) = stacks.iter().filter(|stack| range.contains(*stack)).min() {
+        let first = stacks.partition_point(|&stack| stack < range.start);
+        if let Some(stack) = stacks.get(first).filter(|stack| range.contains(stack)) {
             start = stack.saturating_sub(RED_ZONE).max(start);
         }
-        let mut inside: Vec<Range<u64>> = holes
+        let first = holes.partition_point(|hole| hole.end <= start);
+        for hole in holes[first..]
             .iter()
-            .filter(|hole| hole.start < range.end && hole.end > start)
-            .cloned()
-            .collect();
-        inside.sort_by_key(|hole| hole.start);
-        for hole in inside {
+            .take_while(|hole| hole.start < range.end)
+        {
             if start < hole.start {
                 all.push(start..hole.start);
             }
-            start = start.max(hole.end);
+            start = hole.end;
         }
         if start < range.end {
             all.push(start..range.end);
         }
     }
-    all.extend(unwalked.iter().cloned());
+    all.extend(heap.unwalked.iter().cloned());
     for range in &mut all {
         range.start = range.start.next_multiple_of(8);
     }

@@ -1,8 +1,11 @@
-//! Who points to a block, and by which way it is reached.
+//! Finds all that points to a block, and the way by which it is reached.
+
+use std::collections::HashMap;
 
 use crate::heap::Heap;
 use crate::image::{Image, words};
 use crate::mark::{Marks, Source, State};
+use crate::summary::Sum;
 
 /// A word that points to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +18,8 @@ pub struct Referrer {
     pub offset: u64,
 }
 
-/// All words that point to a chunk. Free memory and what has leaked itself count, too, except that
-/// free memory does not.
+/// All words that point to a chunk, also those in what has leaked itself. Those in free memory do
+/// not count.
 #[must_use]
 pub fn referrers(image: &Image, heap: &Heap, marks: &Marks, target: usize) -> Vec<Referrer> {
     let range = heap.chunks[target].range();
@@ -30,11 +33,7 @@ pub fn referrers(image: &Image, heap: &Heap, marks: &Marks, target: usize) -> Ve
             });
         }
     }
-    for region in image
-        .regions()
-        .iter()
-        .filter(|region| region.is_writable && !region.is_own)
-    {
+    for region in image.regions().iter().filter(|region| region.is_root()) {
         for (at, word) in (region.start..).step_by(8).zip(words(&region.bytes)) {
             if !range.contains(&word) {
                 continue;
@@ -55,16 +54,63 @@ pub fn referrers(image: &Image, heap: &Heap, marks: &Marks, target: usize) -> Ve
 }
 
 impl Marks {
+    /// Each block that has leaked directly, with what it and all of its chain have: the blocks to
+    /// which only leaked ones lead, of which the search found each from one such block.
+    pub(crate) fn chains(&self, heap: &Heap) -> impl Iterator<Item = (usize, Sum)> {
+        // The first block of the chain of each block, as far as it is known.
+        let mut firsts = vec![u32::MAX; self.states.len()];
+        let mut sums: HashMap<u32, Sum> = HashMap::new();
+        let mut path: Vec<u32> = Vec::new();
+        for (number, state) in (0u32..).zip(&self.states) {
+            if !matches!(state, State::Leaked | State::Indirect) {
+                continue;
+            }
+            let first = self.first(number, &firsts, &mut path);
+            path.drain(..)
+                .for_each(|passed| firsts[passed as usize] = first);
+            let size = heap.chunks[number as usize].size;
+            sums.entry(first).or_default().add(size);
+        }
+        sums.into_iter().map(|(first, sum)| (first as usize, sum))
+    }
+
+    /// What led to each chunk's way: the root at its beginning.
+    #[must_use]
+    pub fn roots(&self) -> Vec<Source> {
+        // The chunk that the root leads to, for each chunk.
+        let mut firsts = vec![u32::MAX; self.states.len()];
+        let mut path = Vec::new();
+        for number in 0..self.states.len() as u32 {
+            let first = self.first(number, &firsts, &mut path);
+            firsts[number as usize] = first;
+            path.drain(..)
+                .for_each(|passed: u32| firsts[passed as usize] = first);
+        }
+        let root = |&first: &u32| self.sources[first as usize];
+        firsts.iter().map(root).collect()
+    }
+
+    /// The chunk at the beginning of another one's way, where `firsts` knows it of some. Puts those
+    /// between into `path`.
+    fn first(&self, mut at: u32, firsts: &[u32], path: &mut Vec<u32>) -> u32 {
+        loop {
+            match (firsts[at as usize], self.sources[at as usize]) {
+                (u32::MAX, Source::Chunk(next)) => {
+                    path.push(at);
+                    at = next;
+                }
+                (u32::MAX, _) => return at,
+                (first, _) => return first,
+            }
+        }
+    }
+
     /// The way by which a chunk was reached: itself first, then what led there, up to a root.
     #[must_use]
     pub fn way(&self, chunk: usize) -> (Vec<usize>, Source) {
         let mut way = vec![chunk];
         let mut source = self.sources[chunk];
         while let Source::Chunk(next) = source {
-            // A ring of what has leaked has no root.
-            if way.contains(&(next as usize)) {
-                return (way, Source::Nothing);
-            }
             way.push(next as usize);
             source = self.sources[next as usize];
         }

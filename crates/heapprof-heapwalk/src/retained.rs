@@ -2,8 +2,8 @@
 
 use crate::dominators::{Dominators, Graph};
 use crate::heap::Heap;
-use crate::image::{Image, words};
-use crate::mark::{Marks, Source, State, pieces};
+use crate::image::Image;
+use crate::mark::{Marks, State, words_of};
 
 /// What each block retains, by its number: its own bytes and those of all blocks that it dominates.
 /// 0 for blocks that are not reached.
@@ -17,23 +17,18 @@ pub fn retained(image: &Image, heap: &Heap, marks: &Marks) -> Vec<u64> {
         to: Vec::new(),
     };
     let mut is_from_root = vec![false; count];
-    for (block, source) in marks.sources.iter().enumerate() {
-        is_from_root[block] = matches!(source, Source::Root(_) | Source::Register(_));
-    }
     for root in crate::mark::root_words(image, heap) {
-        if let Some(block) = heap.find(root) {
+        if let Some(block) = heap.find_pointed(root) {
             is_from_root[block] = true;
         }
     }
     for (block, chunk) in heap.chunks.iter().enumerate() {
         if is_reached(block) && chunk.is_in_use() {
             let from = graph.to.len();
-            for piece in pieces(image, chunk.at..chunk.at + chunk.size) {
-                let found = words(piece).filter_map(|word| heap.find(word));
-                graph
-                    .to
-                    .extend(found.filter(|&to| is_reached(to)).map(|to| to as u32));
-            }
+            let found =
+                words_of(image, chunk.bytes()).filter_map(|(_, word)| heap.find_pointed(word));
+            let found = found.filter(|&to| is_reached(to)).map(|to| to as u32);
+            graph.to.extend(found);
             // Most blocks that point to another one do so once.
             graph.to[from..].sort_unstable();
             let mut kept = from;

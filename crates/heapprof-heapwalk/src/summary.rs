@@ -1,11 +1,19 @@
 //! A heap in sums: by state, by what leaked, by arena.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::content::{Content, content};
-use crate::heap::{Chunk, Heap, Kind};
+use heapprof_process::PAGE;
+
+use crate::bins::{self, List, ListKind};
+use crate::heap::{self, Chunk, Heap};
 use crate::image::Image;
+use crate::kinds::{Kind, Kinds};
 use crate::mark::{Marks, State};
+use crate::settings::{self, Settings};
+
+/// So many chains are told.
+pub const MOST_CHAINS: usize = 10_000;
 
 /// How many blocks, and how many bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,25 +25,38 @@ pub struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, bytes: u64) {
+    pub(crate) fn add(&mut self, bytes: u64) {
         self.blocks += 1;
         self.bytes += bytes;
     }
 }
 
-/// Blocks of one state, size and kind of content.
+/// Blocks of one state, size and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The state.
     pub state: State,
     /// The bytes of each.
     pub size: u64,
-    /// What is in them.
-    pub content: Content,
+    /// What they are: the name of their class or of what they begin with, or their kind of content.
+    pub what: String,
     /// All of them.
     pub sum: Sum,
     /// Where the first one is.
     pub example: u64,
+}
+
+/// A block that has leaked, and all that only it leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chain {
+    /// Where the block is.
+    pub at: u64,
+    /// What it is.
+    pub what: String,
+    /// Its own bytes.
+    pub size: u64,
+    /// All of the chain, with the block itself.
+    pub sum: Sum,
 }
 
 /// What an arena has, in bytes with malloc's own.
@@ -57,6 +78,8 @@ pub struct ArenaSum {
     pub top: u64,
     /// The largest free chunk in a bin.
     pub largest_free: u64,
+    /// The lists of what is free: caches, fast lists, bins.
+    pub lists: Vec<List>,
 }
 
 /// A heap in sums.
@@ -66,8 +89,20 @@ pub struct Summary {
     pub states: [Sum; 5],
     /// What leaked or is maybe reached, the most bytes first.
     pub groups: Vec<Group>,
+    /// The chains of blocks that leaked and lead to others, the most bytes first; at most
+    /// [`MOST_CHAINS`].
+    pub chains: Vec<Chain>,
     /// The arenas, the main one first, and what is mapped last.
     pub arenas: Vec<ArenaSum>,
+    /// malloc's settings, if they were found.
+    pub settings: Option<Settings>,
+    /// How many bytes in blocks of the arenas are in blocks that are as large as those that get a
+    /// mapping of their own.
+    pub large_in_arenas: Sum,
+    /// How many bytes `malloc_trim(0)` would give back.
+    pub trimmed: u64,
+    /// How many bins lead nowhere.
+    pub broken_bins: u64,
     /// Bytes in which chunks should be, and could not be walked.
     pub unwalked: u64,
 }
@@ -75,41 +110,48 @@ pub struct Summary {
 impl Summary {
     /// Sums a heap up.
     #[must_use]
-    pub fn new(image: &Image, heap: &Heap, marks: &Marks) -> Self {
+    pub fn new(image: &Image, heap: &Heap, marks: &Marks, kinds: &mut Kinds<'_>) -> Self {
         let mut summary = Self {
-            arenas: heap
-                .arenas
-                .iter()
-                .map(|arena| ArenaSum {
-                    at: arena.at,
-                    system_memory: arena.system_memory,
-                    ..ArenaSum::default()
-                })
-                .collect(),
-            unwalked: heap
-                .unwalked
-                .iter()
-                .map(|range| range.end - range.start)
-                .sum(),
+            unwalked: heap.unwalked.iter().map(|one| one.end - one.start).sum(),
+            settings: settings::find(image, heap),
+            trimmed: bins::trimmed(image, heap),
             ..Self::default()
         };
+        for (number, arena) in (0..).zip(&heap.arenas) {
+            let (lists, broken) = bins::bins(image, heap, number, arena);
+            summary.broken_bins += broken;
+            summary.arenas.push(ArenaSum {
+                at: arena.at,
+                system_memory: arena.system_memory,
+                lists,
+                ..ArenaSum::default()
+            });
+        }
+        let threshold = summary
+            .settings
+            .map_or(u64::MAX, |found| found.mmap_threshold);
         let mut mapped = ArenaSum::default();
-        let mut groups: HashMap<(State, u64, Content), Group> = HashMap::new();
+        let mut groups: HashMap<(State, u64, Kind), Group> = HashMap::new();
         for (chunk, &state) in heap.chunks.iter().zip(&marks.states) {
             summary.states[state as usize].add(chunk.size);
             let arena = match chunk.arena {
                 Chunk::MAPPED => &mut mapped,
-                number => &mut summary.arenas[usize::from(number)],
+                number => {
+                    if chunk.is_in_use() && chunk.size >= threshold {
+                        summary.large_in_arenas.add(chunk.size);
+                    }
+                    &mut summary.arenas[usize::from(number)]
+                }
             };
             add(arena, chunk);
             if matches!(state, State::Free | State::Reached) {
                 continue;
             }
-            let content = block_content(image, heap, chunk);
-            let group = groups.entry((state, chunk.size, content)).or_insert(Group {
+            let kind = kinds.of(chunk);
+            let group = groups.entry((state, chunk.size, kind)).or_insert(Group {
                 state,
                 size: chunk.size,
-                content,
+                what: String::new(),
                 sum: Sum::default(),
                 example: chunk.at,
             });
@@ -119,34 +161,59 @@ impl Summary {
             mapped.system_memory = mapped.in_use.bytes;
             summary.arenas.push(mapped);
         }
-        summary.groups = groups.into_values().collect();
-        summary.groups.sort_by_key(|group| {
-            let bytes = std::cmp::Reverse(group.sum.bytes);
-            (bytes, group.state, group.size, group.content)
+        let named = groups.into_iter().map(|((.., kind), group)| Group {
+            what: kinds.name(kind).to_string(),
+            ..group
         });
+        summary.groups = named.collect();
+        summary.groups.sort_by(|a, b| {
+            let key = |group: &Group| (Reverse(group.sum.bytes), group.state, group.size);
+            key(a).cmp(&key(b)).then_with(|| a.what.cmp(&b.what))
+        });
+        summary.chains = chains(heap, marks, kinds);
         summary
     }
 }
 
-/// What is in a block.
-#[must_use]
-pub fn block_content(image: &Image, heap: &Heap, chunk: &Chunk) -> Content {
-    let bytes = image.bytes(chunk.at..chunk.at + chunk.size);
-    content(bytes, heap, |at| image.is_in_file(at))
+/// The chains that have most bytes.
+fn chains(heap: &Heap, marks: &Marks, kinds: &mut Kinds<'_>) -> Vec<Chain> {
+    let all = marks.chains(heap).filter(|(_, sum)| sum.blocks > 1);
+    let mut all: Vec<(usize, Sum)> = all.collect();
+    all.sort_unstable_by_key(|&(first, sum)| (Reverse(sum.bytes), first));
+    all.truncate(MOST_CHAINS);
+    let chain = |(first, sum): (usize, Sum)| {
+        let chunk = &heap.chunks[first];
+        let kind = kinds.of(chunk);
+        Chain {
+            at: chunk.at,
+            what: kinds.name(kind).to_string(),
+            size: chunk.size,
+            sum,
+        }
+    };
+    all.into_iter().map(chain).collect()
 }
 
 fn add(arena: &mut ArenaSum, chunk: &Chunk) {
-    // A chunk's head has 8 bytes, and that of a mapped one 16.
-    let head = if chunk.arena == Chunk::MAPPED { 16 } else { 8 };
-    let bytes = chunk.size + head;
+    // A chunk's head has 8 bytes. A mapped one has whole pages.
+    let bytes = match chunk.arena {
+        Chunk::MAPPED => (chunk.size + 16).next_multiple_of(PAGE),
+        _ => chunk.size + 8,
+    };
     match chunk.kind {
-        Kind::InUse | Kind::Cache => arena.in_use.add(bytes),
-        Kind::Cached => arena.cached.add(bytes),
-        Kind::Fast => arena.fast.add(bytes),
-        Kind::Free => {
+        heap::Kind::InUse | heap::Kind::Cache => arena.in_use.add(bytes),
+        heap::Kind::Cached => {
+            arena.cached.add(bytes);
+            bins::add(&mut arena.lists, ListKind::Cached, bytes);
+        }
+        heap::Kind::Fast => {
+            arena.fast.add(bytes);
+            bins::add(&mut arena.lists, ListKind::Fast, bytes);
+        }
+        heap::Kind::Free => {
             arena.free.add(bytes);
             arena.largest_free = arena.largest_free.max(bytes);
         }
-        Kind::Top => arena.top += chunk.size + 16,
+        heap::Kind::Top => arena.top += chunk.size + 16,
     }
 }

@@ -1,5 +1,6 @@
 //! The walk: each arena's chunks, one behind the other, and those that have a mapping of their own.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::arena::{self, Arena, RESERVED};
@@ -15,8 +16,6 @@ const LEAST: u64 = 32;
 const PREVIOUS_IN_USE: u64 = 1;
 /// Bits of a size that say something else.
 const FLAGS: u64 = 7;
-/// The bytes of a page.
-const PAGE: u64 = 4096;
 
 impl Heap {
     /// Walks the heap.
@@ -26,14 +25,21 @@ impl Heap {
     pub fn walk(image: &Image) -> Result<Self, Error> {
         let arenas = arena::find(image);
         if arenas.is_empty() {
-            return Err(Error::NoHeap(other_allocator(image)));
+            return Err(Error::NoHeap {
+                other: other_allocator(image),
+                missing: image.missing,
+            });
         }
         let mut chunks = Vec::new();
         let mut unwalked = Vec::new();
         let mut ranges = Vec::new();
+        let mut main_start = None;
         for (number, arena) in arenas.iter().enumerate() {
             let number = number as u16;
             for part in parts(image, arena) {
+                if arena.is_main {
+                    main_start = Some(part.start);
+                }
                 ranges.push(part.clone());
                 let end = walk(image, part.clone(), arena, number, &mut chunks);
                 if end < part.end {
@@ -41,13 +47,18 @@ impl Heap {
                 }
             }
         }
-        let walked = ranges.clone();
-        let is_walked = |at: u64| walked.iter().any(|range| range.contains(&at));
+        let mut walked = ranges.clone();
+        walked.sort_unstable_by_key(|range| range.start);
+        let is_walked = |at: u64| {
+            let next = walked.partition_point(|range| range.end <= at);
+            walked.get(next).is_some_and(|range| range.contains(&at))
+        };
         for (chunk, whole) in mapped::find(image, is_walked) {
             chunks.push(chunk);
             ranges.push(whole);
         }
         let mut heap = Self::new(arenas, chunks, unwalked, ranges);
+        heap.main_start = main_start;
         lists::mark_free(image, &mut heap);
         Ok(heap)
     }
@@ -80,9 +91,9 @@ fn parts(image: &Image, arena: &Arena) -> Vec<Range<u64>> {
     }
     let mut parts = Vec::new();
     let mut heap = arena.top & !(RESERVED - 1);
-    let most = arena.system_memory / PAGE + 2;
     let header = arena.at & (RESERVED - 1);
-    while (parts.len() as u64) < most {
+    let mut known = HashSet::new();
+    while heap.is_multiple_of(RESERVED) && known.insert(heap) {
         let fields = [0, 8, 16].map(|distance| image.word(heap + distance));
         let [Some(owner), Some(before), Some(size)] = fields else {
             break;

@@ -1,6 +1,9 @@
-//! `heapwalk`: what of a heap has leaked, and who points where.
+//! `heapwalk`: what of a heap has leaked.
 
-use heapprof_heapwalk::{ArenaSum, State, Summary};
+pub(crate) mod allocator;
+pub(crate) mod points;
+
+use heapprof_heapwalk::{State, Summary};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -19,17 +22,8 @@ pub struct Walk {
     pub summary: Summary,
 }
 
-/// A block, and who points to it.
-#[derive(Clone, Debug, Default)]
-pub struct PointedTo {
-    /// The block in words: its address, size, state and content.
-    pub block: String,
-    /// What leads to it, from a root down to the block itself, each in words. Empty if nothing
-    /// does.
-    pub way: Vec<String>,
-    /// All words that point to it: what each is in, and how far into the block it leads.
-    pub referrers: Vec<(String, u64)>,
-}
+/// So many chains are shown in text.
+const CHAINS: usize = 10;
 
 /// The states in the order of reports.
 const STATES: [State; 5] = [
@@ -105,13 +99,11 @@ pub fn heapwalk(walk: &Walk, limit: Option<usize>, style: &Style) -> Result<Stri
     if groups.is_empty() {
         text += "\nnothing has leaked\n";
     } else {
-        text += "\nWhat leaked, by size and content\n";
-        text += if style.format == Format::Markdown {
-            "\n"
-        } else {
-            ""
-        };
-        text += &groups.render(style)?;
+        text += &groups.titled("What leaked, by size and kind", style)?;
+        let chains = chains(summary, shown.min(CHAINS), &measure);
+        if !chains.is_empty() {
+            text += &chains.titled("Blocks that leaked, with all that only they lead to", style)?;
+        }
     }
     Ok(text)
 }
@@ -122,7 +114,7 @@ fn groups(summary: &Summary, shown: usize, measure: &Measure) -> Table {
         ("blocks", Align::Right),
         ("each", Align::Right),
         ("state", Align::Left),
-        ("content", Align::Left),
+        ("what it is", Align::Left),
         ("the first at", Align::Left),
     ]);
     for group in &summary.groups[..shown] {
@@ -131,7 +123,7 @@ fn groups(summary: &Summary, shown: usize, measure: &Measure) -> Table {
             group.sum.blocks.to_string(),
             measure.show(group.size),
             group.state.name().to_string(),
-            group.content.name().to_string(),
+            group.what.clone(),
             format!("{:#x}", group.example),
         ]);
     }
@@ -151,180 +143,24 @@ fn groups(summary: &Summary, shown: usize, measure: &Measure) -> Table {
     table
 }
 
-/// Writes what malloc itself would say of its arenas.
-///
-/// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
-pub fn heapwalk_allocator(walk: &Walk, style: &Style) -> Result<String, Error> {
-    if style.format == Format::Json {
-        let arenas = walk.summary.arenas.iter().map(arena);
-        return crate::json::text(json!({
-            "name": walk.name, "notes": walk.notes, "arenas": arenas.collect::<Vec<_>>(),
-        }));
-    }
-    let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
-    let mut table = Table::new(&[("arena", Align::Left)]);
-    for name in [
-        "system",
-        "in use",
-        "cached",
-        "fast",
-        "free",
-        "largest free",
-        "top",
-        "in use of it",
-    ] {
-        table.column(name, Align::Right);
-    }
-    for arena in &walk.summary.arenas {
-        let name = match arena.at {
-            0 => "(mapped)".to_string(),
-            at => format!("{at:#x}"),
-        };
-        let share = percent(
-            i128::from(arena.in_use.bytes),
-            i128::from(arena.system_memory),
-        );
-        table.row(vec![
-            name,
-            measure.show(arena.system_memory),
-            measure.show(arena.in_use.bytes),
-            measure.show(arena.cached.bytes),
-            measure.show(arena.fast.bytes),
-            measure.show(arena.free.bytes),
-            measure.show(arena.largest_free),
-            measure.show(arena.top),
-            share,
-        ]);
-    }
-    if raw {
-        return table.render(style);
-    }
-    let mut text = format!("{}\n", printable(&walk.name));
-    for note in &walk.notes {
-        text += &format!("{}\n", printable(note));
-    }
-    Ok(text + "\n" + &table.render(style)?)
-}
-
-/// A block through which others are reached.
-#[derive(Clone, Debug, Default)]
-pub struct RetainedBlock {
-    /// What would go with it, in bytes, with its own.
-    pub retained: u64,
-    /// Its own bytes.
-    pub size: u64,
-    /// Where it is.
-    pub at: u64,
-    /// What is in it.
-    pub content: &'static str,
-    /// The root from which it is reached, in words.
-    pub root: String,
-}
-
-/// Writes what would go if a block went, with at most so many rows. A block may be in what another
-/// one retains, so the rows do not add up.
-///
-/// # Errors
-/// It can't be written in this format, or the unit is none of bytes.
-pub fn heapwalk_retained(
-    name: &str,
-    blocks: &[RetainedBlock],
-    limit: Option<usize>,
-    style: &Style,
-) -> Result<String, Error> {
-    let shown = &blocks[..limit.unwrap_or(usize::MAX).min(blocks.len())];
-    if style.format == Format::Json {
-        let rows = shown.iter().map(|one| {
-            json!({
-                "retained": one.retained, "size": one.size, "at": one.at,
-                "content": one.content, "root": one.root,
-            })
-        });
-        return crate::json::text(json!({"name": name, "rows": rows.collect::<Vec<_>>()}));
-    }
-    let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
+fn chains(summary: &Summary, shown: usize, measure: &Measure) -> Table {
     let mut table = Table::new(&[
-        ("retained", Align::Right),
+        ("bytes", Align::Right),
+        ("blocks", Align::Right),
         ("own", Align::Right),
-        ("content", Align::Left),
+        ("what it is", Align::Left),
         ("at", Align::Left),
-        ("reached from", Align::Left),
     ]);
-    for one in shown {
+    for chain in summary.chains.iter().take(shown) {
         table.row(vec![
-            measure.show(one.retained),
-            measure.show(one.size),
-            one.content.to_string(),
-            format!("{:#x}", one.at),
-            one.root.clone(),
+            measure.show(chain.sum.bytes),
+            chain.sum.blocks.to_string(),
+            measure.show(chain.size),
+            chain.what.clone(),
+            format!("{:#x}", chain.at),
         ]);
     }
-    if raw {
-        return table.render(style);
-    }
-    let head = format!("{}: what would go if a block went\n\n", printable(name));
-    Ok(match table.is_empty() {
-        true => head + "no block is reached through another one alone\n",
-        false => head + &table.render(style)?,
-    })
-}
-
-/// Writes who points to a block.
-///
-/// # Errors
-/// It can't be written in this format.
-pub fn heapwalk_who(found: &PointedTo, style: &Style) -> Result<String, Error> {
-    if style.format == Format::Json {
-        let referrers = found.referrers.iter();
-        return crate::json::text(json!({
-            "block": found.block, "way": found.way,
-            "referrers": referrers
-                .map(|(source, offset)| json!({"in": source, "offset": offset}))
-                .collect::<Vec<_>>(),
-        }));
-    }
-    let mut table = Table::new(&[("into it", Align::Right), ("from", Align::Left)]);
-    for (source, offset) in &found.referrers {
-        table.row(vec![format!("+{offset}"), source.clone()]);
-    }
-    if style.format == Format::Csv {
-        return table.render(style);
-    }
-    let mut text = format!("{}\n\n", printable(&found.block));
-    match found.way.is_empty() {
-        true => text += "nothing leads there from a root\n",
-        false => {
-            text += "The way there, from a root\n";
-            for (depth, step) in found.way.iter().enumerate() {
-                text += &format!("{}{}\n", "  ".repeat(depth.min(40)), printable(step));
-            }
-        }
-    }
-    text += "\nAll that points to it\n";
-    match table.is_empty() {
-        true => text += "nothing\n",
-        false => text += &table.render(style)?,
-    }
-    Ok(text)
-}
-
-fn arena(arena: &ArenaSum) -> Value {
-    json!({
-        "at": arena.at, "system_memory": arena.system_memory, "in_use": arena.in_use.bytes,
-        "in_use_blocks": arena.in_use.blocks, "cached": arena.cached.bytes,
-        "cached_blocks": arena.cached.blocks, "fast": arena.fast.bytes,
-        "fast_blocks": arena.fast.blocks, "free": arena.free.bytes,
-        "free_blocks": arena.free.blocks, "largest_free": arena.largest_free, "top": arena.top,
-    })
+    table
 }
 
 fn document(walk: &Walk, shown: usize) -> Value {
@@ -335,19 +171,26 @@ fn document(walk: &Walk, shown: usize) -> Value {
     });
     let groups = summary.groups[..shown].iter().map(|group| {
         json!({
-            "state": group.state.name(), "size": group.size, "content": group.content.name(),
+            "state": group.state.name(), "size": group.size, "what": group.what,
             "blocks": group.sum.blocks, "bytes": group.sum.bytes, "example": group.example,
+        })
+    });
+    let chains = summary.chains.iter().take(shown).map(|chain| {
+        json!({
+            "at": chain.at, "size": chain.size, "what": chain.what, "blocks": chain.sum.blocks,
+            "bytes": chain.sum.bytes,
         })
     });
     json!({
         "name": walk.name, "notes": walk.notes, "unwalked": summary.unwalked,
         "states": states.collect::<Vec<_>>(), "groups": groups.collect::<Vec<_>>(),
+        "chains": chains.collect::<Vec<_>>(),
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use heapprof_heapwalk::{Content, Group, Sum};
+    use heapprof_heapwalk::{Chain, Group, Sum};
 
     use super::*;
 
@@ -356,7 +199,7 @@ mod tests {
         let group = |size: u64, blocks: u64, state| Group {
             state,
             size,
-            content: Content::Text,
+            what: "text".to_string(),
             sum: Sum {
                 blocks,
                 bytes: size * blocks,
@@ -369,6 +212,15 @@ mod tests {
                 group(24, 2, State::Maybe),
                 group(8, 1, State::Leaked),
             ],
+            chains: vec![Chain {
+                at: 0x1000,
+                what: "Node".to_string(),
+                size: 1000,
+                sum: Sum {
+                    blocks: 3,
+                    bytes: 1048,
+                },
+            }],
             ..Summary::default()
         };
         summary.states[State::Leaked as usize] = Sum {
@@ -388,6 +240,14 @@ mod tests {
         assert!(text.contains("3.91KiB       4  1000B  leaked"), "{text}");
         assert!(
             text.contains("56B       3         (other: 2 more)"),
+            "{text}"
+        );
+        assert!(
+            text.contains("only they lead to\n  bytes  blocks    own  what it is  at\n"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("1.02KiB       3  1000B  Node        0x1000\n"),
             "{text}"
         );
         let nothing = heapwalk(&Walk::default(), None, &Style::default()).unwrap();

@@ -57,8 +57,10 @@ pub use crate::{
     fork_audit::{fork_audit, fork_broken, fork_document},
     glyphs::{Dots, bar},
     heapwalk::{
-        PointedTo, RetainedBlock, Walk, heapwalk, heapwalk_allocator, heapwalk_retained,
-        heapwalk_who,
+        Walk,
+        allocator::heapwalk_allocator,
+        heapwalk,
+        points::{PointedTo, RetainedBlock, heapwalk_retained, heapwalk_who},
     },
     info::info,
     leaks::{leaks, value_line},

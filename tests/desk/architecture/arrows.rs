@@ -25,7 +25,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-process", &[]),
     (
         "heapprof-heapwalk",
-        &["heapprof-attach", "heapprof-process"],
+        &["heapprof-attach", "heapprof-memory", "heapprof-process"],
     ),
     (
         "heapprof-fork",

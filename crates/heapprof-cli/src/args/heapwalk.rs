@@ -13,6 +13,9 @@ pub(crate) struct HeapwalkArgs {
     /// What to walk: pid:NUMBER or pid:NAME (or the number alone), or core:FILE
     #[arg(value_name = "TARGET", value_parser = name::parser())]
     pub(crate) target: String,
+    /// Where the program of a core file is now, if it is elsewhere than it was
+    #[arg(long, value_name = "FILE")]
+    pub(crate) exe: Option<PathBuf>,
     /// Write a profile of all blocks to this file: by state, and by the stack that allocated each
     /// if the process is recorded
     #[arg(short, long, value_name = "FILE")]
@@ -26,7 +29,8 @@ pub(crate) struct HeapwalkArgs {
     /// Say what would go if a block went: the blocks through which most is reached
     #[arg(long, conflicts_with_all = ["who", "bytes"])]
     pub(crate) retained: bool,
-    /// Say what malloc has: by arena, in use, cached, free, top
+    /// Say what malloc has, by arena and by list of free blocks, its threshold for mappings, and
+    /// what malloc_trim would give back
     #[arg(long, conflicts_with_all = ["who", "bytes", "retained"])]
     pub(crate) allocator: bool,
     #[command(flatten)]

@@ -2,15 +2,16 @@
 //! recorded.
 
 use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
 
 use anyhow::{Context, Result};
-use heapprof_heapwalk::{Heap, Image, Marks, State, block_content};
-use heapprof_live::{Process, Row};
+use heapprof_heapwalk::{Image, Region, State};
+use heapprof_live::{Blocks, Frozen, Process, Row};
 use heapprof_profile::{Profile, ProfileBuilder};
 
-use super::Target;
-use crate::outside::{give_names, symbolizer_of};
+use super::target::{Target, What};
+use super::words::Words;
+use crate::outside::{give_names, symbolizer, symbolizer_of};
 use crate::place::Owner;
 
 /// The sample types, the default one second.
@@ -37,41 +38,90 @@ struct Place {
     frames: Vec<String>,
 }
 
+/// The books of a recording, as they were when the memory was copied.
+enum Recorded<'a> {
+    Process(Frozen<&'a Image>, u32),
+    Core(heapprof_live::Core),
+}
+
+impl<'a> Recorded<'a> {
+    /// Finds them. `None` if nothing is recorded.
+    fn of(target: &Target, image: &'a Image) -> Option<Self> {
+        match &target.what {
+            What::Process(pid, memory) => {
+                // Only the process itself says whether the books are its own, and not a parent's.
+                Process::open(*pid).ok()?;
+                let own = image.regions().iter().filter(|region| region.is_own);
+                let pieces = own.map(Region::range);
+                let books = Frozen::new(image, pieces, memory, &image.files).ok()?;
+                Some(Self::Process(books, *pid))
+            }
+            What::Core(path, _) => {
+                let file = File::open(path).ok()?;
+                heapprof_live::Core::open(file).ok().map(Self::Core)
+            }
+        }
+    }
+
+    fn blocks(&self) -> Result<Blocks, heapprof_live::Error> {
+        match self {
+            Self::Process(books, _) => books.blocks(),
+            Self::Core(core) => core.blocks(),
+        }
+    }
+
+    /// A profile with the stacks of the recording.
+    fn profile(&self, owner: Owner, rows: &[(Place, [i64; 8])]) -> Result<Profile> {
+        let places = rows.iter().map(|(place, _)| place.frames.join(", "));
+        let places: Vec<String> = places.collect();
+        let rows = rows.iter().zip(&places);
+        let rows = rows.map(|((place, values), frames)| Row {
+            stack: place.stack,
+            place: frames,
+            kind: place.state,
+            values: values.to_vec(),
+        });
+        let rows: Vec<Row<'_>> = rows.collect();
+        let profile = match self {
+            Self::Process(books, _) => books.profile_of(&TYPES, KEY, &rows),
+            Self::Core(core) => core.profile_of(&TYPES, KEY, &rows),
+        };
+        let mut profile = profile.context("the stacks of its recording")?;
+        let mut symbolizer = match self {
+            Self::Process(_, pid) => symbolizer_of(*pid),
+            Self::Core(_) => symbolizer(None),
+        };
+        give_names(&mut profile, &mut symbolizer, owner)?;
+        Ok(profile)
+    }
+}
+
 /// Makes the profile.
-pub(super) fn profile(
-    target: &Target,
-    image: &Image,
-    heap: &Heap,
-    marks: &Marks,
-) -> Result<Profile> {
-    let recorded = match target {
-        Target::Process(pid) => Process::open(*pid).ok(),
-        Target::Core => None,
-    };
-    let blocks = recorded.as_ref().map(Process::blocks).transpose()?;
+pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile> {
+    let (heap, marks) = (words.heap, words.marks);
+    let recorded = Recorded::of(target, words.image);
+    let blocks = recorded.as_ref().map(Recorded::blocks).transpose()?;
     let known: HashMap<u64, u32> = blocks
         .iter()
         .flat_map(|blocks| &blocks.all)
         .map(|block| (block.address, block.stack))
         .collect();
     let mut sums: HashMap<Place, [i64; 8]> = HashMap::new();
-    for (chunk, &state) in heap.chunks.iter().zip(&marks.states) {
+    for (number, (chunk, &state)) in heap.chunks.iter().zip(&marks.states).enumerate() {
         let first = match state {
             State::Leaked | State::Indirect => 0,
             State::Maybe => 2,
             State::Reached => 4,
             State::Free => 6,
         };
-        let stack = known
-            .get(&chunk.at)
-            .copied()
-            .filter(|_| state != State::Free);
+        let stack = known.get(&chunk.at).copied();
+        let stack = stack.filter(|_| state != State::Free);
         let frames = match (stack, state) {
             (Some(_), _) => Vec::new(),
             (None, State::Free) => vec!["free".to_string(), class(chunk.size)],
             (None, _) => vec![
                 state.name().to_string(),
-                block_content(image, heap, chunk).name().to_string(),
+                words.what(number).to_string(),
                 class(chunk.size),
             ],
         };
@@ -87,43 +137,11 @@ pub(super) fn profile(
     let mut rows: Vec<(Place, [i64; 8])> = sums.into_iter().collect();
     rows.sort();
     let mut profile = match &recorded {
-        Some(process) if !known.is_empty() => of_process(process, &rows)?,
+        Some(recorded) if !known.is_empty() => recorded.profile(target.owner, &rows)?,
         _ => alone(&rows),
     };
     let default = profile.strings.intern("leaked_space");
     profile.default_sample_type = default;
-    Ok(profile)
-}
-
-/// With the stacks of a recording.
-fn of_process(process: &Process, rows: &[(Place, [i64; 8])]) -> Result<Profile> {
-    let places: Vec<String> = rows
-        .iter()
-        .map(|(place, _)| place.frames.join(", "))
-        .collect();
-    let rows: Vec<Row<'_>> = rows
-        .iter()
-        .zip(&places)
-        .map(|((place, values), frames)| Row {
-            stack: place.stack,
-            place: frames,
-            kind: place.state,
-            values: values.to_vec(),
-        })
-        .collect();
-    let mut profile = process
-        .profile_of(&TYPES, KEY, &rows)
-        .context("the stacks of its recording")?;
-    let pid = process.pid();
-    let found = std::fs::metadata(format!("/proc/{pid}"));
-    let owner = found.map_or_else(
-        |_| Owner::us(),
-        |found| Owner {
-            user: found.uid(),
-            group: found.gid(),
-        },
-    );
-    give_names(&mut profile, &mut symbolizer_of(pid), owner)?;
     Ok(profile)
 }
 

@@ -1,0 +1,182 @@
+//! Lists of free chunks, as malloc keeps them, and what it would give back.
+//!
+//! A bin is a ring through the chunks in it (glibc's `malloc.c`): the first one holds chunks that
+//! were not put into order yet, 62 have chunks of one size each, and 63 chunks of larger sizes.
+
+use std::ops::Range;
+
+use heapprof_process::PAGE;
+
+use crate::arena::Arena;
+use crate::heap::{Chunk, Heap, Kind};
+use crate::image::Image;
+use crate::summary::Sum;
+
+/// A ring that is longer than this leads nowhere.
+const LONGEST: usize = 1 << 28;
+/// The head of a chunk that is free (`struct malloc_chunk`).
+const FREE_HEAD: u64 = 48;
+/// What stays at the top in any case.
+const LEAST_TOP: u64 = 32;
+
+/// Which lists are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ListKind {
+    /// Threads' caches.
+    Cached,
+    /// Fast chunks.
+    Fast,
+    /// The bin of chunks that were not put into order yet.
+    Unsorted,
+    /// Bins of one size each.
+    Small,
+    /// Bins of several sizes.
+    Large,
+}
+
+impl ListKind {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cached => "caches",
+            Self::Fast => "fast",
+            Self::Unsorted => "unsorted",
+            Self::Small => "small bins",
+            Self::Large => "large bins",
+        }
+    }
+}
+
+/// A list of free chunks of an arena: a bin, or all of one size in caches or in fast lists. Sizes
+/// are those of chunks, with their heads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct List {
+    /// What it is.
+    pub kind: ListKind,
+    /// The least and the largest chunk in it.
+    pub from: u64,
+    /// The largest.
+    pub to: u64,
+    /// All of them.
+    pub sum: Sum,
+}
+
+impl List {
+    fn new(kind: ListKind) -> Self {
+        Self {
+            kind,
+            from: u64::MAX,
+            to: 0,
+            sum: Sum::default(),
+        }
+    }
+
+    fn add(&mut self, size: u64) {
+        self.from = self.from.min(size);
+        self.to = self.to.max(size);
+        self.sum.add(size);
+    }
+}
+
+/// The bins of an arena that are not empty, and how many of them are damaged.
+pub(crate) fn bins(image: &Image, heap: &Heap, number: u16, arena: &Arena) -> (Vec<List>, u64) {
+    let (mut lists, mut broken) = (Vec::new(), 0);
+    for bin in 0..Arena::BINS {
+        let head = arena.bins + 16 * bin;
+        let own = head - 16;
+        let mut list = List::new(match bin {
+            0 => ListKind::Unsorted,
+            1..63 => ListKind::Small,
+            _ => ListKind::Large,
+        });
+        let mut next = image.word(head).unwrap_or(0);
+        let mut steps = 0;
+        while next != own && next != 0 {
+            let found = heap.find(next.wrapping_add(16));
+            let chunk = found.map(|found| heap.chunks[found]);
+            let is_right = |chunk: &Chunk| {
+                let is_free = chunk.kind == Kind::Free && chunk.arena == number;
+                is_free && chunk.at == next.wrapping_add(16)
+            };
+            steps += 1;
+            let Some(chunk) = chunk.filter(|chunk| is_right(chunk) && steps < LONGEST) else {
+                broken += 1;
+                break;
+            };
+            list.add(chunk.size + 8);
+            next = image.word(chunk.at).unwrap_or(0);
+            // A ring that leads back into itself has more than there is.
+            if list.sum.bytes > arena.system_memory {
+                broken += 1;
+                break;
+            }
+        }
+        if list.sum.blocks > 0 {
+            lists.push(list);
+        }
+    }
+    (lists, broken)
+}
+
+/// Adds a chunk of caches or of fast lists to the list of its kind and size. `lists` are in order.
+pub(crate) fn add(lists: &mut Vec<List>, kind: ListKind, size: u64) {
+    let at = lists.binary_search_by_key(&(kind, size), |list| (list.kind, list.from));
+    let at = at.unwrap_or_else(|at| {
+        lists.insert(at, List::new(kind));
+        at
+    });
+    lists[at].add(size);
+}
+
+/// How many bytes `malloc_trim(0)` would give back: whole pages within free chunks, after chunks of
+/// fast lists became one with free neighbours, and most of the main arena's top. Only pages that
+/// are there count.
+pub(crate) fn trimmed(image: &Image, heap: &Heap) -> u64 {
+    let mut bytes = 0;
+    let mut chunks = heap.chunks.iter().peekable();
+    while let Some(first) = chunks.next() {
+        let is_free = |chunk: &Chunk| matches!(chunk.kind, Kind::Free | Kind::Fast);
+        let start = first.at - 16;
+        let mut last = first;
+        let mut all = is_free(first);
+        let is_top = |chunk: &Chunk| chunk.kind == Kind::Top;
+        if !all && !is_top(first) {
+            continue;
+        }
+        while all
+            && let Some(next) = chunks.next_if(|next| {
+                (is_free(next) || is_top(next))
+                    && next.arena == first.arena
+                    && next.at == last.at + last.size + 8
+            })
+        {
+            last = next;
+            all = is_free(next);
+        }
+        let is_main = heap
+            .arenas
+            .get(usize::from(first.arena))
+            .is_some_and(|arena| arena.is_main);
+        let range = match (is_top(last), is_main) {
+            (false, _) => inside(start, last.at + last.size - 8),
+            (true, true) => top(start, last.at + last.size),
+            (true, false) => continue,
+        };
+        bytes += image.present(range);
+    }
+    bytes
+}
+
+/// The whole pages that are given back of a free chunk.
+fn inside(start: u64, end: u64) -> Range<u64> {
+    let first = (start + FREE_HEAD).next_multiple_of(PAGE);
+    let size = end.saturating_sub(first);
+    first..first + size / PAGE * PAGE
+}
+
+/// What is given back of the top, from its end.
+fn top(start: u64, end: u64) -> Range<u64> {
+    let extra = (end - start).saturating_sub(LEAST_TOP + 1) / PAGE * PAGE;
+    end - extra..end
+}

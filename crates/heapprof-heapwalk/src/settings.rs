@@ -1,0 +1,100 @@
+//! malloc's settings: from which size on a block gets a mapping of its own, and what it counts.
+//!
+//! They are one structure (`malloc_par`), which lies beside the main arena. It has the address at
+//! which the heap begins, and by that it is found. Since 2.35 it has three fields more, and since
+//! 2.43 a fourth one.
+
+use crate::heap::Heap;
+use crate::image::{Image, Region};
+
+/// malloc's settings, as far as they are of use here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// From this size on a block gets a mapping of its own.
+    pub mmap_threshold: u64,
+    /// From this size on the top is given back by free.
+    pub trim_threshold: u64,
+    /// Whether malloc raises the thresholds when a block with a mapping of its own is freed.
+    pub is_dynamic: bool,
+    /// How many blocks have a mapping of their own now, and their bytes.
+    pub mapped_blocks: u64,
+    /// Their bytes.
+    pub mapped_bytes: u64,
+    /// The most bytes that such blocks had at a time.
+    pub most_mapped: u64,
+}
+
+/// How the structure is laid out: where the counts begin (four of 4 bytes), the bytes of mapped
+/// blocks, and the beginning of the heap.
+struct Layout {
+    counts: u64,
+    bytes: u64,
+    heap: u64,
+}
+
+const LAYOUTS: [Layout; 3] = [
+    Layout {
+        counts: 68,
+        bytes: 88,
+        heap: 104,
+    },
+    Layout {
+        counts: 60,
+        bytes: 80,
+        heap: 96,
+    },
+    Layout {
+        counts: 40,
+        bytes: 56,
+        heap: 72,
+    },
+];
+/// malloc makes at most so many arenas without asking how many processors there are.
+const MOST_TEST: u64 = 1 << 16;
+
+/// Finds the settings. `None` if they are not found: the heap may not lie where `brk` has it.
+pub(crate) fn find(image: &Image, heap: &Heap) -> Option<Settings> {
+    let main = heap.arenas.first().filter(|arena| arena.is_main)?;
+    let start = heap.main_start?;
+    let region = image.region(main.bins)?;
+    let begins = |at: &u64| {
+        let word = region.word(*at);
+        word.is_some_and(|word| word.checked_next_multiple_of(16) == Some(start))
+    };
+    let places = (region.start..region.range().end).step_by(8).filter(begins);
+    let mut found = places.flat_map(|at| {
+        let layouts = LAYOUTS.iter();
+        layouts.filter_map(move |layout| read(region, at.checked_sub(layout.heap)?, layout))
+    });
+    found.next()
+}
+
+/// The settings at an address, if they make sense.
+fn read(region: &Region, at: u64, layout: &Layout) -> Option<Settings> {
+    let word = |distance: u64| region.word(at + distance);
+    let count = |i: u64| {
+        let from = layout.counts + 4 * i;
+        let word = word(from & !7)?;
+        Some(word >> (8 * (from & 7)) & 0xffff_ffff)
+    };
+    let [mapped, limit, most, fixed] = [count(0)?, count(1)?, count(2)?, count(3)?];
+    let (bytes, most_bytes) = (word(layout.bytes)?, word(layout.bytes + 8)?);
+    let threshold = word(16)?;
+    let is_sane = mapped <= most
+        && limit < 1 << 31
+        && (mapped == 0) == (bytes == 0)
+        && bytes <= most_bytes
+        && bytes.is_multiple_of(4096)
+        && most_bytes.is_multiple_of(4096)
+        && fixed <= 1
+        && (1..MOST_TEST).contains(&word(24)?)
+        && threshold < 1 << 46;
+    is_sane.then_some(Settings {
+        mmap_threshold: threshold,
+        trim_threshold: word(0)?,
+        is_dynamic: fixed == 0,
+        mapped_blocks: mapped,
+        mapped_bytes: bytes,
+        most_mapped: most_bytes,
+    })
+}

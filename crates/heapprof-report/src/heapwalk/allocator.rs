@@ -1,0 +1,206 @@
+//! What malloc itself would say of a heap: its arenas, its lists of free blocks, its settings.
+
+use heapprof_heapwalk::{ArenaSum, List, ListKind, Settings, Summary};
+use serde_json::{Value, json};
+
+use super::Walk;
+use crate::error::Error;
+use crate::measure::{Measure, percent, plural};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+/// Writes what malloc itself would say, with at most so many rows of lists.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn heapwalk_allocator(
+    walk: &Walk,
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let summary = &walk.summary;
+    if style.format == Format::Json {
+        let arenas = summary.arenas.iter().map(arena);
+        return crate::json::text(json!({
+            "name": walk.name, "notes": walk.notes, "arenas": arenas.collect::<Vec<_>>(),
+            "settings": summary.settings.as_ref().map(settings),
+            "large_in_arenas": summary.large_in_arenas.bytes,
+            "large_blocks_in_arenas": summary.large_in_arenas.blocks,
+            "trimmed": summary.trimmed,
+        }));
+    }
+    let raw = style.format == Format::Csv;
+    let measure = match raw {
+        true => Measure::raw(),
+        false => Measure::new("bytes", style.unit.as_deref())?,
+    };
+    let arenas = arenas(summary, &measure);
+    if raw {
+        return arenas.render(style);
+    }
+    let mut text = format!("{}\n", printable(&walk.name));
+    for note in &walk.notes {
+        text += &format!("{}\n", printable(note));
+    }
+    text += &format!("\n{}", arenas.render(style)?);
+    let lists = lists(summary, limit.unwrap_or(usize::MAX), &measure);
+    if !lists.is_empty() {
+        text += &lists.titled("Free blocks, by list and size", style)?;
+    }
+    text += "\n";
+    if let Some(settings) = &summary.settings {
+        text += &threshold(settings, summary, &measure);
+    }
+    text += &format!(
+        "malloc_trim(0) would give back {}\n",
+        measure.show(summary.trimmed)
+    );
+    Ok(text)
+}
+
+/// From which size on blocks get mappings of their own, and what is beyond it.
+fn threshold(settings: &Settings, summary: &Summary, measure: &Measure) -> String {
+    let grows = match settings.is_dynamic {
+        true => "; that grows when such a block is freed",
+        false => "; that is fixed",
+    };
+    let mut text = format!(
+        "blocks of {} or more get a mapping of their own{grows}\n",
+        measure.show(settings.mmap_threshold)
+    );
+    text += &format!(
+        "with such mappings: {}, {} (at most {})\n",
+        plural(&settings.mapped_blocks.to_string(), "block"),
+        measure.show(settings.mapped_bytes),
+        measure.show(settings.most_mapped)
+    );
+    let large = &summary.large_in_arenas;
+    text += &format!(
+        "as large, but in arenas: {}, {}\n",
+        plural(&large.blocks.to_string(), "block"),
+        measure.show(large.bytes)
+    );
+    text
+}
+
+fn arenas(summary: &Summary, measure: &Measure) -> Table {
+    let mut table = Table::new(&[("arena", Align::Left)]);
+    for name in [
+        "system",
+        "in use",
+        "cached",
+        "fast",
+        "free",
+        "largest free",
+        "top",
+        "in use of it",
+    ] {
+        table.column(name, Align::Right);
+    }
+    for arena in &summary.arenas {
+        let share = percent(
+            i128::from(arena.in_use.bytes),
+            i128::from(arena.system_memory),
+        );
+        table.row(vec![
+            called(arena),
+            measure.show(arena.system_memory),
+            measure.show(arena.in_use.bytes),
+            measure.show(arena.cached.bytes),
+            measure.show(arena.fast.bytes),
+            measure.show(arena.free.bytes),
+            measure.show(arena.largest_free),
+            measure.show(arena.top),
+            share,
+        ]);
+    }
+    table
+}
+
+fn called(arena: &ArenaSum) -> String {
+    match arena.at {
+        0 => "(mapped)".to_string(),
+        at => format!("{at:#x}"),
+    }
+}
+
+/// The lists of free blocks of each arena: those of one kind whose largest chunks lie between the
+/// same powers of two are one row.
+fn lists(summary: &Summary, limit: usize, measure: &Measure) -> Table {
+    let mut table = Table::new(&[
+        ("arena", Align::Left),
+        ("list", Align::Left),
+        ("least", Align::Right),
+        ("largest", Align::Right),
+        ("blocks", Align::Right),
+        ("bytes", Align::Right),
+        ("of what is free", Align::Right),
+    ]);
+    let mut left = limit;
+    let mut rest = (0usize, 0u64, 0u64);
+    for arena in &summary.arenas {
+        let all: u64 = arena.lists.iter().map(|list| list.sum.bytes).sum();
+        let class = |list: &List| (list.kind, list.to.max(1).ilog2());
+        for group in arena.lists.chunk_by(|a, b| class(a) == class(b)) {
+            let sum = |of: fn(&List) -> u64| group.iter().map(of).sum::<u64>();
+            let (blocks, bytes) = (sum(|list| list.sum.blocks), sum(|list| list.sum.bytes));
+            if left == 0 {
+                rest = (rest.0 + 1, rest.1 + blocks, rest.2 + bytes);
+                continue;
+            }
+            left -= 1;
+            let least = group.iter().map(|list| list.from).min().unwrap_or(0);
+            let largest = group.iter().map(|list| list.to).max().unwrap_or(0);
+            table.row(vec![
+                called(arena),
+                group[0].kind.name().to_string(),
+                measure.show(least),
+                measure.show(largest),
+                blocks.to_string(),
+                measure.show(bytes),
+                percent(i128::from(bytes), i128::from(all)),
+            ]);
+        }
+    }
+    if rest.0 > 0 {
+        table.row(vec![
+            format!("(other: {} more)", rest.0),
+            String::new(),
+            String::new(),
+            String::new(),
+            rest.1.to_string(),
+            measure.show(rest.2),
+            String::new(),
+        ]);
+    }
+    table
+}
+
+fn arena(arena: &ArenaSum) -> Value {
+    let lists = arena.lists.iter().map(|list| {
+        let name = match list.kind {
+            ListKind::Small | ListKind::Large => "bin",
+            kind => kind.name(),
+        };
+        json!({
+            "list": name, "from": list.from, "to": list.to, "blocks": list.sum.blocks,
+            "bytes": list.sum.bytes,
+        })
+    });
+    json!({
+        "at": arena.at, "system_memory": arena.system_memory, "in_use": arena.in_use.bytes,
+        "in_use_blocks": arena.in_use.blocks, "cached": arena.cached.bytes,
+        "cached_blocks": arena.cached.blocks, "fast": arena.fast.bytes,
+        "fast_blocks": arena.fast.blocks, "free": arena.free.bytes,
+        "free_blocks": arena.free.blocks, "largest_free": arena.largest_free, "top": arena.top,
+        "lists": lists.collect::<Vec<_>>(),
+    })
+}
+
+fn settings(settings: &Settings) -> Value {
+    json!({
+        "mmap_threshold": settings.mmap_threshold, "trim_threshold": settings.trim_threshold,
+        "is_dynamic": settings.is_dynamic, "mapped_blocks": settings.mapped_blocks,
+        "mapped_bytes": settings.mapped_bytes, "most_mapped_bytes": settings.most_mapped,
+    })
+}

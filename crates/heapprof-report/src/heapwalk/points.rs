@@ -1,0 +1,131 @@
+//! Who points to a block, and what would go with one.
+
+use serde_json::json;
+
+use crate::error::Error;
+use crate::measure::Measure;
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+/// A block, and who points to it.
+#[derive(Clone, Debug, Default)]
+pub struct PointedTo {
+    /// The block in words: its address, size, state and content.
+    pub block: String,
+    /// What leads to it, down to the block itself, each in words: from a root, or from the block
+    /// that leaked first. Empty if nothing does.
+    pub way: Vec<String>,
+    /// Whether the way begins at a root.
+    pub has_root: bool,
+    /// All words that point to it: what each is in, and how far into the block it leads.
+    pub referrers: Vec<(String, u64)>,
+}
+
+/// A block through which others are reached.
+#[derive(Clone, Debug, Default)]
+pub struct RetainedBlock {
+    /// What would go with it, in bytes, with its own.
+    pub retained: u64,
+    /// Its own bytes.
+    pub size: u64,
+    /// Where it is.
+    pub at: u64,
+    /// What it is: its class, or its kind of content.
+    pub what: String,
+    /// The root from which it is reached, in words.
+    pub root: String,
+}
+
+/// Writes what would go if a block went, with at most so many rows. A block may be in what another
+/// one retains, so the rows do not add up.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn heapwalk_retained(
+    name: &str,
+    blocks: &[RetainedBlock],
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let shown = &blocks[..limit.unwrap_or(usize::MAX).min(blocks.len())];
+    if style.format == Format::Json {
+        let rows = shown.iter().map(|one| {
+            json!({
+                "retained": one.retained, "size": one.size, "at": one.at,
+                "what": one.what, "root": one.root,
+            })
+        });
+        return crate::json::text(json!({"name": name, "rows": rows.collect::<Vec<_>>()}));
+    }
+    let raw = style.format == Format::Csv;
+    let measure = match raw {
+        true => Measure::raw(),
+        false => Measure::new("bytes", style.unit.as_deref())?,
+    };
+    let mut table = Table::new(&[
+        ("retained", Align::Right),
+        ("own", Align::Right),
+        ("what it is", Align::Left),
+        ("at", Align::Left),
+        ("reached from", Align::Left),
+    ]);
+    for one in shown {
+        table.row(vec![
+            measure.show(one.retained),
+            measure.show(one.size),
+            one.what.clone(),
+            format!("{:#x}", one.at),
+            one.root.clone(),
+        ]);
+    }
+    if raw {
+        return table.render(style);
+    }
+    let head = format!("{}: what would go if a block went\n\n", printable(name));
+    Ok(match table.is_empty() {
+        true => head + "no block is reached through another one alone\n",
+        false => head + &table.render(style)?,
+    })
+}
+
+/// Writes who points to a block.
+///
+/// # Errors
+/// It can't be written in this format.
+pub fn heapwalk_who(found: &PointedTo, style: &Style) -> Result<String, Error> {
+    if style.format == Format::Json {
+        let referrers = found.referrers.iter();
+        return crate::json::text(json!({
+            "block": found.block, "way": found.way, "has_root": found.has_root,
+            "referrers": referrers
+                .map(|(source, offset)| json!({"in": source, "offset": offset}))
+                .collect::<Vec<_>>(),
+        }));
+    }
+    let mut table = Table::new(&[("into it", Align::Right), ("from", Align::Left)]);
+    for (source, offset) in &found.referrers {
+        table.row(vec![format!("+{offset}"), source.clone()]);
+    }
+    if style.format == Format::Csv {
+        return table.render(style);
+    }
+    let mut text = format!("{}\n\n", printable(&found.block));
+    match (found.has_root, found.way.is_empty()) {
+        (false, true) => text += "nothing leads there from a root\n",
+        (has_root, _) => {
+            text += match has_root {
+                true => "The way there, from a root\n",
+                false => "The way there, from a block that has leaked\n",
+            };
+            for (depth, step) in found.way.iter().enumerate() {
+                text += &format!("{}{}\n", "  ".repeat(depth.min(40)), printable(step));
+            }
+        }
+    }
+    text += "\nAll that points to it\n";
+    match table.is_empty() {
+        true => text += "nothing\n",
+        false => text += &table.render(style)?,
+    }
+    Ok(text)
+}
