@@ -242,10 +242,15 @@ class Core:
             pages = range(0, there, 4096)
             is_full = [any(self.text[offset + page:offset + page + 4096]) for page in pages]
             for page, full in zip(pages, is_full):
-                if not full:
-                    continue
                 last = segments[-1] if segments else (0, 0, 0, 0, 0)
-                if last[0] + last[2] == address + page and last[4] == flags:
+                if not full:
+                    # It is listed, as the kernel does it with what it leaves out.
+                    if last[0] + last[3] == address + page and last[4] == flags:
+                        segments[-1] = (*last[:3], last[3] + 4096, flags)
+                    else:
+                        segments.append((address + page, 0, 0, 4096, flags))
+                    continue
+                if last[2] == last[3] and last[0] + last[2] == address + page and last[4] == flags:
                     segments[-1] = (last[0], last[1], last[2] + 4096, last[3] + 4096, flags)
                 else:
                     segments.append((address + page, len(data), 4096, 4096, flags))
@@ -722,7 +727,7 @@ def main():
         core = whole.compact()
         core.find(blocks[0])
         (folder / "compact").write_bytes(core.text)
-        tables = [run(args.heapprof, f"core:{one}", [], "")[2].partition("\n")[2]
+        tables = [run(args.heapprof, f"core:{one}", [], "")[2].partition("\nstate")[2]
                   for one in (path, folder / "compact")]
         assert tables[0] == tables[1], "the small core has other blocks than the whole one"
         print(f"a core of {len(core.text) >> 10} KiB: {len(core.arenas)} arenas, "

@@ -42,10 +42,10 @@ const OWNED: &[(&str, &str)] = &[
     ("prost", ""),
     ("flate2", "heapprof-profile heapprof-web"),
     ("ruzstd", "heapprof-formats"),
-    // The second one reads core files and build ids with it.
+    // All but the first one read core files and build ids with it.
     (
         "object",
-        "heapprof-symbolize heapprof-live heapprof-heapwalk",
+        "heapprof-symbolize heapprof-live heapprof-process heapprof-heapwalk",
     ),
     ("addr2line", "heapprof-symbolize"),
     // The last two read .eh_frame with it.
@@ -69,7 +69,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
     ),
     ("crates/heapprof-cli/src/", &["inherited", "peer"]),
     ("crates/heapprof-wiretap/src/", &["kernel"]),
-    ("crates/heapprof-process/src/", &["run"]),
+    ("crates/heapprof-process/src/", &["pages/scan", "run"]),
     ("crates/heapprof-heapwalk/src/", &["live"]),
     (
         "crates/heapprof-collect/src/",

@@ -210,8 +210,8 @@ fn follow(image: &Image, mut main: Arena) -> (Vec<Arena>, bool) {
     (all, is_whole)
 }
 
-/// How far the first bin of an arena is behind its beginning: at the distance at which most bins are
-/// empty, because those next to it have other fields for some bins.
+/// How far the first bin of an arena is behind its beginning: at the distance at which most bins
+/// are empty, because those next to it have other fields for some bins.
 fn distance(image: &Image, arena: u64) -> Option<u64> {
     let empty = |distance: u64| {
         let bins = arena.checked_add(distance).filter(|&bins| bins < 1 << 62)?;

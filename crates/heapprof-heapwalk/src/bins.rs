@@ -10,7 +10,7 @@ use heapprof_process::PAGE;
 use crate::arena::Arena;
 use crate::heap::{Chunk, Heap, Kind};
 use crate::image::Image;
-use crate::summary::Sum;
+use crate::sum::Sum;
 
 /// A ring that is longer than this leads nowhere.
 const LONGEST: usize = 1 << 28;

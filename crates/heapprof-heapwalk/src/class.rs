@@ -12,7 +12,8 @@ const LONGEST: usize = 1024;
 /// A base lies at most so far behind the beginning of an object.
 const FARTHEST: u64 = 1 << 24;
 
-/// The mangled name of the class whose table of functions is at an address, such as `N3geo6CircleE`.
+/// The mangled name of the class whose table of functions is at an address, such as
+/// `N3geo6CircleE`.
 pub fn class(memory: impl Memory, table: u64) -> Option<String> {
     let before = table.checked_sub(16)?;
     if !table.is_multiple_of(8) {

@@ -170,8 +170,8 @@ impl Core {
         }
     }
 
-    /// The file of a mapping, if it begins with what the core file has of it. (The kernel writes the
-    /// first page of each, in which the build's number is.)
+    /// The file of a mapping, if it begins with what the core file has of it. (The kernel writes
+    /// the first page of each, in which the build's number is.)
     fn opened(&self, number: usize) -> Option<&File> {
         let open = || {
             let path = &self.files[number].path;

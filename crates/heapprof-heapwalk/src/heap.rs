@@ -143,9 +143,10 @@ impl Heap {
         self.chunks[found].range().contains(&at).then_some(found)
     }
 
-    /// The chunk that a pointer of the program's leads to, by its number. malloc's own pointers lead
-    /// to the heads of chunks, and remain where it had them: in blocks that were free, on stacks.
-    /// The head of a chunk is in the last word of the one before, so a pointer there is none.
+    /// The chunk that a pointer of the program's leads to, by its number. malloc's own pointers
+    /// lead to the heads of chunks, and remain where it had them: in blocks that were free, on
+    /// stacks. The head of a chunk is in the last word of the one before, so a pointer there is
+    /// none.
     #[must_use]
     pub fn find_pointed(&self, at: u64) -> Option<usize> {
         let found = self.find(at)?;

@@ -274,8 +274,8 @@ fn is_whole(image: &Image, chunk: &Chunk, word: u64) -> bool {
     }
     let first = image.word(chunk.at).unwrap_or(0);
     let rest = chunk.size - offset;
-    // malloc gives up to 15 bytes more than were asked for, and 16 more if what would be left is too
-    // small for a block.
+    // malloc gives up to 15 bytes more than were asked for, and 16 more if what would be left is
+    // too small for a block.
     let lengths = |most: u64| (0..most).filter_map(|slack| rest.checked_sub(slack));
     let is_array = match offset {
         // Behind the number of an array's elements, which have words of 4 bytes, or behind the

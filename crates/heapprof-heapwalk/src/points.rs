@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::heap::Heap;
 use crate::image::{Image, words};
 use crate::mark::{Marks, Source, State};
-use crate::summary::Sum;
+use crate::sum::Sum;
 
 /// A word that points to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

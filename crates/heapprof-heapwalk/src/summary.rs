@@ -11,25 +11,7 @@ use crate::image::Image;
 use crate::kinds::{Kind, Kinds};
 use crate::mark::{Marks, State};
 use crate::settings::{self, Settings};
-
-/// So many chains are told.
-pub const MOST_CHAINS: usize = 10_000;
-
-/// How many blocks, and how many bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
-    /// Blocks.
-    pub blocks: u64,
-    /// Their bytes, as the program may use them.
-    pub bytes: u64,
-}
-
-impl Sum {
-    pub(crate) fn add(&mut self, bytes: u64) {
-        self.blocks += 1;
-        self.bytes += bytes;
-    }
-}
+use crate::sum::Sum;
 
 /// Blocks of one state, size and kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,17 +28,19 @@ pub struct Group {
     pub example: u64,
 }
 
-/// A block that has leaked, and all that only it leads to.
+/// Blocks of one size and kind that have leaked, and all that only they lead to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chain {
-    /// Where the block is.
-    pub at: u64,
-    /// What it is.
+pub struct Chains {
+    /// What the first block of each is.
     pub what: String,
-    /// Its own bytes.
+    /// The bytes of each first block.
     pub size: u64,
-    /// All of the chain, with the block itself.
+    /// How many there are.
+    pub count: u64,
+    /// All blocks of them, with the first ones.
     pub sum: Sum,
+    /// Where the first one begins.
+    pub example: u64,
 }
 
 /// What an arena has, in bytes with malloc's own.
@@ -89,9 +73,8 @@ pub struct Summary {
     pub states: [Sum; 5],
     /// What leaked or is maybe reached, the most bytes first.
     pub groups: Vec<Group>,
-    /// The chains of blocks that leaked and lead to others, the most bytes first; at most
-    /// [`MOST_CHAINS`].
-    pub chains: Vec<Chain>,
+    /// The chains of blocks that leaked and lead to others, the most bytes first.
+    pub chains: Vec<Chains>,
     /// The arenas, the main one first, and what is mapped last.
     pub arenas: Vec<ArenaSum>,
     /// malloc's settings, if they were found.
@@ -175,23 +158,30 @@ impl Summary {
     }
 }
 
-/// The chains that have most bytes.
-fn chains(heap: &Heap, marks: &Marks, kinds: &mut Kinds<'_>) -> Vec<Chain> {
-    let all = marks.chains(heap).filter(|(_, sum)| sum.blocks > 1);
-    let mut all: Vec<(usize, Sum)> = all.collect();
-    all.sort_unstable_by_key(|&(first, sum)| (Reverse(sum.bytes), first));
-    all.truncate(MOST_CHAINS);
-    let chain = |(first, sum): (usize, Sum)| {
+/// The chains by the size and kind of their first blocks.
+fn chains(heap: &Heap, marks: &Marks, kinds: &mut Kinds<'_>) -> Vec<Chains> {
+    let mut found: HashMap<(u64, Kind), Chains> = HashMap::new();
+    for (first, sum) in marks.chains(heap).filter(|(_, sum)| sum.blocks > 1) {
         let chunk = &heap.chunks[first];
         let kind = kinds.of(chunk);
-        Chain {
-            at: chunk.at,
+        let chains = found.entry((chunk.size, kind)).or_insert_with(|| Chains {
             what: kinds.name(kind).to_string(),
             size: chunk.size,
-            sum,
-        }
-    };
-    all.into_iter().map(chain).collect()
+            count: 0,
+            sum: Sum::default(),
+            example: chunk.at,
+        });
+        chains.count += 1;
+        chains.sum.blocks += sum.blocks;
+        chains.sum.bytes += sum.bytes;
+        chains.example = chains.example.min(chunk.at);
+    }
+    let mut all: Vec<Chains> = found.into_values().collect();
+    all.sort_by(|a, b| {
+        let key = |one: &Chains| (Reverse(one.sum.bytes), one.size);
+        key(a).cmp(&key(b)).then_with(|| a.what.cmp(&b.what))
+    });
+    all
 }
 
 fn add(arena: &mut ArenaSum, chunk: &Chunk) {

@@ -49,8 +49,8 @@ impl Page {
         self.0 >> 56 & 1 == 1
     }
 
-    /// Whether nobody may touch it: the end of a thread's stack, where the kernel can say that (since
-    /// 6.15).
+    /// Whether nobody may touch it: the end of a thread's stack, where the kernel can say that
+    /// (since 6.15).
     #[must_use]
     pub fn is_guard(self) -> bool {
         self.0 >> 58 & 1 == 1

@@ -3,7 +3,7 @@
 pub(crate) mod allocator;
 pub(crate) mod points;
 
-use heapprof_heapwalk::{State, Summary};
+use heapprof_heapwalk::{Chains, State, Summary};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -22,7 +22,7 @@ pub struct Walk {
     pub summary: Summary,
 }
 
-/// So many chains are shown in text.
+/// So many kinds of chains are shown in text.
 const CHAINS: usize = 10;
 
 /// The states in the order of reports.
@@ -100,7 +100,8 @@ pub fn heapwalk(walk: &Walk, limit: Option<usize>, style: &Style) -> Result<Stri
         text += "\nnothing has leaked\n";
     } else {
         text += &groups.titled("What leaked, by size and kind", style)?;
-        let chains = chains(summary, shown.min(CHAINS), &measure);
+        let most = limit.unwrap_or(CHAINS).min(CHAINS);
+        let chains = chains(summary, most, &measure);
         if !chains.is_empty() {
             text += &chains.titled("Blocks that leaked, with all that only they lead to", style)?;
         }
@@ -147,17 +148,31 @@ fn chains(summary: &Summary, shown: usize, measure: &Measure) -> Table {
     let mut table = Table::new(&[
         ("bytes", Align::Right),
         ("blocks", Align::Right),
+        ("first blocks", Align::Right),
         ("own", Align::Right),
-        ("what it is", Align::Left),
-        ("at", Align::Left),
+        ("what they are", Align::Left),
+        ("the first at", Align::Left),
     ]);
-    for chain in summary.chains.iter().take(shown) {
+    let (shown, rest) = summary.chains.split_at(shown.min(summary.chains.len()));
+    for one in shown {
         table.row(vec![
-            measure.show(chain.sum.bytes),
-            chain.sum.blocks.to_string(),
-            measure.show(chain.size),
-            chain.what.clone(),
-            format!("{:#x}", chain.at),
+            measure.show(one.sum.bytes),
+            one.sum.blocks.to_string(),
+            one.count.to_string(),
+            measure.show(one.size),
+            one.what.clone(),
+            format!("{:#x}", one.example),
+        ]);
+    }
+    if !rest.is_empty() {
+        let sum = |of: fn(&Chains) -> u64| rest.iter().map(of).sum::<u64>();
+        table.row(vec![
+            measure.show(sum(|one| one.sum.bytes)),
+            sum(|one| one.sum.blocks).to_string(),
+            sum(|one| one.count).to_string(),
+            String::new(),
+            format!("(other: {} more)", rest.len()),
+            String::new(),
         ]);
     }
     table
@@ -175,10 +190,10 @@ fn document(walk: &Walk, shown: usize) -> Value {
             "blocks": group.sum.blocks, "bytes": group.sum.bytes, "example": group.example,
         })
     });
-    let chains = summary.chains.iter().take(shown).map(|chain| {
+    let chains = summary.chains.iter().map(|one| {
         json!({
-            "at": chain.at, "size": chain.size, "what": chain.what, "blocks": chain.sum.blocks,
-            "bytes": chain.sum.bytes,
+            "what": one.what, "size": one.size, "first_blocks": one.count,
+            "blocks": one.sum.blocks, "bytes": one.sum.bytes, "example": one.example,
         })
     });
     json!({
@@ -190,7 +205,7 @@ fn document(walk: &Walk, shown: usize) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use heapprof_heapwalk::{Chain, Group, Sum};
+    use heapprof_heapwalk::{Group, Sum};
 
     use super::*;
 
@@ -212,8 +227,9 @@ mod tests {
                 group(24, 2, State::Maybe),
                 group(8, 1, State::Leaked),
             ],
-            chains: vec![Chain {
-                at: 0x1000,
+            chains: vec![Chains {
+                count: 2,
+                example: 0x1000,
                 what: "Node".to_string(),
                 size: 1000,
                 sum: Sum {
@@ -242,14 +258,8 @@ mod tests {
             text.contains("56B       3         (other: 2 more)"),
             "{text}"
         );
-        assert!(
-            text.contains("only they lead to\n  bytes  blocks    own  what it is  at\n"),
-            "{text}"
-        );
-        assert!(
-            text.ends_with("1.02KiB       3  1000B  Node        0x1000\n"),
-            "{text}"
-        );
+        let row = "1.02KiB       3             2  1000B  Node           0x1000\n";
+        assert!(text.ends_with(row), "{text}");
         let nothing = heapwalk(&Walk::default(), None, &Style::default()).unwrap();
         assert!(nothing.contains("nothing has leaked"), "{nothing}");
     }

@@ -152,6 +152,8 @@ fn it_says_what_malloc_info_and_malloc_trim_say() {
         assert!(own.len() > 5, "{arena}");
         assert_eq!(own, lists, "{heap}{arena}");
     }
+    let notes = found["notes"].to_string();
+    assert!(notes.contains("\"glibc 2."), "{notes}");
     let mapped = info
         .lines()
         .find(|line| line.contains("type=\"mmap\""))

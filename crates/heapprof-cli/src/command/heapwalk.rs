@@ -15,10 +15,9 @@ use crate::args::HeapwalkArgs;
 use crate::{messages, name, output};
 
 pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
-    let (target, image, mut notes) = Target::open(&args.target, args.exe.as_deref())?;
+    let (target, image, notes) = Target::open(&args.target, args.exe.as_deref())?;
     let heap = Heap::walk(&image).map_err(|error| advised(&args.target, error))?;
     let marks = Marks::new(&image, &heap);
-    notes.extend(lacks(&image, &heap));
     let mut words = Words {
         image: &image,
         heap: &heap,
@@ -33,14 +32,20 @@ pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
         let shown = path.display();
         messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));
     }
-    output::text(None, &report(shared, args, &mut words, notes)?)
+    let lacks = lacks(&image, &heap);
+    output::text(
+        None,
+        &report(shared, args, &target, &mut words, notes, lacks)?,
+    )
 }
 
 fn report(
     shared: &Shared,
     args: &HeapwalkArgs,
+    target: &Target,
     words: &mut Words<'_>,
     mut notes: Vec<String>,
+    lacks: Vec<String>,
 ) -> Result<String> {
     let style = Style {
         format: args.format,
@@ -50,30 +55,36 @@ fn report(
     };
     let limit = shared.rows(&args.limit, None);
     let name = name::shown(&args.target).into_owned();
-    if args.who.is_some() || args.bytes.is_some() || args.retained {
-        notes.iter().for_each(|note| messages::note(note));
-    }
-    if let Some(at) = args.who {
-        return Ok(heapprof_report::heapwalk_who(&words.who(at)?, &style)?);
-    }
-    if let Some(at) = args.bytes {
-        if args.format != Format::Text {
+    let about = match (args.who, args.bytes, args.retained) {
+        (Some(at), ..) => Some(heapprof_report::heapwalk_who(&words.who(at)?, &style)?),
+        (_, Some(_), _) if args.format != Format::Text => {
             bail!("--bytes: is text only; leave --format out");
         }
-        return words.bytes(at);
+        (_, Some(at), _) => Some(words.bytes(at)?),
+        (.., true) => {
+            let rows = words.most_retained();
+            let retained = heapprof_report::heapwalk_retained(&name, &rows, limit, &style)?;
+            Some(retained)
+        }
+        _ => None,
+    };
+    if let Some(about) = about {
+        // These reports have no place for what could not be walked.
+        lacks.iter().for_each(|note| messages::note(note));
+        return Ok(about);
     }
-    if args.retained {
-        let rows = words.most_retained();
-        return Ok(heapprof_report::heapwalk_retained(
-            &name, &rows, limit, &style,
-        )?);
-    }
+    notes.extend(lacks);
     let summary = Summary::new(words.image, words.heap, words.marks, &mut words.kinds);
     if summary.broken_bins > 0 {
         notes.push(format!(
             "{} bins of free blocks are damaged; what they lead to is not known",
             summary.broken_bins
         ));
+    }
+    if args.allocator
+        && let Some(release) = target.release(words.image)
+    {
+        notes.push(format!("glibc {release}"));
     }
     let walk = Walk {
         name,

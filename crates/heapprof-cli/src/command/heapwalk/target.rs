@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use heapprof_heapwalk::{Core, Error, Image, Outside, capture, class};
+use heapprof_heapwalk::{Core, Error, Image, Outside, capture, class, release};
 use heapprof_report::Measure;
 use heapprof_symbolize::{Labels, class_name};
 use rustix::fs::fstat;
@@ -90,6 +90,15 @@ impl Target {
             owner,
             labels: Mutex::default(),
         }
+    }
+
+    /// The release of glibc that the program has, by libc's own words.
+    pub(super) fn release(&self, image: &Image) -> Option<String> {
+        let found = acting(self.owner, || match &self.what {
+            What::Process(_, memory) => release(image, memory),
+            What::Core(_, core) => release(image, core),
+        });
+        found.ok().flatten()
     }
 
     /// The name of what an object's first word leads to: its class, or a function or variable with

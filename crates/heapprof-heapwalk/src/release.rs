@@ -1,0 +1,86 @@
+//! Which release of glibc a program has, by libc's own words.
+
+use heapprof_memory::Memory;
+use heapprof_process::PAGE;
+use heapprof_process::maps::Map;
+
+use crate::image::Image;
+
+/// What libc says of itself: `GNU C Library (…) stable release version 2.36.`
+const BEFORE: &[u8] = b" release version ";
+/// A larger libc is none.
+const MOST: u64 = 64 << 20;
+
+/// The release, such as `2.36`. `None` if libc's file can't be read, or it says nothing.
+pub fn release(image: &Image, memory: impl Memory) -> Option<String> {
+    let is_libc = |map: &&Map| {
+        let name = map
+            .path
+            .rsplit(|&byte| byte == b'/')
+            .next()
+            .unwrap_or_default();
+        name.starts_with(b"libc.so") || name.starts_with(b"libc-2.")
+    };
+    let constant = image
+        .files
+        .iter()
+        .filter(is_libc)
+        .filter(|map| !map.is_code);
+    let mut left = MOST;
+    for map in constant {
+        // The last bytes of a page come again with the next one.
+        let mut page = [0; 2 * PAGE as usize];
+        let mut at = map.start;
+        while at < map.end && left > 0 {
+            let half = PAGE as usize;
+            page.copy_within(half.., 0);
+            if !memory.read(at, &mut page[half..]) {
+                break;
+            }
+            if let Some(found) = version(&page) {
+                return Some(found);
+            }
+            at += PAGE;
+            left -= PAGE;
+        }
+    }
+    None
+}
+
+/// The version that follows the words.
+fn version(bytes: &[u8]) -> Option<String> {
+    let at = bytes
+        .windows(BEFORE.len())
+        .position(|words| words == BEFORE)?;
+    let rest = &bytes[at + BEFORE.len()..];
+    let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    let len = rest.iter().take_while(|byte| is_part(byte)).count();
+    // What ends at the end of the bytes may go on behind.
+    let found = std::str::from_utf8(rest.get(..len).filter(|_| len < rest.len())?).ok()?;
+    let found = found.trim_end_matches('.');
+    (!found.is_empty()).then(|| found.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_what_follows_the_words() {
+        for (text, expected) in [
+            (
+                "GNU C Library (Debian) stable release version 2.36.\nCopyright",
+                Some("2.36"),
+            ),
+            ("development release version 2.43.9000.", Some("2.43.9000")),
+            ("stable release version 2.3", None),
+            ("stable release version x", None),
+            ("nothing", None),
+        ] {
+            let found = version(
+                format!("{text}{}", if text.ends_with('.') { "\n" } else { "" }).as_bytes(),
+            );
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Blocks and bytes, summed up.
+
+/// How many blocks, and how many bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// Blocks.
+    pub blocks: u64,
+    /// Their bytes, as the program may use them.
+    pub bytes: u64,
+}
+
+impl Sum {
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.blocks += 1;
+        self.bytes += bytes;
+    }
+}
