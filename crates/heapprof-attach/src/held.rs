@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use heapprof_process::{run_state, status};
+use heapprof_process::{status, thread_state};
 
 use crate::thread::Stopped;
 
@@ -19,8 +19,8 @@ impl Held {
     ///
     /// # Errors
     /// The thread may be gone, or not this user's.
-    pub fn new(tid: u32, memory: &File) -> io::Result<Option<Self>> {
-        let is_busy = || run_state(tid) == Some('D');
+    pub fn new(pid: u32, tid: u32, memory: &File) -> io::Result<Option<Self>> {
+        let is_busy = || thread_state(pid, tid) == Some('D');
         let Some(mut stopped) = Stopped::new(tid, false, is_busy)? else {
             return Ok(None);
         };

@@ -142,6 +142,9 @@ impl Stopped {
                 break;
             }
             if Instant::now() > until {
+                // It stands now, and goes on without us.
+                let signal = if event == 0 { signal } else { 0 };
+                ptrace(libc::PTRACE_DETACH, tid, 0, signal as usize)?;
                 return Ok(None);
             }
             // A signal of its own comes first, which it gets. A stop of the whole process is none.

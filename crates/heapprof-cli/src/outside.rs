@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -79,19 +79,22 @@ pub(crate) fn read(argument: &str) -> Result<Option<Source>> {
     Ok(Some(Source::new(shown, profile)))
 }
 
-fn of_core(path: &str) -> Result<Profile> {
-    let path = name::path(path);
-    let found = std::fs::metadata(&path).context("cannot be read")?;
+/// Opens a core file. It may name any files, so root reads them with the rights of whoever has it.
+pub(crate) fn open_core(path: &Path) -> io::Result<(File, Owner)> {
     // Opening a pipe would wait for whoever writes into it.
-    if !found.is_file() {
-        bail!("is no core file: it is no regular file");
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("is no core file: it is no regular file"));
     }
-    let file = File::open(path).context("cannot be read")?;
-    // A core file may name any files, so root reads them with the rights of whoever has the core.
+    let file = File::open(path)?;
     let owner = match geteuid().is_root() {
-        true => Owner::of(&fstat(&file).map_err(io::Error::from)?),
+        true => Owner::of(&fstat(&file)?),
         false => Owner::us(),
     };
+    Ok((file, owner))
+}
+
+fn of_core(path: &str) -> Result<Profile> {
+    let (file, owner) = open_core(&name::path(path)).context("cannot be read")?;
     let mut profile = Core::open(file)?.snapshot()?;
     acting(owner, || drop(symbolizer(None).symbolize(&mut profile)))
         .context("the files that it names cannot be read")?;

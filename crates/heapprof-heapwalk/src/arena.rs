@@ -8,12 +8,13 @@
 
 use std::collections::HashSet;
 
-use crate::image::Image;
+use crate::image::{Image, Region};
 
 /// The bytes of the addresses that are reserved for a part of an arena (`HEAP_MAX_SIZE`).
 pub(crate) const RESERVED: u64 = 64 << 20;
-/// So many bins of an arena are empty at the least. Programs fill few of them.
-const EMPTY: usize = 40;
+/// So many bins of an arena are rings at the least. More of them are damaged in no arena that can
+/// be walked.
+const RINGS: usize = 64;
 /// More arenas than this are a broken ring. (Their numbers have 16 bits, and the last two mean
 /// something else.)
 const MOST: usize = (1 << 16) - 2;
@@ -69,44 +70,57 @@ impl Arena {
     }
 }
 
-/// The arenas of a process, the main one first. Empty if there are none.
+/// The arenas of a process, the main one first, and whether they are all. Empty if there are none.
 ///
 /// What looks like bins also does so some bins further: then the ring of arenas does not lead back.
-/// If no ring does, it is damaged or cut off, and what has most empty bins is taken.
-pub(crate) fn find(image: &Image) -> Vec<Arena> {
+/// If no ring does, it is damaged or cut off, and what has most bins that are rings is taken.
+pub(crate) fn find(image: &Image) -> (Vec<Arena>, bool) {
     let mut best: Option<(usize, Arena)> = None;
+    // What looks like a main arena is tried until so many arenas were followed.
+    let mut left = 4 * MOST;
     let mut others = Vec::new();
-    let candidates = image.regions().iter();
-    for region in candidates.filter(|region| region.is_root() && !region.is_shared) {
+    // libc's variables are in a file's mapping, which is a small part of the memory. They are
+    // elsewhere if it is not known what was mapped.
+    let candidates = || {
+        image
+            .regions()
+            .iter()
+            .filter(|region| region.is_root() && !region.is_shared)
+    };
+    let is_file = |region: &&Region| region.name.starts_with('/');
+    for region in candidates()
+        .filter(is_file)
+        .chain(candidates().filter(|one| !is_file(one)))
+    {
         let mut at = region.start.next_multiple_of(8);
         let end = region.range().end;
         while at + REST <= end {
-            // The last bins are the ones that are empty most often.
+            // Few programs have chunks in the last bins.
             let looks_so =
-                is_empty(image, at, Arena::BINS - 1) || is_empty(image, at, Arena::BINS - 2);
-            if looks_so && let Some((empty, arena)) = candidate(image, at) {
+                is_ring(image, at, Arena::BINS - 1) && is_ring(image, at, Arena::BINS - 2);
+            if looks_so && let Some((rings, arena)) = candidate(image, at) {
                 if is_in_part(image, at) {
                     others.push(arena);
-                } else if let Some(all) = ring(image, arena.clone()) {
-                    return all;
-                } else if best.as_ref().is_none_or(|(most, _)| empty > *most) {
-                    best = Some((empty, arena));
+                } else if let Some(all) = ring(image, arena.clone(), &mut left) {
+                    return (all, true);
+                } else if best.as_ref().is_none_or(|(most, _)| rings > *most) {
+                    best = Some((rings, arena));
                 }
             }
             at += 8;
         }
     }
     match best {
-        Some((_, main)) => broken_ring(image, main),
-        None => alone(image, others),
+        Some((_, main)) => follow(image, main, &mut { MOST }),
+        None => (alone(image, others), false),
     }
 }
 
-/// The arena whose first bin may be at `at`, and how many of its bins are empty.
+/// The arena whose first bin may be at `at`, and how many of its bins are rings.
 fn candidate(image: &Image, at: u64) -> Option<(usize, Arena)> {
     let bins = 0..Arena::BINS;
-    let empty = bins.filter(|&bin| is_empty(image, at, bin)).count();
-    (empty >= EMPTY).then(|| Some((empty, read(image, at)?)))?
+    let rings = bins.filter(|&bin| is_ring(image, at, bin)).count();
+    (rings >= RINGS).then(|| Some((rings, read(image, at)?)))?
 }
 
 /// Arenas that have parts of their own, if the main one is missing: a core file that was cut has
@@ -135,11 +149,18 @@ fn is_in_part(image: &Image, bins: u64) -> bool {
         .any(|&at| image.word(at & !(RESERVED - 1)) == Some(at))
 }
 
-/// Whether the bin of this number is empty, if the first one is at `bins`.
-fn is_empty(image: &Image, bins: u64, bin: u64) -> bool {
+/// Whether the bin of this number is a ring, if the first one is at `bins`: an empty one, or one
+/// whose first and last chunk lead back to it.
+fn is_ring(image: &Image, bins: u64, bin: u64) -> bool {
     let at = bins + 16 * bin;
     let own = at - 16;
-    image.word(at) == Some(own) && image.word(at + 8) == Some(own)
+    let [Some(first), Some(last)] = [image.word(at), image.word(at + 8)] else {
+        return false;
+    };
+    let leads_back = |chunk: u64, distance: u64| {
+        chunk == own || image.word(chunk.wrapping_add(distance)) == Some(own)
+    };
+    leads_back(first, 24) && leads_back(last, 16)
 }
 
 /// The arena whose first bin is at `bins`. Which one it is in the ring is not known yet.
@@ -147,10 +168,7 @@ fn read(image: &Image, bins: u64) -> Option<Arena> {
     let top = image.word(bins.checked_sub(TOP)?)?;
     let system_memory = image.word(bins + SYSTEM_MEMORY)?;
     let next = image.word(bins + NEXT)?;
-    let is_sane = system_memory > 0
-        && system_memory < 1 << 46
-        && system_memory.is_multiple_of(4096)
-        && image.word(next).is_some();
+    let is_sane = system_memory > 0 && system_memory < 1 << 46 && image.word(next).is_some();
     // An arena that nobody has used yet has its own bin as its top.
     let has_top = image
         .word(top.checked_add(8)?)
@@ -165,18 +183,14 @@ fn read(image: &Image, bins: u64) -> Option<Arena> {
 }
 
 /// All arenas of the ring that this one is in. `None` if it does not lead back.
-fn ring(image: &Image, main: Arena) -> Option<Vec<Arena>> {
-    let (all, is_whole) = follow(image, main);
+fn ring(image: &Image, main: Arena, left: &mut usize) -> Option<Vec<Arena>> {
+    let (all, is_whole) = follow(image, main, left);
     is_whole.then_some(all)
 }
 
-/// The arenas of a ring as far as it leads.
-fn broken_ring(image: &Image, main: Arena) -> Vec<Arena> {
-    follow(image, main).0
-}
-
-/// All arenas of the ring that this one is in, and whether the ring leads back.
-fn follow(image: &Image, mut main: Arena) -> (Vec<Arena>, bool) {
+/// The arenas of the ring that this one is in, as far as it leads and as `left` of them, and
+/// whether the ring leads back.
+fn follow(image: &Image, mut main: Arena, left: &mut usize) -> (Vec<Arena>, bool) {
     let (mut all, mut known) = (Vec::new(), HashSet::new());
     let mut next = image.word(main.bins + NEXT).unwrap_or(0);
     let may_begin = DISTANCES.map(|distance| main.bins - distance);
@@ -186,7 +200,8 @@ fn follow(image: &Image, mut main: Arena) -> (Vec<Arena>, bool) {
     let mut is_whole = true;
     while !may_begin.contains(&next) {
         // The parts of the others are aligned, and the first one has the arena in its beginning.
-        let is_right = image.word(next & !(RESERVED - 1)) == Some(next) && all.len() < MOST;
+        let is_right = image.word(next & !(RESERVED - 1)) == Some(next) && *left > 0;
+        *left = left.saturating_sub(1);
         let distance = shift.or_else(|| distance(image, next));
         let found = distance.and_then(|distance| {
             shift = Some(distance);
@@ -211,12 +226,12 @@ fn follow(image: &Image, mut main: Arena) -> (Vec<Arena>, bool) {
 }
 
 /// How far the first bin of an arena is behind its beginning: at the distance at which most bins
-/// are empty, because those next to it have other fields for some bins.
+/// are rings, because those next to it have other fields for some bins.
 fn distance(image: &Image, arena: u64) -> Option<u64> {
     let empty = |distance: u64| {
         let bins = arena.checked_add(distance).filter(|&bins| bins < 1 << 62)?;
-        let empty = (0..Arena::BINS).filter(|&bin| is_empty(image, bins, bin));
-        Some((empty.count(), distance)).filter(|(count, _)| *count >= EMPTY)
+        let empty = (0..Arena::BINS).filter(|&bin| is_ring(image, bins, bin));
+        Some((empty.count(), distance)).filter(|(count, _)| *count >= RINGS)
     };
     let best = DISTANCES.into_iter().filter_map(empty).max();
     best.map(|(_, distance)| distance)

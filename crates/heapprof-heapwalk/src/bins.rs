@@ -8,12 +8,10 @@ use std::ops::Range;
 use heapprof_process::PAGE;
 
 use crate::arena::Arena;
-use crate::heap::{Chunk, Heap, Kind};
+use crate::heap::{Chunk, Heap, Use};
 use crate::image::Image;
 use crate::sum::Sum;
 
-/// A ring that is longer than this leads nowhere.
-const LONGEST: usize = 1 << 28;
 /// The head of a chunk that is free (`struct malloc_chunk`).
 const FREE_HEAD: u64 = 48;
 /// What stays at the top in any case.
@@ -54,9 +52,9 @@ impl ListKind {
 pub struct List {
     /// What it is.
     pub kind: ListKind,
-    /// The least and the largest chunk in it.
+    /// The least chunk in it.
     pub from: u64,
-    /// The largest.
+    /// The largest chunk in it.
     pub to: u64,
     /// All of them.
     pub sum: Sum,
@@ -79,8 +77,15 @@ impl List {
     }
 }
 
-/// The bins of an arena that are not empty, and how many of them are damaged.
-pub(crate) fn bins(image: &Image, heap: &Heap, number: u16, arena: &Arena) -> (Vec<List>, u64) {
+/// The bins of an arena that are not empty, and how many of them are damaged. A chunk that is in a
+/// list already (`is_listed`) is in no other one.
+pub(crate) fn bins(
+    image: &Image,
+    heap: &Heap,
+    number: u16,
+    arena: &Arena,
+    is_listed: &mut [bool],
+) -> (Vec<List>, u64) {
     let (mut lists, mut broken) = (Vec::new(), 0);
     for bin in 0..Arena::BINS {
         let head = arena.bins + 16 * bin;
@@ -91,26 +96,19 @@ pub(crate) fn bins(image: &Image, heap: &Heap, number: u16, arena: &Arena) -> (V
             _ => ListKind::Large,
         });
         let mut next = image.word(head).unwrap_or(0);
-        let mut steps = 0;
         while next != own && next != 0 {
-            let found = heap.find(next.wrapping_add(16));
-            let chunk = found.map(|found| heap.chunks[found]);
-            let is_right = |chunk: &Chunk| {
-                let is_free = chunk.kind == Kind::Free && chunk.arena == number;
-                is_free && chunk.at == next.wrapping_add(16)
-            };
-            steps += 1;
-            let Some(chunk) = chunk.filter(|chunk| is_right(chunk) && steps < LONGEST) else {
+            let at = next.wrapping_add(16);
+            let found = heap.find(at).filter(|&found| {
+                let chunk = &heap.chunks[found];
+                let is_free = chunk.kind == Use::Free && chunk.arena == number;
+                is_free && chunk.at == at && !std::mem::replace(&mut is_listed[found], true)
+            });
+            let Some(found) = found else {
                 broken += 1;
                 break;
             };
-            list.add(chunk.size + 8);
-            next = image.word(chunk.at).unwrap_or(0);
-            // A ring that leads back into itself has more than there is.
-            if list.sum.bytes > arena.system_memory {
-                broken += 1;
-                break;
-            }
+            list.add(heap.chunks[found].size + 8);
+            next = image.word(at).unwrap_or(0);
         }
         if list.sum.blocks > 0 {
             lists.push(list);
@@ -136,11 +134,11 @@ pub(crate) fn trimmed(image: &Image, heap: &Heap) -> u64 {
     let mut bytes = 0;
     let mut chunks = heap.chunks.iter().peekable();
     while let Some(first) = chunks.next() {
-        let is_free = |chunk: &Chunk| matches!(chunk.kind, Kind::Free | Kind::Fast);
+        let is_free = |chunk: &Chunk| matches!(chunk.kind, Use::Free | Use::Fast);
         let start = first.at - 16;
         let mut last = first;
         let mut all = is_free(first);
-        let is_top = |chunk: &Chunk| chunk.kind == Kind::Top;
+        let is_top = |chunk: &Chunk| chunk.kind == Use::Top;
         if !all && !is_top(first) {
             continue;
         }

@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 use heapprof_memory::Memory;
 use heapprof_process::maps::Map;
 use heapprof_process::{CoreFile, PAGE, Segment};
-use object::elf::{NT_AUXV, NT_PRSTATUS};
+use object::elf::{EM_X86_64, NT_AUXV, NT_PRSTATUS};
 
 use crate::error::Error;
-use crate::image::{Image, Region, Thread, joined};
+use crate::image::{Image, Region, Thread};
 
 /// What is heapprof's own in a program that it records.
 const OWN: [&str; 2] = ["/memfd:heapprof", "/libheapprof.so"];
@@ -52,6 +52,9 @@ impl Core {
     /// It may be no core file of a 64-bit program.
     pub fn open(file: File, program: Option<PathBuf>) -> Result<Self, Error> {
         let core = CoreFile::read(&file)?;
+        if core.machine != EM_X86_64.0 {
+            return Err(Error::NotCore("it is of another machine than x86-64"));
+        }
         let files = core.mapped_files(&file);
         let mut own = Self {
             opened: files.iter().map(|_| OnceLock::new()).collect(),
@@ -61,6 +64,9 @@ impl Core {
             program: None,
         };
         if let Some(program) = program {
+            if !program.is_file() {
+                return Err(Error::OtherProgram("there is no such file"));
+            }
             let then = own.entry().and_then(|at| own.mapping(at));
             let then = then.ok_or(Error::OtherProgram("it does not say where its program was"))?;
             own.program = Some((own.files[then].path.clone(), program));
@@ -71,6 +77,13 @@ impl Core {
             }
         }
         Ok(own)
+    }
+
+    /// Whether the program's own file is at hand, and the one that ran.
+    #[must_use]
+    pub fn has_program(&self) -> bool {
+        let own = self.entry().and_then(|at| self.mapping(at));
+        own.is_some_and(|own| self.opened(own).is_some())
     }
 
     /// Where the program began to run: a place in its own file.
@@ -125,10 +138,10 @@ impl Core {
         }
         let mut image = Image::new(regions, threads, missing);
         let files = self.files.iter();
-        let constant = files.filter(|file| image.region(file.start).is_none());
+        let constant = files.filter(|file| !file.is_writable);
         image.files = constant.cloned().collect();
         let writable = self.core.segments.iter().filter(|one| one.is_writable);
-        image.mapped = joined(writable.map(|one| one.memory.clone()).collect());
+        image.mapped = writable.map(|one| one.memory.clone()).collect();
         Ok(image)
     }
 
@@ -175,7 +188,11 @@ impl Core {
     fn opened(&self, number: usize) -> Option<&File> {
         let open = || {
             let path = &self.files[number].path;
-            // Without that flag, opening a pipe would wait for its other end.
+            // Opening alone can have an effect, as with a device. Without the flag, opening a pipe
+            // would wait for its other end.
+            if !std::fs::metadata(self.path_of(path)).ok()?.is_file() {
+                return None;
+            }
             let mut options = File::options();
             options.read(true).custom_flags(libc::O_NONBLOCK);
             let file = options.open(self.path_of(path)).ok()?;

@@ -36,6 +36,9 @@ pub enum Error {
         /// How many bytes of memory are missing.
         missing: u64,
     },
+    /// There is no memory for a copy.
+    #[error("there is not enough memory to copy {0} bytes of it")]
+    NoMemory(u64),
     /// The memory is more than can be copied.
     #[error("it has more than {0} bytes of memory")]
     TooLarge(u64),

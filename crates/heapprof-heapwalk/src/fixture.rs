@@ -3,7 +3,7 @@
 mod random;
 mod versions;
 
-use crate::heap::{Heap, Kind};
+use crate::heap::{Heap, Use};
 use crate::image::{Image, Region};
 
 /// Where the parts of the memory are.
@@ -53,16 +53,16 @@ pub(crate) struct Fixture {
     heap: Vec<u8>,
     variables: Vec<u64>,
     /// Each block: where it is, its bytes, and what malloc has done with it.
-    pub(crate) blocks: Vec<(u64, u64, Kind)>,
+    pub(crate) blocks: Vec<(u64, u64, Use)>,
 }
 
 impl Fixture {
     /// A heap of blocks of these sizes, which are 24, 40, 56 … The cache comes first, and the last
     /// block is in use.
-    pub(crate) fn new(layout: Layout, blocks: &[(u64, Kind)]) -> Self {
+    pub(crate) fn new(layout: Layout, blocks: &[(u64, Use)]) -> Self {
         let cache = (layout.cache[0] + 8).next_multiple_of(16) - 8;
-        let all = [(cache, Kind::Cache)];
-        let all = all.iter().chain(blocks).chain(&[(24, Kind::InUse)]);
+        let all = [(cache, Use::Cache)];
+        let all = all.iter().chain(blocks).chain(&[(24, Use::InUse)]);
         let mut made = Self {
             layout,
             heap: Vec::new(),
@@ -75,7 +75,7 @@ impl Fixture {
         for &(size, kind) in all {
             made.set_head(at, size, is_before_free);
             made.blocks.push((at + 16, size, kind));
-            is_before_free = kind == Kind::Free;
+            is_before_free = kind == Use::Free;
             at += size + 8;
         }
         made
@@ -131,7 +131,7 @@ impl Fixture {
         for (at, size, kind) in self.blocks.clone() {
             let list = (size - 24) / 16;
             match kind {
-                Kind::Cached => {
+                Use::Cached => {
                     let head = cache + lists * count + 8 * list;
                     let first = self.word(head);
                     let link = self.link(at, first);
@@ -139,14 +139,14 @@ impl Fixture {
                     self.set(head, at);
                     counts[list as usize] += 1;
                 }
-                Kind::Fast => {
+                Use::Fast => {
                     assert!(self.layout.has_fast);
                     let head = place(bins - 0x60 + 8 * list);
                     let link = self.link(at, libc[head]);
                     self.set(at, link);
                     libc[head] = at - 16;
                 }
-                Kind::Free => {
+                Use::Free => {
                     // All are in the first bin, in a ring.
                     match last_free == bins - 16 {
                         true => libc[place(bins)] = at - 16,

@@ -16,12 +16,12 @@ pub struct Chunk {
     /// Its arena, by its number; [`Chunk::MAPPED`] for one with a mapping of its own.
     pub arena: u16,
     /// What malloc has done with it.
-    pub kind: Kind,
+    pub kind: Use,
 }
 
 /// What malloc has done with a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum Use {
     /// It is given to the program.
     InUse,
     /// It is free, and in a bin.
@@ -52,10 +52,17 @@ impl Chunk {
         self.at..self.at + self.size
     }
 
+    /// Whether malloc may have left a link at an address of it, since blocks are cut from larger
+    /// ones that were free. The last word is none: there, a program may have the link of a list of
+    /// its own, which leads to the last words of other blocks.
+    pub(crate) fn may_have_link_at(&self, at: u64) -> bool {
+        at + 8 != self.at + self.size
+    }
+
     /// Whether the program has it.
     #[must_use]
     pub fn is_in_use(&self) -> bool {
-        self.kind == Kind::InUse
+        self.kind == Use::InUse
     }
 }
 
@@ -86,6 +93,10 @@ pub struct Heap {
     pub arenas: Vec<Arena>,
     /// The chunks, in order of their addresses.
     pub chunks: Vec<Chunk>,
+    /// Whether the list of arenas is whole.
+    pub has_all_arenas: bool,
+    /// About how many bytes the main arena has that were not found.
+    pub elsewhere: u64,
     /// Where the main arena's chunks begin.
     pub main_start: Option<u64>,
     /// What was found out of the version.
@@ -116,6 +127,8 @@ impl Heap {
         Self {
             arenas,
             chunks,
+            has_all_arenas: true,
+            elsewhere: 0,
             main_start: None,
             version: Version::default(),
             unwalked,
@@ -143,17 +156,20 @@ impl Heap {
         self.chunks[found].range().contains(&at).then_some(found)
     }
 
-    /// The chunk that a pointer of the program's leads to, by its number. malloc's own pointers
-    /// lead to the heads of chunks, and remain where it had them: in blocks that were free, on
-    /// stacks. The head of a chunk is in the last word of the one before, so a pointer there is
-    /// none.
+    /// The chunk that a pointer of the program's leads to, by its number.
+    ///
+    /// `may_be_link` says whether the pointer stands where malloc may have left one of its own: in
+    /// a register, on a stack, or in a block. malloc's lead to the heads of chunks. The head of a
+    /// chunk is in the last word of the one before, so a pointer there is none then.
     #[must_use]
-    pub fn find_pointed(&self, at: u64) -> Option<usize> {
+    pub fn find_pointed(&self, at: u64, may_be_link: bool) -> Option<usize> {
         let found = self.find(at)?;
         let chunk = &self.chunks[found];
-        let is_head =
-            chunk.arena != Chunk::MAPPED && chunk.size >= 8 && at == chunk.at + chunk.size - 8;
-        (!is_head || at == chunk.at).then_some(found)
+        let is_head = may_be_link
+            && chunk.arena != Chunk::MAPPED
+            && chunk.size > 8
+            && at == chunk.at + chunk.size - 8;
+        (!is_head).then_some(found)
     }
 
     /// Where the heap lies: ranges that are no roots.
@@ -165,15 +181,16 @@ impl Heap {
 /// Makes the table by which chunks are found.
 fn spans(ranges: &[Range<u64>], chunks: &[Chunk]) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    for range in ranges {
+    let starts = ranges.iter().skip(1).map(|range| range.start);
+    for (range, limit) in ranges.iter().zip(starts.chain([u64::MAX])) {
         // The top is behind the range, and a chunk has its last word in the next one's head.
         let first = chunks.partition_point(|chunk| chunk.at < range.start);
         let mut end = range.end + 8;
-        if let Some(chunk) =
-            chunks.get(chunks.partition_point(|chunk| chunk.at < end + 16).max(1) - 1)
-        {
+        let last = chunks.partition_point(|chunk| chunk.at < (end + 16).min(limit));
+        if let Some(chunk) = chunks.get(last.max(1) - 1) {
             end = end.max(chunk.range().end);
         }
+        end = end.min(limit);
         let start = range.start;
         if spans.last().is_some_and(|last| last.range.end > start) {
             continue;

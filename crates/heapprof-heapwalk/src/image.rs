@@ -68,8 +68,8 @@ pub struct Image {
     pub threads: Vec<Thread>,
     /// Where files are mapped that can't be written: code, constants, tables of classes. In order.
     pub files: Vec<Map>,
-    /// What was mapped that can be written, also where no page is there yet. In order, and what
-    /// touches is one. Empty if that is not known.
+    /// What was mapped that was copied, also where no page is there yet, one by one and in order.
+    /// Empty if that is not known.
     pub mapped: Vec<Range<u64>>,
     /// Bytes that should be there and are not: a core file may be cut, or leave something out.
     pub missing: u64,
@@ -130,10 +130,22 @@ impl Image {
     pub fn place_in_file(&self, at: u64) -> Option<(&Map, u64)> {
         let path = &self.file(at)?.path;
         let next = self.files.partition_point(|file| file.start <= at);
-        let before = self.files[..next].iter().rev();
         // A file has few mappings, and they are neighbours.
+        let before = self.files[..next].iter().rev().take(64);
         let mut same = before.take_while(|file| file.path == *path);
         let first = same.find(|file| file.offset == 0)?;
+        Some((first, at - first.start))
+    }
+
+    /// The file whose variables are at an address, and how far the address is behind the place
+    /// where the file's first byte is. Variables without a first value lie behind the file's
+    /// mappings.
+    #[must_use]
+    pub fn place_of_variable(&self, at: u64) -> Option<(&Map, u64)> {
+        let next = self.files.partition_point(|file| file.start <= at);
+        let path = &self.files[next.checked_sub(1)?].path;
+        let mut before = self.files[..next].iter().rev().take(64);
+        let first = before.find(|file| file.path == *path && file.offset == 0)?;
         Some((first, at - first.start))
     }
 
@@ -149,13 +161,27 @@ impl Image {
         self.region(at)?.word(at)
     }
 
+    /// The mapping that an address lies in, if it is known.
+    pub(crate) fn mapping(&self, at: u64) -> Option<Range<u64>> {
+        let next = self.mapped.partition_point(|one| one.end <= at);
+        self.mapped
+            .get(next)
+            .filter(|one| one.contains(&at))
+            .cloned()
+    }
+
     /// Whether all of a range was mapped, as far as that is known.
     #[must_use]
     pub fn is_mapped(&self, range: &Range<u64>) -> bool {
         let next = self.mapped.partition_point(|one| one.end <= range.start);
-        let found = self.mapped.get(next);
-        let holds = |one: &Range<u64>| one.start <= range.start && range.end <= one.end;
-        self.mapped.is_empty() || found.is_some_and(holds)
+        let mut at = range.start;
+        for one in &self.mapped[next..] {
+            if one.start > at || at >= range.end {
+                break;
+            }
+            at = at.max(one.end);
+        }
+        self.mapped.is_empty() || at >= range.end
     }
 
     /// How many bytes of a range are there.

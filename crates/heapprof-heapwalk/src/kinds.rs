@@ -6,6 +6,9 @@ use crate::content::{Content, content};
 use crate::heap::{Chunk, Heap};
 use crate::image::Image;
 
+/// No program has blocks of more classes.
+const MOST_NAMES: usize = 1 << 16;
+
 /// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kind {
@@ -59,7 +62,8 @@ impl<'a> Kinds<'a> {
         if let Some(&known) = self.known.get(&address) {
             return known;
         }
-        let number = match (self.ask)(address) {
+        let is_full = self.names.len() >= MOST_NAMES;
+        let number = match (self.ask)(address).filter(|_| !is_full) {
             None => 0,
             Some(name) => *self.numbers.entry(name).or_insert_with_key(|name| {
                 self.names.push(name.clone());

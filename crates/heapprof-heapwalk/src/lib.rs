@@ -6,7 +6,7 @@
 //! roots (registers, stacks, variables, memory that is not malloc's), and from where. What can't be
 //! reached has leaked.
 //!
-//! glibc 2.26 to 2.42 is known. Nothing of its symbols is needed: arenas are known by how they
+//! glibc 2.26 to 2.43 is known. Nothing of its symbols is needed: arenas are known by how they
 //! look, and what differs between versions is found out by looking which way of reading makes
 //! sense. It must never know SQLite, the terminal or profiles.
 #![deny(unsafe_code)]
@@ -16,7 +16,6 @@ mod bins;
 mod class;
 mod content;
 mod core;
-mod dominators;
 mod error;
 #[cfg(test)]
 mod fixture;
@@ -42,14 +41,14 @@ pub use self::class::class;
 pub use self::content::Content;
 pub use self::core::Core;
 pub use self::error::Error;
-pub use self::heap::{Chunk, Heap, Version};
+pub use self::heap::{Chunk, Heap, Use, Version};
 pub use self::image::{Image, Region, Thread};
 pub use self::kinds::{Kind, Kinds};
 pub use self::live::{Capture, Outside, capture};
 pub use self::mark::{Marks, Source, State};
 pub use self::points::{Referrer, referrers};
 pub use self::release::release;
-pub use self::retained::retained;
+pub use self::retained::{Retained, retained};
 pub use self::settings::Settings;
 pub use self::sum::Sum;
 pub use self::summary::{ArenaSum, Chains, Group, Summary};

@@ -5,7 +5,7 @@
 //! counts of two bytes, and since 2.42 76 of each, where a count says what is left. Since 2.32 the
 //! link in a free chunk is hidden: it is xored with its own address, shifted by 12 bits.
 
-use crate::heap::{Chunk, Heap, Kind, Version};
+use crate::heap::{Chunk, Heap, Use, Version};
 use crate::image::Image;
 
 /// A list that is longer than this is a ring. (Fast chunks have no limit.)
@@ -57,14 +57,14 @@ pub(crate) fn mark_free(image: &Image, heap: &mut Heap) {
         .map(|layout| (layout, caches(image, heap, layout)))
         .max_by_key(|(_, caches)| caches.len())
         .unwrap_or((&LAYOUTS[1], Vec::new()));
-    let mut heads: Vec<(u64, Kind)> = Vec::new();
+    let mut heads: Vec<(u64, Use)> = Vec::new();
     for &cache in &caches {
         let at = heap.chunks[cache].at;
         let lists = (0..layout.lists).map(|i| at + layout.first + 8 * i);
-        heads.extend(lists.map(|head| (head, Kind::Cached)));
+        heads.extend(lists.map(|head| (head, Use::Cached)));
     }
     for arena in &heap.arenas {
-        heads.extend(arena.fast().map(|head| (head, Kind::Fast)));
+        heads.extend(arena.fast().map(|head| (head, Use::Fast)));
     }
     let hides_links = hides_links(image, heap, &heads);
     heap.version = Version {
@@ -72,12 +72,12 @@ pub(crate) fn mark_free(image: &Image, heap: &mut Heap) {
         cache: if caches.is_empty() { 0 } else { layout.size },
     };
     for cache in caches {
-        heap.chunks[cache].kind = Kind::Cache;
+        heap.chunks[cache].kind = Use::Cache;
     }
     for (head, kind) in heads {
         let first = image.word(head).unwrap_or(0);
         // Links of fast chunks lead to the head of a chunk, those of caches to its bytes.
-        let shift = if kind == Kind::Fast { 16 } else { 0 };
+        let shift = if kind == Use::Fast { 16 } else { 0 };
         let mut next = first;
         for _ in 0..LONGEST {
             if next == 0 {
@@ -88,7 +88,7 @@ pub(crate) fn mark_free(image: &Image, heap: &mut Heap) {
                 heap.broken_links += 1;
                 break;
             };
-            if heap.chunks[found].kind != Kind::InUse {
+            if heap.chunks[found].kind != Use::InUse {
                 // It is in a list already, or free otherwise, so this one leads back or astray.
                 heap.broken_links += 1;
                 break;
@@ -118,7 +118,7 @@ fn caches(image: &Image, heap: &Heap, layout: &Layout) -> Vec<usize> {
     let is_cache = |chunk: &Chunk| {
         // What malloc gives to whoever asks for so many bytes.
         let size = (layout.size + 8).next_multiple_of(16) - 8;
-        if chunk.size != size || chunk.kind != Kind::InUse {
+        if chunk.size != size || chunk.kind != Use::InUse {
             return false;
         }
         let mut used = 0;
@@ -156,14 +156,14 @@ fn caches(image: &Image, heap: &Heap, layout: &Layout) -> Vec<usize> {
 }
 
 /// Whether links are hidden: whichever way of reading leads to more chunks.
-fn hides_links(image: &Image, heap: &Heap, heads: &[(u64, Kind)]) -> bool {
+fn hides_links(image: &Image, heap: &Heap, heads: &[(u64, Use)]) -> bool {
     let leads = |is_hidden: bool| {
-        let is_right = |&&(head, kind): &&(u64, Kind)| {
+        let is_right = |&&(head, kind): &&(u64, Use)| {
             let first = image.word(head).unwrap_or(0);
             if first == 0 {
                 return false;
             }
-            let shift = if kind == Kind::Fast { 16 } else { 0 };
+            let shift = if kind == Use::Fast { 16 } else { 0 };
             let at = first.wrapping_add(shift);
             let Some(link) = image.word(at) else {
                 return false;

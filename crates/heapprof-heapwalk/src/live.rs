@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 use heapprof_attach::Held;
 use heapprof_memory::Memory;
 use heapprof_process::maps::{self, Map};
-use heapprof_process::{PAGE, PageMap, areas, regions as regions_of, run_state, status};
+use heapprof_process::{PAGE, PageMap, areas, regions as regions_of, status, thread_state};
 
 use crate::error::Error;
-use crate::image::{Image, Region, Thread, joined};
+use crate::image::{Image, Region, Thread};
 
 /// More memory than this is not copied.
 const MOST: u64 = 1 << 40;
@@ -30,6 +30,8 @@ const ROUNDS: usize = 16;
 /// How many pieces are copied by one call, and about how many bytes.
 const AT_ONCE: usize = 512;
 const BYTES_AT_ONCE: usize = 4 << 20;
+/// A piece of more bytes may grow while room is made.
+const LARGE: u64 = 1 << 20;
 /// So many threads copy at the most. More of them wait for the memory, not for each other.
 const MOST_THREADS: usize = 4;
 
@@ -72,9 +74,9 @@ pub fn capture(pid: u32) -> Result<Capture, Error> {
     // Room for what there is now. What comes until the process is held gets its room then.
     let mut room = Room::default();
     for run in plan(whose, &pages)?.1 {
-        room.make(run.end - run.start);
+        room.make(run.end - run.start)?;
     }
-    let own = own(whose).map_err(of_kernel)?;
+    let (own, watched) = marked(whose).map_err(of_kernel)?;
     let began = Instant::now();
     let held = hold_all(pid, &memory)?;
     let threads = held
@@ -85,27 +87,32 @@ pub fn capture(pid: u32) -> Result<Capture, Error> {
             stack: held.stack(),
         })
         .collect();
-    let (all, runs) = plan(whose, &pages)?;
-    let mut pieces: Vec<Piece> = runs
-        .iter()
-        .map(|run| (run.start, room.take(run.end - run.start)))
-        .collect();
+    let (all, mut runs) = plan(whose, &pages)?;
+    let is_watched = |run: &Range<u64>| watched.iter().any(|one| one.contains(&run.start));
+    let left_out = runs.iter().filter(|run| is_watched(run));
+    let left_out: u64 = left_out.map(|run| run.end - run.start).sum();
+    runs.retain(|run| !is_watched(run));
+    let pieces = runs.iter().map(|run| {
+        let piece = room.take(run.end - run.start)?;
+        Ok((run.start, piece))
+    });
+    let mut pieces: Vec<Piece> = pieces.collect::<Result<_, Error>>()?;
     let copied = copy(whose, &mut pieces).map_err(of_kernel);
     drop(held);
     let held = began.elapsed();
-    let missing = copied?;
+    drop(room);
+    let missing = copied? + left_out;
     let bytes = pieces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     let mut image = Image::new(regions(&all, &own, pieces), threads, missing);
     let of_files = all
         .iter()
         .filter(|map| !map.is_writable && map.path.starts_with(b"/"));
     image.files = of_files.cloned().collect();
-    image.mapped = joined(
-        all.iter()
-            .filter(|map| map.is_writable)
-            .map(Map::range)
-            .collect(),
-    );
+    image.mapped = all
+        .iter()
+        .filter(|map| is_wanted(map))
+        .map(Map::range)
+        .collect();
     Ok(Capture {
         image,
         held,
@@ -129,7 +136,7 @@ fn living(pid: u32) -> Result<u32, Error> {
 /// The threads of a process.
 fn threads(pid: u32) -> Result<impl Iterator<Item = u32>, Error> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
-    let threads = threads.map_err(|_| Error::NoProcess)?.flatten();
+    let threads = threads.map_err(of_kernel)?.flatten();
     Ok(threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
 }
 
@@ -142,16 +149,22 @@ fn of_kernel(error: io::Error) -> Error {
     }
 }
 
-/// Where heapprof's own memory is in a process that is recorded.
-fn own(pid: u32) -> io::Result<Vec<Range<u64>>> {
+/// Where heapprof's own memory is in a process that is recorded, and memory whose pages the process
+/// itself brings in (userfaultfd): whoever reads them waits for a thread that is held.
+fn marked(pid: u32) -> io::Result<(Ranges, Ranges)> {
     let text = std::fs::read(format!("/proc/{pid}/smaps"))?;
     let text = String::from_utf8_lossy(&text);
     let areas = areas(&text);
     let own = regions_of(&areas).filter(|region| region.is_own);
-    Ok(own
-        .map(|region| region.area.start..region.area.end)
-        .collect())
+    let own = own.map(|region| region.area.start..region.area.end);
+    let watched = areas
+        .iter()
+        .filter(|area| area.has_flag("um") || area.has_flag("uw"));
+    let watched = watched.map(|area| area.start..area.end);
+    Ok((own.collect(), watched.collect()))
 }
+
+type Ranges = Vec<Range<u64>>;
 
 /// A piece of memory: where it begins, and what is there.
 type Piece = (u64, Vec<u8>);
@@ -183,10 +196,17 @@ fn push(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
     }
 }
 
-/// Whether pointers to the heap may lie in a mapping. A device's memory is left alone.
+/// Whether pointers to the heap may lie in a mapping. A device's memory is left alone, except for
+/// memory that is shared without a file. What can't be written may be a part of the heap that the
+/// program has made so.
 fn is_wanted(map: &Map) -> bool {
-    let is_device = map.path.starts_with(b"/dev/") && !map.path.starts_with(b"/dev/shm/");
-    map.is_writable && !is_device && !map.path.starts_with(b"[vvar")
+    let is_memory = ["/dev/shm/", "/dev/zero"];
+    let is_memory = is_memory
+        .iter()
+        .any(|path| map.path.starts_with(path.as_bytes()));
+    let is_device = map.path.starts_with(b"/dev/") && !is_memory;
+    let is_of_heap = map.is_private && (map.path.is_empty() || map.path == b"[heap]");
+    (map.is_writable || is_of_heap) && !is_device && !map.path.starts_with(b"[vvar")
 }
 
 /// Room for pieces, which the kernel has given already.
@@ -194,20 +214,42 @@ fn is_wanted(map: &Map) -> bool {
 struct Room(BTreeMap<u64, Vec<Vec<u8>>>);
 
 impl Room {
-    fn make(&mut self, len: u64) {
-        let mut bytes = vec![0u8; len as usize];
-        // Each page is written to, so that it is there.
-        bytes.chunks_mut(PAGE as usize).for_each(|page| page[0] = 1);
-        self.0.entry(len).or_default().push(bytes);
+    /// Makes room for a piece. A large one may have grown until it is copied.
+    fn make(&mut self, len: u64) -> Result<(), Error> {
+        let more = if len < LARGE { 0 } else { len / 8 };
+        let bytes = new(len + more)?;
+        self.0.entry(len + more).or_default().push(bytes);
+        Ok(())
     }
 
     /// Room of this length: one that is large enough, or a new one.
-    fn take(&mut self, len: u64) -> Vec<u8> {
-        let found = self.0.range_mut(len..).find_map(|(_, all)| all.pop());
-        let mut bytes = found.unwrap_or_else(|| vec![0; len as usize]);
+    fn take(&mut self, len: u64) -> Result<Vec<u8>, Error> {
+        let found = self.0.range_mut(len..).next();
+        let found = found.and_then(|(&of, all)| Some((of, all.pop()?, all.is_empty())));
+        let mut bytes = match found {
+            Some((of, bytes, is_last)) => {
+                if is_last {
+                    self.0.remove(&of);
+                }
+                bytes
+            }
+            None => new(len)?,
+        };
         bytes.truncate(len as usize);
-        bytes
+        Ok(bytes)
     }
+}
+
+/// So many bytes, which the kernel has given.
+fn new(len: u64) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(len as usize)
+        .map_err(|_| Error::NoMemory(len))?;
+    bytes.resize(len as usize, 0);
+    // Each page is written to, so that it is there.
+    bytes.chunks_mut(PAGE as usize).for_each(|page| page[0] = 1);
+    Ok(bytes)
 }
 
 /// Holds all threads, also those that others begin meanwhile.
@@ -216,12 +258,12 @@ fn hold_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, Error> {
     for _ in 0..ROUNDS {
         let mut is_complete = true;
         for tid in threads(pid)? {
-            let has_ended = || matches!(run_state(tid), None | Some('Z' | 'X'));
+            let has_ended = || matches!(thread_state(pid, tid), None | Some('Z' | 'X'));
             if held.contains_key(&tid) || has_ended() {
                 continue;
             }
             is_complete = false;
-            match Held::new(tid, memory) {
+            match Held::new(pid, tid, memory) {
                 Ok(Some(one)) => drop(held.insert(tid, one)),
                 Ok(None) => return Err(Error::Busy(tid)),
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
@@ -368,7 +410,7 @@ fn regions(maps: &[Map], own: &[Range<u64>], pieces: Vec<Piece>) -> Vec<Region> 
             name: map.map_or_else(String::new, |map| {
                 String::from_utf8_lossy(&map.path).into_owned()
             }),
-            is_writable: true,
+            is_writable: map.is_none_or(|map| map.is_writable),
             is_shared: map.is_some_and(|map| !map.is_private),
             is_own: own.iter().any(|range| range.contains(&start)),
         }

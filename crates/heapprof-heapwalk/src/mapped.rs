@@ -9,15 +9,16 @@ use std::ops::Range;
 
 use heapprof_process::PAGE;
 
-use crate::heap::{Chunk, Kind};
+use crate::heap::{Chunk, Use};
 use crate::image::Image;
 
 /// The bit of a size that says that the chunk has a mapping of its own.
 const MAPPED: u64 = 2;
 /// The bytes of a head.
 const HEAD: u64 = 16;
-/// Alignments up to this are looked for.
-const ALIGNED: [u64; 5] = [4096, 8192, 16384, 65536, 2 << 20];
+/// The powers of two to which a block is aligned at the least and at the most, of those that are
+/// looked for.
+const ALIGNED: std::ops::RangeInclusive<u32> = 5..=26;
 
 /// The chunks, each with the range of its mapping. Ranges that `is_walked` knows are left out.
 pub(crate) fn find(image: &Image, is_walked: impl Fn(u64) -> bool) -> Vec<(Chunk, Range<u64>)> {
@@ -45,8 +46,11 @@ pub(crate) fn find(image: &Image, is_walked: impl Fn(u64) -> bool) -> Vec<(Chunk
 
 /// The chunk whose mapping begins here.
 fn head(image: &Image, at: u64) -> Option<(Chunk, Range<u64>)> {
-    let next = |alignment: &u64| (at + 1).next_multiple_of(*alignment) - HEAD;
-    let aligned = ALIGNED.iter().map(next);
+    // What lies before an aligned block is at least as large as a head, or there is none.
+    let aligned = ALIGNED.flat_map(|power| {
+        let first = (at + HEAD + 1).next_multiple_of(1 << power) - HEAD;
+        [first, first + (1 << power)]
+    });
     // Where one is aligned, the head that it would have had is still there, too.
     aligned.chain(std::iter::once(at)).find_map(|head| {
         let before = image.word(head)?;
@@ -68,7 +72,7 @@ fn head(image: &Image, at: u64) -> Option<(Chunk, Range<u64>)> {
             at: head + HEAD,
             size: bytes - own,
             arena: Chunk::MAPPED,
-            kind: Kind::InUse,
+            kind: Use::InUse,
         };
         Some((chunk, at..head + bytes + more))
     })

@@ -4,14 +4,14 @@
 //! not malloc's: variables, thread-local memory, the program's own mappings. A chunk is *reached*
 //! if a pointer to its beginning is in a root or in a chunk that is reached. It is *maybe* reached
 //! if only pointers into its middle lead there. What else is in use has leaked: *directly* if
-//! nothing leads there, *indirectly* if only what has leaked does. Three kinds of pointers into the
+//! nothing leads there, *indirectly* if only what has leaked does. Four kinds of pointers into the
 //! middle count as such to the beginning, as in valgrind: behind the length of a C++ array or
 //! string, and to the second base of a C++ object.
 
 use std::ops::Range;
 
 use crate::arena::Arena;
-use crate::heap::{Chunk, Heap, Kind};
+use crate::heap::{Chunk, Heap, Use};
 use crate::image::{Image, joined, words};
 
 /// Below the end of a stack, a function may use so many bytes (the red zone of the x86-64 ABI).
@@ -76,8 +76,8 @@ impl Marks {
     #[must_use]
     pub fn new(image: &Image, heap: &Heap) -> Self {
         let initial = |chunk: &Chunk| match chunk.kind {
-            Kind::InUse => State::Leaked,
-            Kind::Cache => State::Reached,
+            Use::InUse => State::Leaked,
+            Use::Cache => State::Reached,
             _ => State::Free,
         };
         let mut marker = Marker {
@@ -88,16 +88,20 @@ impl Marks {
             queue: Vec::new(),
             maybe: Vec::new(),
         };
-        for (number, thread) in (0..).zip(&image.threads) {
-            for &register in &thread.registers {
-                marker.see(register, Source::Register(number));
-            }
-        }
+        // Variables come first: they say more of what holds a block than a stack or a register.
         let mut bytes = 0;
-        for range in roots(image, heap) {
+        let (stacks, variables): (Vec<_>, Vec<_>) = roots(image, heap)
+            .into_iter()
+            .partition(|root| root.is_stack);
+        for Root { range, is_stack } in variables.into_iter().chain(stacks) {
             bytes += range.end - range.start;
             for (at, word) in (range.start..).step_by(8).zip(words(image.bytes(range))) {
-                marker.see(word, Source::Root(at));
+                marker.see(word, is_stack, Source::Root(at));
+            }
+        }
+        for (number, thread) in (0..).zip(&image.threads) {
+            for &register in &thread.registers {
+                marker.see(register, true, Source::Register(number));
             }
         }
         marker.follow(State::Reached);
@@ -128,8 +132,8 @@ struct Marker<'a> {
 
 impl Marker<'_> {
     /// Looks at a word that is in something that is reached.
-    fn see(&mut self, word: u64, source: Source) {
-        let Some(found) = self.heap.find_pointed(word) else {
+    fn see(&mut self, word: u64, may_be_link: bool, source: Source) {
+        let Some(found) = self.heap.find_pointed(word, may_be_link) else {
             return;
         };
         let chunk = &self.heap.chunks[found];
@@ -161,10 +165,11 @@ impl Marker<'_> {
             done += 1;
             let chunk = self.heap.chunks[number as usize];
             let source = Source::Chunk(number);
-            for (_, word) in words_of(self.image, chunk.bytes()) {
+            for (at, word) in words_of(self.image, chunk.bytes()) {
+                let may_be_link = chunk.may_have_link_at(at);
                 match state {
-                    State::Reached => self.see(word, source),
-                    _ => self.see_maybe(word, source),
+                    State::Reached => self.see(word, may_be_link, source),
+                    _ => self.see_maybe(word, may_be_link, source),
                 }
             }
         }
@@ -172,8 +177,8 @@ impl Marker<'_> {
     }
 
     /// Looks at a word of a chunk that is maybe reached: what it leads to is that, too.
-    fn see_maybe(&mut self, word: u64, source: Source) {
-        if let Some(found) = self.heap.find_pointed(word)
+    fn see_maybe(&mut self, word: u64, may_be_link: bool, source: Source) {
+        if let Some(found) = self.heap.find_pointed(word, may_be_link)
             && self.heap.chunks[found].is_in_use()
         {
             self.reach(found as u32, State::Maybe, source);
@@ -202,8 +207,8 @@ impl Marker<'_> {
             }
             while let Some(number) = self.queue.pop() {
                 let chunk = self.heap.chunks[number as usize];
-                for (_, word) in words_of(self.image, chunk.bytes()) {
-                    if let Some(found) = self.heap.find_pointed(word)
+                for (at, word) in words_of(self.image, chunk.bytes()) {
+                    if let Some(found) = self.heap.find_pointed(word, chunk.may_have_link_at(at))
                         && std::mem::take(&mut is_seen[found])
                     {
                         self.states[found] = State::Indirect;
@@ -222,9 +227,9 @@ impl Marker<'_> {
         // Each block of the path, and from where on its words were not looked at.
         let mut path = vec![(first, chunk(first).at)];
         while let Some((number, at)) = path.last_mut() {
-            let rest = *at..chunk(*number).bytes().end;
-            let next = words_of(self.image, rest).find_map(|(at, word)| {
-                let found = self.heap.find_pointed(word)?;
+            let from = chunk(*number);
+            let next = words_of(self.image, *at..from.bytes().end).find_map(|(at, word)| {
+                let found = self.heap.find_pointed(word, from.may_have_link_at(at))?;
                 let is_new = self.states[found] == State::Leaked && !is_seen[found];
                 is_new.then_some((at, found))
             });
@@ -301,26 +306,56 @@ fn is_whole(image: &Image, chunk: &Chunk, word: u64) -> bool {
     is_array || is_base
 }
 
-/// All words of roots: of registers, and of memory that is one.
-pub(crate) fn root_words<'a>(image: &'a Image, heap: &'a Heap) -> impl Iterator<Item = u64> + 'a {
-    let registers = image
-        .threads
-        .iter()
-        .flat_map(|thread| thread.registers.iter().copied());
-    let memory = roots(image, heap)
-        .into_iter()
-        .flat_map(|range| words(image.bytes(range)));
+/// All words of roots, of registers and of memory that is one, each with where it is, and whether
+/// malloc may have left it there.
+pub(crate) fn root_words(image: &Image, heap: &Heap) -> impl Iterator<Item = (Source, u64, bool)> {
+    let threads = (0..).zip(&image.threads);
+    let registers = threads.flat_map(|(number, thread)| {
+        let registers = thread.registers.iter();
+        registers.map(move |&word| (Source::Register(number), word, true))
+    });
+    let memory = roots(image, heap).into_iter().flat_map(|root| {
+        let places = (root.range.start..).step_by(8).map(Source::Root);
+        let words = places.zip(words(image.bytes(root.range)));
+        words.map(move |(at, word)| (at, word, root.is_stack))
+    });
     registers.chain(memory)
+}
+
+/// A range that is a root.
+struct Root {
+    range: Range<u64>,
+    is_stack: bool,
 }
 
 /// The ranges that are roots: what can be written and is not malloc's. What could not be walked may
 /// hold pointers, so it is one, too.
-fn roots(image: &Image, heap: &Heap) -> Vec<Range<u64>> {
+fn roots(image: &Image, heap: &Heap) -> Vec<Root> {
     let arenas = heap.arenas.iter().map(Arena::range);
-    let holes = joined(heap.ranges().chain(arenas).collect());
     let mut stacks: Vec<u64> = image.threads.iter().map(|thread| thread.stack).collect();
     stacks.sort_unstable();
+    // What lies below the end of a stack in its mapping is nothing of it. Where threads' stacks are
+    // one mapping, that is known of the lowest one.
+    let dead = image.mapped.iter().filter_map(|map| {
+        let first = stacks.partition_point(|&stack| stack < map.start);
+        let end = stacks.get(first).filter(|stack| map.contains(stack))?;
+        Some(map.start..end.saturating_sub(RED_ZONE).max(map.start))
+    });
+    let holes = joined(heap.ranges().chain(arenas).chain(dead).collect());
+    let has_stack = |range: &Range<u64>| {
+        let around = image.mapping(range.start).unwrap_or(range.clone());
+        let first = stacks.partition_point(|&stack| stack < around.start);
+        stacks
+            .get(first)
+            .is_some_and(|stack| around.contains(stack))
+    };
     let mut all = Vec::new();
+    let mut add = |range: Range<u64>, is_stack| {
+        let range = range.start.next_multiple_of(8)..range.end;
+        if !range.is_empty() {
+            all.push(Root { range, is_stack });
+        }
+    };
     for region in image.regions().iter().filter(|region| region.is_root()) {
         let range = region.range();
         let mut start = range.start;
@@ -329,24 +364,19 @@ fn roots(image: &Image, heap: &Heap) -> Vec<Range<u64>> {
         if let Some(stack) = stacks.get(first).filter(|stack| range.contains(stack)) {
             start = stack.saturating_sub(RED_ZONE).max(start);
         }
+        let is_stack = has_stack(&range);
         let first = holes.partition_point(|hole| hole.end <= start);
         for hole in holes[first..]
             .iter()
             .take_while(|hole| hole.start < range.end)
         {
-            if start < hole.start {
-                all.push(start..hole.start);
-            }
+            add(start..hole.start, is_stack);
             start = hole.end;
         }
-        if start < range.end {
-            all.push(start..range.end);
-        }
+        add(start..range.end, is_stack);
     }
-    all.extend(heap.unwalked.iter().cloned());
-    for range in &mut all {
-        range.start = range.start.next_multiple_of(8);
+    for range in &heap.unwalked {
+        add(range.clone(), false);
     }
-    all.retain(|range| range.start < range.end);
     all
 }

@@ -21,13 +21,11 @@ pub fn release(image: &Image, memory: impl Memory) -> Option<String> {
             .unwrap_or_default();
         name.starts_with(b"libc.so") || name.starts_with(b"libc-2.")
     };
-    let constant = image
-        .files
-        .iter()
-        .filter(is_libc)
-        .filter(|map| !map.is_code);
+    let of_libc = || image.files.iter().filter(is_libc);
+    // Older linkers put constants beside code.
+    let constant = of_libc().filter(|map| !map.is_code);
     let mut left = MOST;
-    for map in constant {
+    for map in constant.chain(of_libc().filter(|map| map.is_code)) {
         // The last bytes of a page come again with the next one.
         let mut page = [0; 2 * PAGE as usize];
         let mut at = map.start;

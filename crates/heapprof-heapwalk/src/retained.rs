@@ -1,60 +1,66 @@
-//! What would go if a block went: the block itself, and all that is reached only through it.
+//! What would go if a block or a variable went: itself, and all that is reached only through it.
 
-use crate::dominators::{Dominators, Graph};
+use heapprof_graph::Graph;
+
 use crate::heap::Heap;
 use crate::image::Image;
-use crate::mark::{Marks, State, words_of};
+use crate::mark::{Marks, Source, State, root_words, words_of};
 
-/// What each block retains, by its number: its own bytes and those of all blocks that it dominates.
-/// 0 for blocks that are not reached.
+/// What is held.
+#[derive(Clone, Debug, Default)]
+pub struct Retained {
+    /// By each block, by its number: its own bytes and those of all blocks that it dominates. 0 for
+    /// blocks that are not reached.
+    pub blocks: Vec<u64>,
+    /// By each holder, by its number.
+    pub holders: Vec<u64>,
+}
+
+/// What is held by each block, and by each holder outside of malloc's memory: `holder_of` gives the
+/// number of the variable, the stack or the rest that a root is in, counted from 0. A holder has no
+/// bytes of its own.
 #[must_use]
-pub fn retained(image: &Image, heap: &Heap, marks: &Marks) -> Vec<u64> {
+pub fn retained(
+    image: &Image,
+    heap: &Heap,
+    marks: &Marks,
+    mut holder_of: impl FnMut(Source) -> u32,
+) -> Retained {
     let is_reached = |block: usize| matches!(marks.states[block], State::Reached | State::Maybe);
-    let count = heap.chunks.len();
-    let root = count as u32;
-    let mut graph = Graph {
-        first: vec![0],
-        to: Vec::new(),
+    let found = |word: u64, may_be_link: bool| {
+        let found = heap.find_pointed(word, may_be_link);
+        found.filter(|&to| is_reached(to)).map(|to| to as u32)
     };
-    let mut is_from_root = vec![false; count];
-    for root in crate::mark::root_words(image, heap) {
-        if let Some(block) = heap.find_pointed(root) {
-            is_from_root[block] = true;
-        }
-    }
+    let mut graph = Graph::default();
     for (block, chunk) in heap.chunks.iter().enumerate() {
         if is_reached(block) && chunk.is_in_use() {
-            let from = graph.to.len();
-            let found =
-                words_of(image, chunk.bytes()).filter_map(|(_, word)| heap.find_pointed(word));
-            let found = found.filter(|&to| is_reached(to)).map(|to| to as u32);
-            graph.to.extend(found);
-            // Most blocks that point to another one do so once.
-            graph.to[from..].sort_unstable();
-            let mut kept = from;
-            for i in from..graph.to.len() {
-                if kept == from || graph.to[i] != graph.to[kept - 1] {
-                    graph.to[kept] = graph.to[i];
-                    kept += 1;
-                }
+            let words = words_of(image, chunk.bytes());
+            graph.lead_to(words.filter_map(|(at, word)| found(word, chunk.may_have_link_at(at))));
+        }
+        graph.end_node();
+    }
+    // Behind the blocks come the holders, and last what has these.
+    let mut held: Vec<Vec<u32>> = Vec::new();
+    for (source, word, may_be_link) in root_words(image, heap) {
+        if let Some(to) = found(word, may_be_link) {
+            let holder = holder_of(source) as usize;
+            if held.len() <= holder {
+                held.resize(holder + 1, Vec::new());
             }
-            graph.to.truncate(kept);
-        }
-        graph.first.push(graph.to.len() as u32);
-    }
-    let from_root = (0..count).filter(|&block| is_from_root[block] && is_reached(block));
-    graph.to.extend(from_root.map(|block| block as u32));
-    graph.first.push(graph.to.len() as u32);
-    let dominators = Dominators::new(&graph, root);
-    let mut retained = vec![0u64; count + 1];
-    for &node in dominators.order.iter().rev() {
-        if let Some(chunk) = heap.chunks.get(node as usize) {
-            retained[node as usize] += chunk.size;
-        }
-        if let Some(parent) = dominators.parent(node) {
-            retained[parent as usize] += retained[node as usize];
+            held[holder].push(to);
         }
     }
-    retained.truncate(count);
-    retained
+    let count = heap.chunks.len() as u32;
+    let holders = held.len() as u32;
+    for blocks in held {
+        graph.lead_to(blocks);
+        graph.end_node();
+    }
+    graph.lead_to(count..count + holders);
+    graph.end_node();
+    let size = |node: u32| heap.chunks.get(node as usize).map_or(0, |chunk| chunk.size);
+    let mut blocks = heapprof_graph::retained(&graph, count + holders, size);
+    blocks.truncate((count + holders) as usize);
+    let holders = blocks.split_off(count as usize);
+    Retained { blocks, holders }
 }

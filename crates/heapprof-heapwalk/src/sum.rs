@@ -5,7 +5,7 @@
 pub struct Sum {
     /// Blocks.
     pub blocks: u64,
-    /// Their bytes, as the program may use them.
+    /// Their bytes.
     pub bytes: u64,
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use heapprof_process::PAGE;
 
 use crate::bins::{self, List, ListKind};
-use crate::heap::{self, Chunk, Heap};
+use crate::heap::{Chunk, Heap, Use};
 use crate::image::Image;
 use crate::kinds::{Kind, Kinds};
 use crate::mark::{Marks, State};
@@ -79,8 +79,7 @@ pub struct Summary {
     pub arenas: Vec<ArenaSum>,
     /// malloc's settings, if they were found.
     pub settings: Option<Settings>,
-    /// How many bytes in blocks of the arenas are in blocks that are as large as those that get a
-    /// mapping of their own.
+    /// Blocks of arenas that are as large as those with a mapping of their own.
     pub large_in_arenas: Sum,
     /// How many bytes `malloc_trim(0)` would give back.
     pub trimmed: u64,
@@ -100,8 +99,9 @@ impl Summary {
             trimmed: bins::trimmed(image, heap),
             ..Self::default()
         };
+        let mut is_listed = vec![false; heap.chunks.len()];
         for (number, arena) in (0..).zip(&heap.arenas) {
-            let (lists, broken) = bins::bins(image, heap, number, arena);
+            let (lists, broken) = bins::bins(image, heap, number, arena, &mut is_listed);
             summary.broken_bins += broken;
             summary.arenas.push(ArenaSum {
                 at: arena.at,
@@ -120,7 +120,7 @@ impl Summary {
             let arena = match chunk.arena {
                 Chunk::MAPPED => &mut mapped,
                 number => {
-                    if chunk.is_in_use() && chunk.size >= threshold {
+                    if chunk.is_in_use() && chunk.size + 8 >= threshold {
                         summary.large_in_arenas.add(chunk.size);
                     }
                     &mut summary.arenas[usize::from(number)]
@@ -191,19 +191,19 @@ fn add(arena: &mut ArenaSum, chunk: &Chunk) {
         _ => chunk.size + 8,
     };
     match chunk.kind {
-        heap::Kind::InUse | heap::Kind::Cache => arena.in_use.add(bytes),
-        heap::Kind::Cached => {
+        Use::InUse | Use::Cache => arena.in_use.add(bytes),
+        Use::Cached => {
             arena.cached.add(bytes);
             bins::add(&mut arena.lists, ListKind::Cached, bytes);
         }
-        heap::Kind::Fast => {
+        Use::Fast => {
             arena.fast.add(bytes);
             bins::add(&mut arena.lists, ListKind::Fast, bytes);
         }
-        heap::Kind::Free => {
+        Use::Free => {
             arena.free.add(bytes);
             arena.largest_free = arena.largest_free.max(bytes);
         }
-        heap::Kind::Top => arena.top += chunk.size + 16,
+        Use::Top => arena.top += chunk.size + 16,
     }
 }

@@ -3,15 +3,19 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use heapprof_process::PAGE;
+
 use crate::arena::{self, Arena, RESERVED};
 use crate::error::Error;
-use crate::heap::{Chunk, Heap, Kind};
+use crate::heap::{Chunk, Heap, Use};
 use crate::image::Image;
 use crate::lists;
 use crate::mapped;
 
 /// The least chunk.
 const LEAST: u64 = 32;
+/// A chunk that only keeps others apart.
+const FENCE: u64 = 16;
 /// The previous chunk is in use.
 const PREVIOUS_IN_USE: u64 = 1;
 /// Bits of a size that say something else.
@@ -23,7 +27,7 @@ impl Heap {
     /// # Errors
     /// There may be no heap of glibc's.
     pub fn walk(image: &Image) -> Result<Self, Error> {
-        let arenas = arena::find(image);
+        let (arenas, has_all_arenas) = arena::find(image);
         if arenas.is_empty() {
             return Err(Error::NoHeap {
                 other: other_allocator(image),
@@ -59,6 +63,17 @@ impl Heap {
         }
         let mut heap = Self::new(arenas, chunks, unwalked, ranges);
         heap.main_start = main_start;
+        // Where the main arena could not have all of its memory in the heap (brk), the rest is
+        // elsewhere.
+        let main = heap.arenas.first().filter(|arena| arena.is_main);
+        if let (Some(main), Some(start)) = (main, main_start) {
+            let top = image.word(main.top.wrapping_add(8)).unwrap_or(0) & !FLAGS;
+            let here = main.top.saturating_add(top).saturating_sub(start);
+            // The beginning of the heap may not be where a page begins.
+            let here = here.saturating_add(PAGE);
+            heap.elsewhere = main.system_memory.saturating_sub(here);
+        }
+        heap.has_all_arenas = has_all_arenas;
         lists::mark_free(image, &mut heap);
         Ok(heap)
     }
@@ -74,10 +89,10 @@ fn other_allocator(image: &Image) -> &'static str {
         ("libc.so", ": its heap was not used yet, or is damaged"),
     ];
     let has = |name: &str| {
-        image
-            .regions()
-            .iter()
-            .any(|region| region.name.contains(name))
+        let in_path = |path: &[u8]| path.windows(name.len()).any(|part| part == name.as_bytes());
+        let mut regions = image.regions().iter();
+        regions.any(|region| region.name.contains(name))
+            || image.files.iter().any(|file| in_path(&file.path))
     };
     let found = KNOWN.iter().find(|(name, _)| has(name));
     found.map_or("", |(_, words)| words)
@@ -139,23 +154,7 @@ fn main_part(image: &Image, arena: &Arena) -> Option<Range<u64>> {
         at -= 1;
     }
     let low = regions[at].start;
-    let is_right = |start: u64| {
-        let mut next = start;
-        let mut steps = 0u64;
-        while next < arena.top {
-            let size = image.word(next + 8).map_or(0, |size| size & !FLAGS);
-            if size < LEAST || !size.is_multiple_of(16) {
-                return false;
-            }
-            next = next.saturating_add(size);
-            steps += 1;
-            // Enough to be sure.
-            if steps > 1000 {
-                return true;
-            }
-        }
-        next == arena.top
-    };
+    let is_right = |start: u64| is_chain(image, start, arena.top);
     let noted = regions
         .iter()
         .filter(|region| region.range().contains(&arena.bins))
@@ -173,6 +172,32 @@ fn main_part(image: &Image, arena: &Arena) -> Option<Range<u64>> {
     start
         .or_else(|| starts.first().copied())
         .map(|start| start..arena.top)
+}
+
+/// Where chunks go on behind memory that the program took of the heap itself (by `sbrk`).
+fn resumption(image: &Image, from: u64, end: u64) -> Option<u64> {
+    let mut places = (from.next_multiple_of(16)..end).step_by(16);
+    places.find(|&start| is_chain(image, start, end))
+}
+
+/// Whether chunks follow each other from here on to an end, to two small ones that keep others
+/// apart, or far enough to be sure.
+fn is_chain(image: &Image, start: u64, end: u64) -> bool {
+    let mut next = start;
+    for _ in 0..1000 {
+        if next >= end {
+            return next == end && start < end;
+        }
+        let size = image.word(next + 8).map_or(0, |size| size & !FLAGS);
+        if size == FENCE {
+            return next > start;
+        }
+        if size < LEAST || !size.is_multiple_of(16) {
+            return false;
+        }
+        next = next.saturating_add(size);
+    }
+    true
 }
 
 /// Walks the chunks of a part. Returns where it ended: at the part's end, if nothing is wrong.
@@ -199,16 +224,29 @@ fn walk(
         let size = header & !FLAGS;
         let end = next.saturating_add(size);
         if size < LEAST || !size.is_multiple_of(16) || end > part.end {
-            // Two small chunks may end a part.
-            let is_fence = size == 16 && part.end - next <= 2 * LEAST;
-            return if is_fence { part.end } else { next };
+            // Two small chunks end a part, or lie before memory that the program took itself.
+            let is_fence =
+                size == FENCE && word(next + FENCE + 8).is_none_or(|after| after & !FLAGS <= FENCE);
+            if is_fence && part.end - next <= 2 * LEAST {
+                return part.end;
+            }
+            match is_fence
+                .then(|| resumption(image, next + 2 * FENCE, part.end))
+                .flatten()
+            {
+                Some(start) => {
+                    next = start;
+                    continue;
+                }
+                None => return next,
+            }
         }
         let Some(following) = word(end + 8) else {
             return next;
         };
         let kind = match following & PREVIOUS_IN_USE {
-            0 => Kind::Free,
-            _ => Kind::InUse,
+            0 => Use::Free,
+            _ => Use::InUse,
         };
         chunks.push(Chunk {
             at: next + 16,
@@ -225,7 +263,7 @@ fn walk(
             at: arena.top + 16,
             size: (header & !FLAGS).saturating_sub(16),
             arena: number,
-            kind: Kind::Top,
+            kind: Use::Top,
         });
     }
     part.end

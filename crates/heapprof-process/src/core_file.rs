@@ -58,6 +58,8 @@ pub struct CoreFile {
     pub segments: Vec<Segment>,
     /// How many bytes the file has.
     pub length: u64,
+    /// The number of the machine that the program ran on (`e_machine`).
+    pub machine: u16,
     /// Where notes are: the first byte, and how many.
     notes: Vec<(u64, u64)>,
 }
@@ -103,6 +105,7 @@ impl CoreFile {
         Ok(Self {
             segments,
             length,
+            machine: header.e_machine(endian).0,
             notes,
         })
     }

@@ -88,6 +88,15 @@ pub fn run_state(pid: u32) -> Option<char> {
     Identity::of(pid).ok().map(|found| found.state)
 }
 
+/// What a thread of a process does, as the kernel's letter for it; `None` if there is none. Asking
+/// for a process instead would make the kernel look at all of its threads.
+#[must_use]
+pub fn thread_state(pid: u32, tid: u32) -> Option<char> {
+    let stat = read(pid, &format!("task/{tid}/stat")).ok()?;
+    // The name in parentheses may have any letters.
+    stat.rsplit(')').next()?.trim_start().chars().next()
+}
+
 /// When a process began, in ticks since the machine did; `None` if there is none, or if it has
 /// ended.
 #[must_use]

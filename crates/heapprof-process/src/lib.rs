@@ -26,7 +26,7 @@ pub use self::cgroup::{Cgroup, Folder, Pressure, machine_pressure};
 pub use self::core_file::{CoreError, CoreFile, Segment};
 pub use self::counters::{COUNTERS, Counter, Counters};
 pub use self::explained::{Explained, Part, explain};
-pub use self::identity::{Identity, began, comm, is_there, run_state, status, title};
+pub use self::identity::{Identity, began, comm, is_there, run_state, status, thread_state, title};
 pub use self::kind::{KINDS, Kind};
 pub use self::pages::{PAGE, Page, PageMap, PageSet};
 pub use self::region::{Region, file_name, is_ours, regions};

@@ -245,6 +245,29 @@ impl ProfileBuilder {
         self.profile.samples.push(stack, values, label_set);
     }
 
+    /// Adds a sample whose frames are names as they are, root first.
+    pub fn named(&mut self, stack: &[&str], values: &[i64], labels: &mut [Label]) {
+        let frames = stack.iter().rev();
+        let locations: Vec<LocationIndex> = frames.map(|name| self.name(name)).collect();
+        self.sample(locations, values, labels);
+    }
+
+    /// A symbolized location of which only the function's name is known.
+    pub fn name(&mut self, name: &str) -> LocationIndex {
+        self.frame(&[FrameText {
+            name,
+            filename: "",
+            start_line: 0,
+            line: 0,
+        }])
+    }
+
+    /// Adds a sample with this stack, leaf first.
+    pub fn sample(&mut self, stack: Vec<LocationIndex>, values: &[i64], labels: &mut [Label]) {
+        let label_set = self.label_set(labels);
+        self.profile.samples.push(stack, values, label_set);
+    }
+
     fn parse(&mut self, frame: &str) -> LocationIndex {
         let split = |text| -> (&str, &str) { str::split_once(text, '@').unwrap_or((text, "")) };
         let hex = |name: &str| u64::from_str_radix(name.strip_prefix("0x")?, 16).ok();

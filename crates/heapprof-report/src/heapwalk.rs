@@ -22,9 +22,6 @@ pub struct Walk {
     pub summary: Summary,
 }
 
-/// So many kinds of chains are shown in text.
-const CHAINS: usize = 10;
-
 /// The states in the order of reports.
 const STATES: [State; 5] = [
     State::Leaked,
@@ -53,7 +50,7 @@ pub fn heapwalk(walk: &Walk, limit: Option<usize>, style: &Style) -> Result<Stri
     let summary = &walk.summary;
     let shown = limit.unwrap_or(usize::MAX).min(summary.groups.len());
     if style.format == Format::Json {
-        return crate::json::text(document(walk, shown));
+        return crate::json::text(document(walk, limit.unwrap_or(usize::MAX)));
     }
     let raw = style.format == Format::Csv;
     let measure = match raw {
@@ -100,8 +97,7 @@ pub fn heapwalk(walk: &Walk, limit: Option<usize>, style: &Style) -> Result<Stri
         text += "\nnothing has leaked\n";
     } else {
         text += &groups.titled("What leaked, by size and kind", style)?;
-        let most = limit.unwrap_or(CHAINS).min(CHAINS);
-        let chains = chains(summary, most, &measure);
+        let chains = chains(summary, limit.unwrap_or(usize::MAX), &measure);
         if !chains.is_empty() {
             text += &chains.titled("Blocks that leaked, with all that only they lead to", style)?;
         }
@@ -178,8 +174,9 @@ fn chains(summary: &Summary, shown: usize, measure: &Measure) -> Table {
     table
 }
 
-fn document(walk: &Walk, shown: usize) -> Value {
+fn document(walk: &Walk, limit: usize) -> Value {
     let summary = &walk.summary;
+    let shown = limit.min(summary.groups.len());
     let states = STATES.iter().map(|&state| {
         let sum = &summary.states[state as usize];
         json!({"state": state.name(), "blocks": sum.blocks, "bytes": sum.bytes})
@@ -190,7 +187,8 @@ fn document(walk: &Walk, shown: usize) -> Value {
             "blocks": group.sum.blocks, "bytes": group.sum.bytes, "example": group.example,
         })
     });
-    let chains = summary.chains.iter().map(|one| {
+    let rest = &summary.groups[shown..];
+    let chains = summary.chains.iter().take(limit).map(|one| {
         json!({
             "what": one.what, "size": one.size, "first_blocks": one.count,
             "blocks": one.sum.blocks, "bytes": one.sum.bytes, "example": one.example,
@@ -200,6 +198,11 @@ fn document(walk: &Walk, shown: usize) -> Value {
         "name": walk.name, "notes": walk.notes, "unwalked": summary.unwalked,
         "states": states.collect::<Vec<_>>(), "groups": groups.collect::<Vec<_>>(),
         "chains": chains.collect::<Vec<_>>(),
+        "other": {
+            "groups": rest.len(), "blocks": rest.iter().map(|one| one.sum.blocks).sum::<u64>(),
+            "bytes": rest.iter().map(|one| one.sum.bytes).sum::<u64>(),
+            "chains": summary.chains.len().saturating_sub(limit),
+        },
     })
 }
 

@@ -53,9 +53,16 @@ impl Labels {
     /// it.
     #[must_use]
     pub fn at(&self, place: u64) -> Option<String> {
+        let (_, name) = self.around(place)?;
+        Some(demangle(name).unwrap_or_else(|| name.to_string()))
+    }
+
+    /// Where what lies there begins, and its linker name.
+    #[must_use]
+    pub fn around(&self, place: u64) -> Option<(u64, &str)> {
         let next = self.all.partition_point(|(start, ..)| *start <= place);
-        let (_, end, name) = &self.all[next.checked_sub(1)?];
-        (place < *end).then(|| demangle(name).unwrap_or_else(|| name.clone()))
+        let (start, end, name) = &self.all[next.checked_sub(1)?];
+        (place < *end).then_some((*start, name))
     }
 }
 

@@ -10,6 +10,8 @@ pub(super) const BEGIN: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <malloc.h>
+#include <sys/mman.h>
 #include <unistd.h>
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 static void *volatile kept[64];
@@ -139,11 +141,46 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
          free_1 = free_2 = 0; kept[2] = malloc(3000); kept[3] = malloc(3000); checkpoint(); }",
     ),
     (
+        "a list of the program's own leads from last word to last word",
+        "struct n { long a, b; void *next; }; static void *volatile head; \
+         static __attribute__((noinline)) void make(void) { void *first = 0; \
+         for (int i = 0; i < 20; i++) { struct n *n = calloc(1, sizeof *n); n->next = first; \
+         first = &n->next; } head = first; } int main(void) { make(); lose(7); checkpoint(); }",
+    ),
+    (
         "arrays and strings by what stands before them",
         "int main(void) { unsigned long *p = malloc(97); p[0] = 40; p[1] = 72; p[2] = 0; \
          kept[0] = (char *)p + 24; p = malloc(108); p[0] = 100; p[1] = 0; kept[1] = p + 1; \
          p = malloc(8 + 5 * 24); p[0] = 5; p[1] = 0; kept[2] = p + 1; \
          p = malloc(1000); p[0] = 23; kept[3] = p + 1; p = 0; lose(9); checkpoint(); }",
+    ),
+    (
+        "bins are full, in two arenas",
+        "static void fill(void **all) { for (int i = 0; i < 900; i++) { \
+         all[i] = malloc(24 + 16 * (i % 300)); if (i % 2) malloc_usable_size(all[i]); } \
+         for (int i = 0; i < 900; i += 2) { free(all[i]); all[i] = 0; } free(malloc(9000)); } \
+         static void *one[900], *two[900]; static volatile int ready; \
+         static void *work(void *p) { fill(two); lose(77); wipe(); ready = 1; for (;;) pause(); \
+         return p; } \
+         int main(void) { pthread_t t; fill(one); pthread_create(&t, 0, work, 0); \
+         while (!ready) usleep(1000); lose(99); checkpoint(); }",
+    ),
+    (
+        "aligned blocks have mappings of their own, side by side",
+        "int main(void) { int at = 0; for (size_t a = 32; a <= 65536; a *= 2) { void *p; \
+         for (int i = 0; i < 2; i++) if (!posix_memalign(&p, a, 300000)) kept[at++] = p; p = 0; } \
+         lose(444); checkpoint(); }",
+    ),
+    (
+        "the program takes some of the heap itself",
+        "int main(void) { static void *all[3000]; for (int i = 0; i < 3000; i++) { \
+         all[i] = malloc(280); if (i % 500 == 250) { volatile char *own = sbrk(70000); \
+         own[100] = 1; } } for (int i = 0; i < 3000; i += 10) all[i] = 0; checkpoint(); }",
+    ),
+    (
+        "memory that is shared without a file leads there",
+        "int main(void) { void **own = mmap(0, 8192, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0); \
+         own[7] = malloc(4321); own = 0; lose(12); checkpoint(); }",
     ),
     // The next two have the cases of Devel::Plumber's own tests.
     (

@@ -25,7 +25,17 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-process", &[]),
     (
         "heapprof-heapwalk",
-        &["heapprof-attach", "heapprof-memory", "heapprof-process"],
+        &[
+            "heapprof-attach",
+            "heapprof-graph",
+            "heapprof-memory",
+            "heapprof-process",
+        ],
+    ),
+    ("heapprof-graph", &[]),
+    (
+        "heapprof-perl-heap",
+        &["heapprof-graph", "heapprof-profile"],
     ),
     (
         "heapprof-fork",
@@ -50,7 +60,10 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("heapprof-memory", &[]),
     ("heapprof-perl", &["heapprof-memory"]),
-    ("heapprof-formats", &["heapprof-profile"]),
+    (
+        "heapprof-formats",
+        &["heapprof-perl-heap", "heapprof-profile"],
+    ),
     ("heapprof-symbolize", &["heapprof-profile"]),
     ("heapprof-text", &[]),
     ("heapprof-totals", &["heapprof-profile", "heapprof-text"]),

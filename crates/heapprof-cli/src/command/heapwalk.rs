@@ -6,7 +6,7 @@ mod words;
 
 use anyhow::{Result, bail};
 use heapprof_heapwalk::{Heap, Image, Kinds, Marks, Summary};
-use heapprof_report::{Format, Style, Walk};
+use heapprof_report::{Format, Measure, Style, Walk};
 
 use self::target::{Target, advised};
 use self::words::Words;
@@ -15,6 +15,11 @@ use crate::args::HeapwalkArgs;
 use crate::{messages, name, output};
 
 pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
+    // What can't be had is said before a process is held.
+    Measure::new("bytes", args.unit.as_deref())?;
+    if args.bytes.is_some() && args.format != Format::Text {
+        bail!("--bytes: is text only; leave --format out");
+    }
     let (target, image, notes) = Target::open(&args.target, args.exe.as_deref())?;
     let heap = Heap::walk(&image).map_err(|error| advised(&args.target, error))?;
     let marks = Marks::new(&image, &heap);
@@ -23,8 +28,15 @@ pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
         heap: &heap,
         marks: &marks,
         kinds: Kinds::new(&image, &heap, |address| target.name(&image, address)),
+        variable: Box::new(|address| target.variable(&image, address)),
     };
     if let Some(path) = &args.output {
+        if target.is_file(path) {
+            bail!(
+                "{}: is the core file that is walked; name another file",
+                path.display()
+            );
+        }
         let profile = join::profile(&target, &mut words)?;
         output::profile(args.file_mode.mode()?, Some(path), |out| {
             Ok(heapprof_profile::encode(&profile, out)?)
@@ -56,13 +68,17 @@ fn report(
     let limit = shared.rows(&args.limit, None);
     let name = name::shown(&args.target).into_owned();
     let about = match (args.who, args.bytes, args.retained) {
-        (Some(at), ..) => Some(heapprof_report::heapwalk_who(&words.who(at)?, &style)?),
-        (_, Some(_), _) if args.format != Format::Text => {
-            bail!("--bytes: is text only; leave --format out");
-        }
+        (Some(at), ..) => Some(heapprof_report::heapwalk_who(
+            &words.who(at)?,
+            limit,
+            &style,
+        )?),
         (_, Some(at), _) => Some(words.bytes(at)?),
         (.., true) => {
-            let rows = words.most_retained();
+            let (rows, left_out) = words.most_retained();
+            if left_out > 0 {
+                messages::note(&format!("{left_out} rows more are left out"));
+            }
             let retained = heapprof_report::heapwalk_retained(&name, &rows, limit, &style)?;
             Some(retained)
         }
@@ -109,6 +125,20 @@ fn lacks(image: &Image, heap: &Heap) -> Vec<String> {
         notes.push(format!(
             "{unwalked} bytes could not be walked, because what malloc noted there is damaged; \
              what they point to counts as reached"
+        ));
+    }
+    if !heap.has_all_arenas {
+        notes.push(
+            "malloc's list of arenas is damaged or cut off; blocks of arenas that are missing in it \
+             are not counted"
+                .to_string(),
+        );
+    }
+    if heap.elsewhere > 0 {
+        notes.push(format!(
+            "about {} bytes of the main arena were not found, because it could not have them in the \
+             heap (brk); blocks there are not counted, and what they point to counts as reached",
+            heap.elsewhere
         ));
     }
     if heap.broken_links > 0 {

@@ -1,6 +1,6 @@
 //! What malloc itself would say of a heap: its arenas, its lists of free blocks, its settings.
 
-use heapprof_heapwalk::{ArenaSum, List, ListKind, Settings, Summary};
+use heapprof_heapwalk::{ArenaSum, List, Settings, Summary};
 use serde_json::{Value, json};
 
 use super::Walk;
@@ -178,12 +178,8 @@ fn lists(summary: &Summary, limit: usize, measure: &Measure) -> Table {
 
 fn arena(arena: &ArenaSum) -> Value {
     let lists = arena.lists.iter().map(|list| {
-        let name = match list.kind {
-            ListKind::Small | ListKind::Large => "bin",
-            kind => kind.name(),
-        };
         json!({
-            "list": name, "from": list.from, "to": list.to, "blocks": list.sum.blocks,
+            "list": list.kind.name(), "from": list.from, "to": list.to, "blocks": list.sum.blocks,
             "bytes": list.sum.bytes,
         })
     });

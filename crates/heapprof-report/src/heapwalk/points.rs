@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::error::Error;
-use crate::measure::Measure;
+use crate::measure::{Measure, plural};
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, printable};
 
@@ -21,18 +21,18 @@ pub struct PointedTo {
     pub referrers: Vec<(String, u64)>,
 }
 
-/// A block through which others are reached.
+/// A block, or what is outside of malloc's memory, through which others are reached.
 #[derive(Clone, Debug, Default)]
 pub struct RetainedBlock {
     /// What would go with it, in bytes, with its own.
     pub retained: u64,
-    /// Its own bytes.
+    /// Its own bytes; 0 for a variable or a stack.
     pub size: u64,
     /// Where it is.
     pub at: u64,
     /// What it is: its class, or its kind of content.
     pub what: String,
-    /// The root from which it is reached, in words.
+    /// The root from which it is reached, in words; empty if it is one.
     pub root: String,
 }
 
@@ -74,7 +74,10 @@ pub fn heapwalk_retained(
             measure.show(one.retained),
             measure.show(one.size),
             one.what.clone(),
-            format!("{:#x}", one.at),
+            match one.at {
+                0 => String::new(),
+                at => format!("{at:#x}"),
+            },
             one.root.clone(),
         ]);
     }
@@ -88,11 +91,16 @@ pub fn heapwalk_retained(
     })
 }
 
-/// Writes who points to a block.
+/// Writes who points to a block, with at most so many steps of the way and so many words.
 ///
 /// # Errors
 /// It can't be written in this format.
-pub fn heapwalk_who(found: &PointedTo, style: &Style) -> Result<String, Error> {
+pub fn heapwalk_who(
+    found: &PointedTo,
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let limit = limit.unwrap_or(usize::MAX);
     if style.format == Format::Json {
         let referrers = found.referrers.iter();
         return crate::json::text(json!({
@@ -103,8 +111,16 @@ pub fn heapwalk_who(found: &PointedTo, style: &Style) -> Result<String, Error> {
         }));
     }
     let mut table = Table::new(&[("into it", Align::Right), ("from", Align::Left)]);
-    for (source, offset) in &found.referrers {
+    for (source, offset) in found.referrers.iter().take(limit) {
         table.row(vec![format!("+{offset}"), source.clone()]);
+    }
+    if let Some(rest) = found
+        .referrers
+        .len()
+        .checked_sub(limit)
+        .filter(|&rest| rest > 0)
+    {
+        table.row(vec![String::new(), format!("(other: {rest} more)")]);
     }
     if style.format == Format::Csv {
         return table.render(style);
@@ -117,8 +133,18 @@ pub fn heapwalk_who(found: &PointedTo, style: &Style) -> Result<String, Error> {
                 true => "The way there, from a root\n",
                 false => "The way there, from a block that has leaked\n",
             };
+            // The beginning and the end say most of a long way.
+            let count = found.way.len();
+            let first = (limit / 2).min(count);
+            let last = limit.saturating_sub(first).min(count - first);
             for (depth, step) in found.way.iter().enumerate() {
-                text += &format!("{}{}\n", "  ".repeat(depth.min(40)), printable(step));
+                let indent = "  ".repeat(depth.min(40));
+                if depth < first || depth + last >= count {
+                    text += &format!("{indent}{}\n", printable(step));
+                } else if depth == first {
+                    let left_out = plural(&(count - first - last).to_string(), "block");
+                    text += &format!("{indent}({left_out} more)\n");
+                }
             }
         }
     }

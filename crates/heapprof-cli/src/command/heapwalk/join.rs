@@ -2,7 +2,6 @@
 //! recorded.
 
 use std::collections::HashMap;
-use std::fs::File;
 
 use anyhow::{Context, Result};
 use heapprof_heapwalk::{Image, Region, State};
@@ -11,7 +10,8 @@ use heapprof_profile::{Profile, ProfileBuilder};
 
 use super::target::{Target, What};
 use super::words::Words;
-use crate::outside::{give_names, symbolizer, symbolizer_of};
+use crate::messages;
+use crate::outside::{give_names, open_core, symbolizer, symbolizer_of};
 use crate::place::Owner;
 
 /// The sample types, the default one second.
@@ -46,19 +46,31 @@ enum Recorded<'a> {
 
 impl<'a> Recorded<'a> {
     /// Finds them. `None` if nothing is recorded.
-    fn of(target: &Target, image: &'a Image) -> Option<Self> {
+    fn of(target: &Target, image: &'a Image) -> Result<Option<Self>> {
+        match Self::find(target, image) {
+            Ok(found) => Ok(Some(found)),
+            Err(heapprof_live::Error::NotRecorded) => Ok(None),
+            Err(error) => {
+                // The blocks are there without their stacks.
+                messages::note(&format!("no stacks: {error}"));
+                Ok(None)
+            }
+        }
+    }
+
+    fn find(target: &Target, image: &'a Image) -> Result<Self, heapprof_live::Error> {
         match &target.what {
             What::Process(pid, memory) => {
                 // Only the process itself says whether the books are its own, and not a parent's.
-                Process::open(*pid).ok()?;
+                Process::open(*pid)?;
                 let own = image.regions().iter().filter(|region| region.is_own);
                 let pieces = own.map(Region::range);
-                let books = Frozen::new(image, pieces, memory, &image.files).ok()?;
-                Some(Self::Process(books, *pid))
+                let books = Frozen::new(image, pieces, memory, &image.files)?;
+                Ok(Self::Process(books, *pid))
             }
             What::Core(path, _) => {
-                let file = File::open(path).ok()?;
-                heapprof_live::Core::open(file).ok().map(Self::Core)
+                let (file, _) = open_core(path)?;
+                heapprof_live::Core::open(file).map(Self::Core)
             }
         }
     }
@@ -72,8 +84,9 @@ impl<'a> Recorded<'a> {
 
     /// A profile with the stacks of the recording.
     fn profile(&self, owner: Owner, rows: &[(Place, [i64; 8])]) -> Result<Profile> {
-        let places = rows.iter().map(|(place, _)| place.frames.join(", "));
-        let places: Vec<String> = places.collect();
+        // What a block is stands alone: the name of a class is shortened as such.
+        let places = rows.iter().map(|(place, _)| place.frames.last().cloned());
+        let places: Vec<String> = places.map(Option::unwrap_or_default).collect();
         let rows = rows.iter().zip(&places);
         let rows = rows.map(|((place, values), frames)| Row {
             stack: place.stack,
@@ -99,7 +112,7 @@ impl<'a> Recorded<'a> {
 /// Makes the profile.
 pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile> {
     let (heap, marks) = (words.heap, words.marks);
-    let recorded = Recorded::of(target, words.image);
+    let recorded = Recorded::of(target, words.image)?;
     let blocks = recorded.as_ref().map(Recorded::blocks).transpose()?;
     let known: HashMap<u64, u32> = blocks
         .iter()
@@ -107,6 +120,7 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
         .map(|block| (block.address, block.stack))
         .collect();
     let mut sums: HashMap<Place, [i64; 8]> = HashMap::new();
+    let (mut leaked, mut with_stack) = (0u64, 0u64);
     for (number, (chunk, &state)) in heap.chunks.iter().zip(&marks.states).enumerate() {
         let first = match state {
             State::Leaked | State::Indirect => 0,
@@ -121,10 +135,14 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
             (None, State::Free) => vec!["free".to_string(), class(chunk.size)],
             (None, _) => vec![
                 state.name().to_string(),
-                words.what(number).to_string(),
                 class(chunk.size),
+                words.what(number).to_string(),
             ],
         };
+        if first == 0 && recorded.is_some() {
+            leaked += 1;
+            with_stack += u64::from(stack.is_some());
+        }
         let place = Place {
             stack,
             state: state.name(),
@@ -133,6 +151,12 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
         let values = sums.entry(place).or_default();
         values[first] += 1;
         values[first + 1] += i64::try_from(chunk.size).unwrap_or(i64::MAX);
+    }
+    if with_stack < leaked {
+        messages::note(&format!(
+            "{with_stack} of {leaked} blocks that leaked have the stack that allocated them; \
+             record --exact knows that of all"
+        ));
     }
     let mut rows: Vec<(Place, [i64; 8])> = sums.into_iter().collect();
     rows.sort();
@@ -149,7 +173,8 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
 fn alone(rows: &[(Place, [i64; 8])]) -> Profile {
     let mut builder = ProfileBuilder::new(&TYPES);
     for (place, values) in rows {
-        builder.folded(&place.frames.join(";"), values);
+        let frames: Vec<&str> = place.frames.iter().map(String::as_str).collect();
+        builder.named(&frames, values, &mut []);
     }
     builder.finish()
 }

@@ -4,20 +4,24 @@ use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use heapprof_heapwalk::{Core, Error, Image, Outside, capture, class, release};
+use heapprof_process::maps::Map;
 use heapprof_report::Measure;
-use heapprof_symbolize::{Labels, class_name};
+use heapprof_symbolize::{Labels, class_name, demangle};
 use rustix::fs::fstat;
-use rustix::process::geteuid;
 
-use crate::outside::root_of;
+use crate::outside::{open_core, root_of};
 use crate::place::{Owner, acting};
 use crate::{name, named_process};
+
+/// A longer name of a class is cut.
+const LONGEST: usize = 1000;
 
 /// What is walked.
 pub(super) struct Target {
@@ -42,7 +46,17 @@ impl Target {
             Some(path) => {
                 let of_core = Self::of_core(&name::path(path), program);
                 let (target, image) = of_core.map_err(|error| advised(target, error))?;
-                Ok((target, image, Vec::new()))
+                let mut notes = Vec::new();
+                if let What::Core(_, core) = &target.what
+                    && !acting(target.owner, || core.has_program())?
+                {
+                    notes.push(
+                        "the program's file is not where it was, or was changed; --exe FILE says \
+                         where it is, and gives names"
+                            .to_string(),
+                    );
+                }
+                Ok((target, image, notes))
             }
             None if program.is_some() => {
                 bail!("--exe: is for core files; a process says itself what it runs")
@@ -52,12 +66,7 @@ impl Target {
     }
 
     fn of_core(path: &Path, program: Option<&Path>) -> Result<(Self, Image), Error> {
-        let file = File::open(path)?;
-        // A core file may name any files, so root reads them with the rights of whoever has it.
-        let owner = match geteuid().is_root() {
-            true => Owner::of(&fstat(&file).map_err(std::io::Error::from)?),
-            false => Owner::us(),
-        };
+        let (file, owner) = open_core(path)?;
         let core = Core::open(file, program.map(Path::to_path_buf))?;
         let image = core.image()?;
         Ok((
@@ -67,7 +76,11 @@ impl Target {
     }
 
     fn of_process(target: &str) -> Result<(Self, Image, Vec<String>)> {
-        let pid = named_process::find(target)?;
+        let path = name::path(target);
+        let pid = named_process::find(target).map_err(|error| match path.is_file() {
+            true => error.context(format!("to walk the core file, write core:{target}")),
+            false => error,
+        })?;
         let of_process = || -> Result<_, Error> {
             let proc = File::open(format!("/proc/{pid}")).map_err(|_| Error::NoProcess)?;
             let owner = Owner::of(&fstat(&proc).map_err(std::io::Error::from)?);
@@ -92,6 +105,19 @@ impl Target {
         }
     }
 
+    /// Whether a path leads to the core file that is walked.
+    pub(super) fn is_file(&self, path: &Path) -> bool {
+        let id = |path: &Path| {
+            std::fs::metadata(path)
+                .map(|found| (found.dev(), found.ino()))
+                .ok()
+        };
+        match &self.what {
+            What::Core(core, _) => id(path).is_some_and(|found| Some(found) == id(core)),
+            What::Process(..) => false,
+        }
+    }
+
     /// The release of glibc that the program has, by libc's own words.
     pub(super) fn release(&self, image: &Image) -> Option<String> {
         let found = acting(self.owner, || match &self.what {
@@ -112,24 +138,49 @@ impl Target {
             let class = class.and_then(|mangled| class_name(&mangled));
             class.or_else(|| self.label(image, address))
         });
-        found.ok().flatten()
+        let mut name = found.ok().flatten()?;
+        if name.len() > LONGEST {
+            let end = (0..=LONGEST).rev().find(|&at| name.is_char_boundary(at));
+            name.truncate(end.unwrap_or(0));
+            name.push('…');
+        }
+        Some(name)
     }
 
     fn label(&self, image: &Image, address: u64) -> Option<String> {
         let (map, place) = image.place_in_file(address)?;
-        let mut labels = self.labels.lock().ok()?;
-        let labels = labels.entry(map.path.clone()).or_insert_with(|| {
-            let path = match &self.what {
-                What::Process(pid, _) => Some(path_of(*pid, &map.path)),
-                What::Core(_, core) => core.path_at(map.start).map(Path::to_path_buf),
-            };
-            path.map_or_else(Labels::default, |path| Labels::open(&path))
-        });
-        let name = labels.at(place)?;
+        let name = self.with_labels(map, |labels| labels.at(place))?;
         Some(match name.strip_prefix("vtable for ") {
             Some(class) => class.to_string(),
             None => format!("&{name}"),
         })
+    }
+
+    /// The variable at an address: where it begins, and its name.
+    pub(super) fn variable(&self, image: &Image, address: u64) -> Option<(u64, String)> {
+        let (map, place) = image.place_of_variable(address)?;
+        let found = acting(self.owner, || {
+            self.with_labels(map, |labels| {
+                let (start, name) = labels.around(place)?;
+                let name = demangle(name).unwrap_or_else(|| name.to_string());
+                Some((map.start + start, name))
+            })
+        });
+        found.ok().flatten()
+    }
+
+    /// Asks the symbols of a mapped file.
+    fn with_labels<T>(&self, map: &Map, ask: impl FnOnce(&Labels) -> Option<T>) -> Option<T> {
+        let mut labels = self.labels.lock().ok()?;
+        if !labels.contains_key(&map.path) {
+            let path = match &self.what {
+                What::Process(pid, _) => Some(path_of(*pid, &map.path)),
+                What::Core(_, core) => core.path_at(map.start).map(Path::to_path_buf),
+            };
+            let found = path.map_or_else(Labels::default, |path| Labels::open(&path));
+            labels.insert(map.path.clone(), found);
+        }
+        ask(&labels[&map.path])
     }
 }
 

@@ -1,8 +1,13 @@
 //! Blocks, and what points to them, in words.
 
+use std::collections::HashMap;
+
 use anyhow::{Context, Result};
-use heapprof_heapwalk::{Heap, Image, Kinds, Marks, Source, State, Thread, referrers, retained};
+use heapprof_heapwalk::{
+    Heap, Image, Kinds, Marks, Region, Source, State, Thread, referrers, retained,
+};
 use heapprof_report::{PointedTo, RetainedBlock};
+use heapprof_text::printable;
 
 /// The most blocks of which it is told what they retain.
 const MOST_RETAINED: usize = 10_000;
@@ -15,6 +20,8 @@ pub(super) struct Words<'a> {
     pub(super) heap: &'a Heap,
     pub(super) marks: &'a Marks,
     pub(super) kinds: Kinds<'a>,
+    /// The variable at an address: where it begins, and its name.
+    pub(super) variable: Box<dyn Fn(u64) -> Option<(u64, String)> + 'a>,
 }
 
 impl Words<'_> {
@@ -45,27 +52,8 @@ impl Words<'_> {
     fn source(&mut self, at: u64, source: Source) -> String {
         match source {
             Source::Nothing => "nothing".to_string(),
-            Source::Register(thread) => {
-                let thread = self.image.threads.get(thread as usize);
-                format!(
-                    "a register of thread {}",
-                    thread.map_or(0, |thread| thread.tid)
-                )
-            }
-            Source::Root(root) => {
-                let region = self.image.region(root);
-                let (name, thread) = region.map_or(("", None), |region| {
-                    let range = region.range();
-                    let has_stack = |thread: &&Thread| range.contains(&thread.stack);
-                    let thread = self.image.threads.iter().find(has_stack);
-                    (region.name.as_str(), thread)
-                });
-                match (name, thread) {
-                    (_, Some(thread)) => format!("{root:#x}, the stack of thread {}", thread.tid),
-                    ("", None) => format!("{root:#x}, memory of no file"),
-                    (name, None) => format!("{root:#x}, {name}"),
-                }
-            }
+            Source::Register(_) => self.holder(source).1,
+            Source::Root(root) => format!("{root:#x}, {}", self.holder(source).1),
             Source::Chunk(number) => {
                 let begin = self.heap.chunks[number as usize].at;
                 let words = self.called(number as usize);
@@ -101,29 +89,83 @@ impl Words<'_> {
         })
     }
 
-    /// The blocks through which others are reached, the one that retains most first.
-    pub(super) fn most_retained(&mut self) -> Vec<RetainedBlock> {
-        let retained = retained(self.image, self.heap, self.marks);
-        let mut blocks: Vec<usize> = (0..retained.len())
-            .filter(|&block| retained[block] > self.heap.chunks[block].size)
-            .collect();
-        blocks.sort_by_key(|&block| (std::cmp::Reverse(retained[block]), block));
-        blocks.truncate(MOST_RETAINED);
-        let roots = self.marks.roots();
-        let row = |block: usize| RetainedBlock {
-            retained: retained[block],
-            size: self.heap.chunks[block].size,
-            at: self.heap.chunks[block].at,
-            what: self.what(block).to_string(),
-            root: self.source(0, roots[block]),
+    /// What a root is in: where that begins, and what it is in words.
+    fn holder(&self, root: Source) -> (u64, String) {
+        let at = match root {
+            Source::Root(at) => at,
+            Source::Register(thread) => {
+                let tid = self.image.threads.get(thread as usize);
+                let tid = tid.map_or(0, |thread| thread.tid);
+                return (0, format!("a register of thread {tid}"));
+            }
+            _ => return (0, "nothing".to_string()),
         };
-        blocks.into_iter().map(row).collect()
+        let region = self.image.region(at);
+        let start = region.map_or(0, |region| region.start);
+        let range = region.map(Region::range).unwrap_or_default();
+        let has_stack = |thread: &&Thread| range.contains(&thread.stack);
+        if let Some(thread) = self.image.threads.iter().find(has_stack) {
+            return (start, format!("the stack of thread {}", thread.tid));
+        }
+        let file = region.map_or("", |region| region.name.as_str());
+        match ((self.variable)(at), file) {
+            (Some((start, name)), "") => (start, name),
+            (Some((start, name)), file) => (start, format!("{name} in {file}")),
+            (None, "") => (start, "memory of no file".to_string()),
+            (None, file) => (start, file.to_string()),
+        }
+    }
+
+    /// The blocks and variables through which others are reached, the one that retains most first,
+    /// and how many are left out.
+    pub(super) fn most_retained(&mut self) -> (Vec<RetainedBlock>, usize) {
+        let mut holders: Vec<(u64, String)> = Vec::new();
+        let mut numbers: HashMap<(u64, String), u32> = HashMap::new();
+        let retained = retained(self.image, self.heap, self.marks, |root| {
+            let holder = self.holder(root);
+            *numbers.entry(holder).or_insert_with_key(|holder| {
+                holders.push(holder.clone());
+                holders.len() as u32 - 1
+            })
+        });
+        // Of each, what it retains and its number; holders come behind the blocks.
+        let chunks = &self.heap.chunks;
+        let blocks = (0..).zip(&retained.blocks);
+        let blocks = blocks.filter(|&(block, &bytes): &(usize, _)| bytes > chunks[block].size);
+        let held = (chunks.len()..).zip(&retained.holders);
+        let held = held.filter(|(_, bytes)| **bytes > 0);
+        let mut all: Vec<(usize, u64)> =
+            blocks.chain(held).map(|(at, &bytes)| (at, bytes)).collect();
+        all.sort_by_key(|&(at, bytes)| (std::cmp::Reverse(bytes), at));
+        let left_out = all.len().saturating_sub(MOST_RETAINED);
+        all.truncate(MOST_RETAINED);
+        let roots = self.marks.roots();
+        let row = |(number, retained): (usize, u64)| match chunks.get(number) {
+            Some(chunk) => RetainedBlock {
+                retained,
+                size: chunk.size,
+                at: chunk.at,
+                what: self.what(number).to_string(),
+                root: self.source(0, roots[number]),
+            },
+            None => {
+                let (at, what) = &holders[number - chunks.len()];
+                RetainedBlock {
+                    retained,
+                    size: 0,
+                    at: *at,
+                    what: what.clone(),
+                    root: String::new(),
+                }
+            }
+        };
+        (all.into_iter().map(row).collect(), left_out)
     }
 
     /// The bytes of a block as a table of hexadecimal numbers and text.
     pub(super) fn bytes(&mut self, at: u64) -> Result<String> {
         let number = self.block(at)?;
-        let mut text = format!("{}\n", self.called(number));
+        let mut text = format!("{}\n", printable(&self.called(number)));
         let chunk = &self.heap.chunks[number];
         let shown = self.image.bytes(chunk.at..chunk.at + chunk.size.min(SHOWN));
         for (row, at) in shown.chunks(16).zip((chunk.at..).step_by(16)) {

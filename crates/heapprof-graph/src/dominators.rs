@@ -4,59 +4,25 @@
 //! flowgraph", 1979), with path compression. It takes little more than linear time, and no
 //! recursion.
 
+use crate::graph::Graph;
+
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// A graph: the successors of each node, one after the other.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Graph {
-    /// Where the successors of each node begin, and where those of the last one end.
-    pub(crate) first: Vec<u32>,
-    /// The successors.
-    pub(crate) to: Vec<u32>,
-}
-
-impl Graph {
-    fn successors(&self, node: u32) -> &[u32] {
-        let node = node as usize;
-        &self.to[self.first[node] as usize..self.first[node + 1] as usize]
-    }
-
-    /// The same graph with all edges turned round.
-    fn turned(&self) -> Self {
-        let count = self.first.len() - 1;
-        let mut first = vec![0u32; count + 1];
-        for &to in &self.to {
-            first[to as usize + 1] += 1;
-        }
-        for i in 0..count {
-            first[i + 1] += first[i];
-        }
-        let mut next = first.clone();
-        let mut to = vec![0; self.to.len()];
-        for node in 0..count as u32 {
-            for &successor in self.successors(node) {
-                let place = &mut next[successor as usize];
-                to[*place as usize] = node;
-                *place += 1;
-            }
-        }
-        Self { first, to }
-    }
-}
-
 /// The dominators of a graph, and an order in which each comes before those that it dominates.
-pub(crate) struct Dominators {
+#[derive(Clone, Debug)]
+pub struct Dominators {
     /// The nearest dominator of each node; `None` for the root and for what is not reached.
     parent: Vec<u32>,
     /// The nodes that are reached, the root first.
-    pub(crate) order: Vec<u32>,
+    pub order: Vec<u32>,
 }
 
 impl Dominators {
     /// Finds them.
-    pub(crate) fn new(graph: &Graph, root: u32) -> Self {
-        let count = graph.first.len() - 1;
+    #[must_use]
+    pub fn new(graph: &Graph, root: u32) -> Self {
+        let count = graph.len();
         let before = graph.turned();
         let mut work = Work {
             number: vec![NONE; count],
@@ -103,7 +69,8 @@ impl Dominators {
     }
 
     /// The nearest dominator of a node.
-    pub(crate) fn parent(&self, node: u32) -> Option<u32> {
+    #[must_use]
+    pub fn parent(&self, node: u32) -> Option<u32> {
         let parent = self.parent[node as usize];
         (parent != NONE).then_some(parent)
     }
@@ -176,22 +143,20 @@ mod tests {
     fn graph(count: usize, edges: &[(u32, u32)]) -> Graph {
         let mut sorted = edges.to_vec();
         sorted.sort_unstable();
-        let mut first = vec![0u32; count + 1];
-        for &(from, _) in &sorted {
-            first[from as usize + 1] += 1;
+        let mut edges = sorted.into_iter().peekable();
+        let mut graph = Graph::default();
+        for node in 0..count as u32 {
+            while let Some((_, to)) = edges.next_if(|(from, _)| *from == node) {
+                graph.lead_to([to]);
+            }
+            graph.end_node();
         }
-        for i in 0..count {
-            first[i + 1] += first[i];
-        }
-        Graph {
-            first,
-            to: sorted.iter().map(|(_, to)| *to).collect(),
-        }
+        graph
     }
 
     /// What is reached without going through a node.
     fn reached(graph: &Graph, without: Option<u32>) -> Vec<bool> {
-        let mut is_reached = vec![false; graph.first.len() - 1];
+        let mut is_reached = vec![false; graph.len()];
         let mut stack: Vec<u32> = [0]
             .into_iter()
             .filter(|root| Some(*root) != without)

@@ -1,0 +1,105 @@
+//! A graph: the successors of each node, one after the other.
+
+/// A graph. Its nodes are numbered from 0, in the order in which they were ended.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// Where the successors of each node begin, and where those of the last one end.
+    first: Vec<u32>,
+    /// The successors.
+    to: Vec<u32>,
+}
+
+impl Default for Graph {
+    fn default() -> Self {
+        Self {
+            first: vec![0],
+            to: Vec::new(),
+        }
+    }
+}
+
+impl Graph {
+    /// How many nodes it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Adds successors of the node that is not ended yet.
+    pub fn lead_to(&mut self, nodes: impl IntoIterator<Item = u32>) {
+        self.to.extend(nodes);
+    }
+
+    /// Ends a node. Each of its successors counts once.
+    pub fn end_node(&mut self) {
+        let from = self.first.last().map_or(0, |&from| from as usize);
+        self.to[from..].sort_unstable();
+        let mut kept = from;
+        for i in from..self.to.len() {
+            if kept == from || self.to[i] != self.to[kept - 1] {
+                self.to[kept] = self.to[i];
+                kept += 1;
+            }
+        }
+        self.to.truncate(kept);
+        self.first.push(kept as u32);
+    }
+
+    /// The nodes that a node leads to.
+    #[must_use]
+    pub fn successors(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        &self.to[self.first[node] as usize..self.first[node + 1] as usize]
+    }
+
+    /// The same graph with all edges turned round.
+    #[must_use]
+    pub(crate) fn turned(&self) -> Self {
+        let count = self.len();
+        let mut first = vec![0u32; count + 1];
+        for &to in &self.to {
+            first[to as usize + 1] += 1;
+        }
+        for i in 0..count {
+            first[i + 1] += first[i];
+        }
+        let mut next = first.clone();
+        let mut to = vec![0; self.to.len()];
+        for node in 0..count as u32 {
+            for &successor in self.successors(node) {
+                let place = &mut next[successor as usize];
+                to[*place as usize] = node;
+                *place += 1;
+            }
+        }
+        Self { first, to }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_successor_counts_once() {
+        let mut graph = Graph::default();
+        graph.lead_to([2, 1, 2, 2]);
+        graph.end_node();
+        graph.lead_to([]);
+        graph.end_node();
+        graph.lead_to([0, 0]);
+        graph.end_node();
+        assert_eq!((graph.len(), graph.is_empty()), (3, false));
+        let all: Vec<&[u32]> = (0..3).map(|node| graph.successors(node)).collect();
+        assert_eq!(all, [&[1, 2][..], &[], &[0]]);
+        let turned = graph.turned();
+        let all: Vec<&[u32]> = (0..3).map(|node| turned.successors(node)).collect();
+        assert_eq!(all, [&[2][..], &[0], &[0]]);
+    }
+}
