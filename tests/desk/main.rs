@@ -26,6 +26,8 @@ mod refused;
 mod mutation;
 // How much memory reports take.
 mod memory;
+// Files of Devel::MAT, beside its own counts.
+mod pmat;
 // Frames without symbols in two runs.
 mod addresses;
 // What is in use, and what LeakSanitizer's rules suppress of it.

@@ -58,6 +58,9 @@ pub enum Error {
     /// values are.
     #[error("{0}")]
     ValuesKnown(String),
+    /// A file of Perl's values can't be read.
+    #[error("cannot be read as Perl values of Devel::MAT: {0}")]
+    Pmat(#[from] heapprof_perl_heap::pmat::Error),
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
     Zstd(String),

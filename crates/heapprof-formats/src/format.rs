@@ -38,6 +38,8 @@ pub enum Format {
     JavaHeapz,
     /// The output of `jeprof --raw` and `google-pprof --raw`.
     Symbolized,
+    /// Perl's values, as Devel::MAT::Dumper writes them.
+    Pmat,
 }
 
 impl Format {
@@ -93,6 +95,7 @@ impl Format {
             Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
             Format::GoText => ("go-text", "Go's heap profile as text"),
             Format::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
+            Format::Pmat => ("pmat", "Perl values of Devel::MAT::Dumper"),
             Format::Symbolized => (
                 "symbolized",
                 "profile with symbols, of jeprof or google-pprof",

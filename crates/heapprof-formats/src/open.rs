@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
+use heapprof_perl_heap::pmat;
 use heapprof_profile::ReadOptions;
 
 use crate::error::{Error, shortened};
@@ -43,6 +44,9 @@ fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
         let mut plain = Vec::new();
         unpack::read_head(&mut stream, HEAD, &mut plain)?;
         let whole = Cursor::new(plain.clone()).chain(stream);
+        if is_pmat(&plain) {
+            return read_pmat(whole, Some(&count), options);
+        }
         return match (
             utf16::order(&plain),
             is_foreign(&plain, plain.len() == HEAD),
@@ -56,6 +60,9 @@ fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
     let packed = unpack::is_gzip(&head).then_some(&count);
     if let Some(order) = utf16::order(&plain) {
         return read_utf16(order, unpack::plain_stream(head, input)?, packed, options);
+    }
+    if is_pmat(&plain) {
+        return read_pmat(unpack::plain_stream(head, input)?, packed, options);
     }
     if is_foreign(&plain, head.len() == HEAD || plain.len() == HEAD) {
         let stream = unpack::plain_stream(head, input)?;
@@ -157,6 +164,27 @@ fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Readi
         Ok(profile) => Ok(Reading::new(Format::Pprof, "", profile)),
         Err(error) => Err(explained(error, head)),
     }
+}
+
+/// Whether a file that begins with `plain` has Perl's values.
+fn is_pmat(plain: &[u8]) -> bool {
+    plain.starts_with(pmat::MAGIC)
+}
+
+/// Reads Perl's values, by the path that holds each.
+fn read_pmat(
+    stream: impl Read,
+    packed: Option<&Cell<u64>>,
+    options: &Options,
+) -> Result<Reading, Error> {
+    applicable(Format::Pmat, options)?;
+    let mut bytes = Vec::new();
+    Limited::new(stream, options.max_inflated, packed).read_to_end(&mut bytes)?;
+    let mut values = pmat::read(&bytes)?;
+    // The values take more memory than the file, so it goes first.
+    drop(bytes);
+    let profile = heapprof_perl_heap::profile(&mut values);
+    Ok(Reading::new(Format::Pmat, "", profile))
 }
 
 /// Checks that the options apply to the format, so that none is silently ignored.

@@ -1,0 +1,82 @@
+//! Reads numbers and texts, one behind the other.
+
+use super::Error;
+
+/// The length of a text that is not there.
+const NO_TEXT: u64 = u64::MAX;
+
+/// Bytes, and how far they were read.
+pub(super) struct Cursor<'a> {
+    all: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(all: &'a [u8]) -> Self {
+        Self { all, at: 0 }
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at == self.all.len()
+    }
+
+    /// An error at what was read last.
+    pub(super) fn wrong(&self, why: &str) -> Error {
+        Error::Wrong(self.at, why.to_string())
+    }
+
+    /// The next bytes, which are of `what`.
+    pub(super) fn bytes(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Error> {
+        let found = self.all[self.at..].get(..count);
+        let found = found.ok_or(Error::Cut(self.all.len(), what))?;
+        self.at += count;
+        Ok(found)
+    }
+
+    pub(super) fn array<const N: usize>(
+        &mut self,
+        what: &'static str,
+    ) -> Result<&'a [u8; N], Error> {
+        let found = self.all[self.at..].first_chunk();
+        let found = found.ok_or(Error::Cut(self.all.len(), what))?;
+        self.at += N;
+        Ok(found)
+    }
+
+    pub(super) fn byte(&mut self, what: &'static str) -> Result<u8, Error> {
+        Ok(self.array::<1>(what)?[0])
+    }
+
+    pub(super) fn word(&mut self, what: &'static str) -> Result<u64, Error> {
+        Ok(u64::from_le_bytes(*self.array(what)?))
+    }
+
+    /// A text; `None` if there is none.
+    pub(super) fn text(&mut self, what: &'static str) -> Result<Option<&'a [u8]>, Error> {
+        match self.word(what)? {
+            NO_TEXT => Ok(None),
+            len => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                self.bytes(len, what).map(Some)
+            }
+        }
+    }
+
+    /// How many things of at least so many bytes follow. There can't be more than bytes are left.
+    pub(super) fn count(&mut self, least: usize, what: &'static str) -> Result<usize, Error> {
+        let count = self.word(what)?;
+        self.count_of(count, least, what)
+    }
+
+    /// The same of a number that was read already.
+    pub(super) fn count_of(
+        &self,
+        count: u64,
+        least: usize,
+        what: &'static str,
+    ) -> Result<usize, Error> {
+        let left = (self.all.len() - self.at) / least;
+        let count = usize::try_from(count).ok().filter(|&count| count <= left);
+        count.ok_or(Error::Cut(self.all.len(), what))
+    }
+}

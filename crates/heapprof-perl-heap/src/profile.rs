@@ -1,0 +1,97 @@
+//! A profile of values: the path of each as its stack.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use heapprof_graph::Graph;
+use heapprof_profile::{LocationIndex, Profile, ProfileBuilder};
+
+use crate::kind::Kind;
+use crate::leaked::firsts;
+use crate::paths::{Paths, Phase};
+use crate::text::TextId;
+use crate::values::Values;
+
+/// The sample types, the default one second.
+const TYPES: [(&str, &str); 3] = [
+    ("objects", "count"),
+    ("self_space", "bytes"),
+    ("retained_space", "bytes"),
+];
+
+/// Makes a profile: `objects`, `self_space` (which is the default, and adds up) and
+/// `retained_space` (what would go if each went, which does not add up), by the path of names, with
+/// the labels `type`, `class` and `refcount`.
+#[must_use]
+pub fn profile(values: &mut Values) -> Profile {
+    let paths = Paths::new(values);
+    let retained = retained(values, &paths);
+    let mut sums: HashMap<(u32, Kind, u64, u32), [i64; 3], RandomState> = HashMap::default();
+    for (number, value) in (0..).zip(values.all()) {
+        let key = (
+            paths.place(number),
+            value.kind,
+            value.class,
+            value.references,
+        );
+        let sum = sums.entry(key).or_default();
+        let added = [1, value.size, retained[number as usize]];
+        for (sum, added) in sum.iter_mut().zip(added) {
+            *sum = sum.saturating_add(i64::try_from(added).unwrap_or(i64::MAX));
+        }
+    }
+    let mut rows: Vec<_> = sums.into_iter().collect();
+    rows.sort_unstable_by_key(|(key, _)| *key);
+    let mut builder = ProfileBuilder::new(&TYPES);
+    let mut locations: HashMap<TextId, LocationIndex, RandomState> = HashMap::default();
+    for ((place, kind, class, references), sum) in rows {
+        let names = paths.names(place);
+        let stack = names.map(|name| {
+            let found = locations.entry(name);
+            *found.or_insert_with(|| builder.name(values.text(name)))
+        });
+        let stack: Vec<LocationIndex> = stack.collect();
+        let mut labels = vec![
+            builder.text_label("type", kind.name()),
+            builder.number_label("refcount", references.into(), ""),
+        ];
+        let stash = values
+            .number(class)
+            .map(|stash| &values.all()[stash as usize]);
+        if let Some(stash) = stash {
+            labels.push(builder.text_label("class", values.text(stash.name)));
+        }
+        builder.sample(stack, &sum, &mut labels);
+    }
+    let mut profile = builder.finish();
+    profile.default_sample_type = profile.strings.intern("self_space");
+    profile
+}
+
+/// What would go if each value went.
+fn retained(values: &Values, paths: &Paths) -> Vec<u64> {
+    let mut graph = Graph::default();
+    let count = values.all().len() as u32;
+    for number in 0..count {
+        let strong = values.edges(number).iter().filter(|edge| edge.is_strong);
+        for to in strong.filter_map(|edge| values.number(edge.to)) {
+            graph.lead_to([to]);
+        }
+        graph.end_node();
+    }
+    let reached = values.roots().iter();
+    graph.lead_to(reached.filter_map(|&(_, address)| values.number(address)));
+    // What nothing refers to is held by nobody, and still there.
+    let is_reached: Vec<bool> = (0..count)
+        .map(|number| paths.phase(number) != Phase::Leaked)
+        .collect();
+    let firsts = firsts(values, &is_reached);
+    graph.lead_to(firsts.into_iter().map(|(first, _)| first));
+    graph.end_node();
+    let size = |node: u32| {
+        values
+            .all()
+            .get(node as usize)
+            .map_or(0, |value| value.size)
+    };
+    heapprof_graph::retained(&graph, count, size)
+}

@@ -1,0 +1,36 @@
+//! Steps of a data path: how a value leads to another one.
+
+use crate::text::TextId;
+
+/// How a value leads to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// A symbol's scalar, array, hash, code, handle or format: one of `$@%&`, or `*` for the rest.
+    Slot(u8),
+    /// What a reference refers to.
+    Referent,
+    /// An element of an array, by its number.
+    Element(u32),
+    /// A field of an object of `class`, by its number.
+    Field(u32),
+    /// The value of a key.
+    Key(TextId),
+    /// The values of a sub's variables at a depth of recursion.
+    Pad(u32),
+    /// A variable of a sub.
+    Variable(TextId),
+    /// A value of a sub without a name: what its code computes with.
+    Temporary,
+    /// A constant of a sub's code, or a symbol that it uses.
+    Constant,
+    /// The sub around another one.
+    Outside,
+    /// What magic needs: the letter of its kind.
+    Magic(u8),
+    /// What an lvalue stands for.
+    Target,
+    /// Something of Perl's own, in a word.
+    Own(&'static str),
+    /// Something of a module's own, by its name.
+    Named(TextId),
+}
