@@ -76,6 +76,14 @@ fn what_leaked_has_its_allocation_stack() {
             "{target}: {leaks}"
         );
     }
+    // Where the program is elsewhere now, its functions have their names if it is said where.
+    let moved = built.path("moved");
+    std::fs::rename(&built.program, &moved).unwrap();
+    let moved = moved.display().to_string();
+    let walked = run(here, &["heapwalk", &core, "--exe", &moved, "-o", "m.pb.gz"]);
+    assert_eq!(walked.code, 0, "{}", walked.err);
+    let expected = [("lose".to_string(), 9), ("lose_more".to_string(), 20)];
+    assert_eq!(rows(here, "m.pb.gz", "leaked_objects"), expected);
     // LeakSanitizer's suppressions work on it.
     std::fs::write(here.join("rules"), "leak:lose_more\n").unwrap();
     let leaks = run(here, &["leaks", "--suppressions", "rules", "w.pb.gz"]);

@@ -12,7 +12,6 @@ use super::target::{Target, What};
 use super::words::Words;
 use crate::messages;
 use crate::outside::{give_names, open_core, symbolizer, symbolizer_of};
-use crate::place::Owner;
 
 /// The sample types, the default one second.
 const TYPES: [(&str, &str); 8] = [
@@ -83,7 +82,7 @@ impl<'a> Recorded<'a> {
     }
 
     /// A profile with the stacks of the recording.
-    fn profile(&self, owner: Owner, rows: &[(Place, [i64; 8])]) -> Result<Profile> {
+    fn profile(&self, target: &Target, rows: &[(Place, [i64; 8])]) -> Result<Profile> {
         // What a block is stands alone: the name of a class is shortened as such.
         let places = rows.iter().map(|(place, _)| place.frames.last().cloned());
         let places: Vec<String> = places.map(Option::unwrap_or_default).collect();
@@ -100,11 +99,12 @@ impl<'a> Recorded<'a> {
             Self::Core(core) => core.profile_of(&TYPES, KEY, &rows),
         };
         let mut profile = profile.context("the stacks of its recording")?;
+        target.place_files(&mut profile);
         let mut symbolizer = match self {
             Self::Process(_, pid) => symbolizer_of(*pid),
             Self::Core(_) => symbolizer(None),
         };
-        give_names(&mut profile, &mut symbolizer, owner)?;
+        give_names(&mut profile, &mut symbolizer, target.owner)?;
         Ok(profile)
     }
 }
@@ -161,7 +161,7 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
     let mut rows: Vec<(Place, [i64; 8])> = sums.into_iter().collect();
     rows.sort();
     let mut profile = match &recorded {
-        Some(recorded) if !known.is_empty() => recorded.profile(target.owner, &rows)?,
+        Some(recorded) if !known.is_empty() => recorded.profile(target, &rows)?,
         _ => alone(&rows),
     };
     let default = profile.strings.intern("leaked_space");

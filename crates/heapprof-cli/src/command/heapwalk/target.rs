@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use heapprof_heapwalk::{Core, Error, Image, Outside, capture, class, release};
 use heapprof_process::maps::Map;
+use heapprof_profile::Profile;
 use heapprof_report::Measure;
 use heapprof_symbolize::{Labels, class_name, demangle};
 use rustix::fs::fstat;
@@ -115,6 +116,20 @@ impl Target {
         match &self.what {
             What::Core(core, _) => id(path).is_some_and(|found| Some(found) == id(core)),
             What::Process(..) => false,
+        }
+    }
+
+    /// Says where the files of a core file's profile are now, if they are elsewhere than they were.
+    pub(super) fn place_files(&self, profile: &mut Profile) {
+        let What::Core(_, core) = &self.what else {
+            return;
+        };
+        for i in 0..profile.mapping.len() {
+            let start = profile.mapping[i].memory_start;
+            let now = acting(self.owner, || core.path_at(start).map(Path::to_path_buf));
+            if let Ok(Some(now)) = now {
+                profile.mapping[i].filename = profile.strings.intern(&now.to_string_lossy());
+            }
         }
     }
 
