@@ -2,7 +2,7 @@
 //! reached, and what would go if it went.
 //!
 //! [`Values`] are the values with what each leads to. They come from a file of Devel::MAT
-//! ([`pmat`]). [`profile`] finds a path to each: first through the symbol tables, then from other
+//! ([`pmat`]). [`profile()`] finds a path to each: first through the symbol tables, then from other
 //! roots; what nothing leads to has leaked. Names make a path, and no addresses, so that two
 //! moments can be compared.
 //!
