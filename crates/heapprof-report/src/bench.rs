@@ -70,11 +70,7 @@ pub fn peaks(peaks: &Peaks, style: &Style) -> Result<String, Error> {
             "rows": rows.collect::<Vec<_>>(),
         }));
     }
-    let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
+    let measure = Measure::bytes(style)?;
     let several = peaks.candidates.iter().any(|one| one.peaks.len() > 1);
     let mut table = Table::new(&[("peak", Align::Right)]);
     if peaks.empty.is_some() {

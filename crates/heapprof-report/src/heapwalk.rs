@@ -53,10 +53,7 @@ pub fn heapwalk(walk: &Walk, limit: Option<usize>, style: &Style) -> Result<Stri
         return crate::json::text(document(walk, limit.unwrap_or(usize::MAX)));
     }
     let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
+    let measure = Measure::bytes(style)?;
     let groups = groups(summary, shown, &measure);
     if raw {
         return groups.render(style);

@@ -4,6 +4,7 @@ use heapprof_profile::{Family, Unit};
 use heapprof_text::push_whole;
 
 use crate::error::Error;
+use crate::style::{Format, Style};
 
 /// Shows values of one sample type.
 #[derive(Clone, Debug)]
@@ -33,6 +34,14 @@ const TIME: [(&str, f64); 6] = [
 ];
 
 impl Measure {
+    /// Makes a measure for bytes in a report of this style: CSV has them as they are.
+    pub(crate) fn bytes(style: &Style) -> Result<Self, Error> {
+        match style.format {
+            Format::Csv => Ok(Self::raw()),
+            _ => Self::new("bytes", style.unit.as_deref()),
+        }
+    }
+
     /// Makes a measure for values in `unit`. They are shown in the unit `wanted`, if one is given.
     /// Fails if `wanted` is not a unit or does not fit `unit`.
     pub fn new(unit: &str, wanted: Option<&str>) -> Result<Self, Error> {

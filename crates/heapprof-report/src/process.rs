@@ -61,10 +61,7 @@ pub fn process(
         return crate::json::text(snapshot.document());
     }
     let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
+    let measure = Measure::bytes(style)?;
     let fields: Vec<&Field> = match raw {
         true => FIELDS.iter().collect(),
         false => shown().collect(),

@@ -30,10 +30,7 @@ pub fn heapwalk_allocator(
         }));
     }
     let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
+    let measure = Measure::bytes(style)?;
     let arenas = arenas(summary, &measure);
     if raw {
         return arenas.render(style);

@@ -1,4 +1,4 @@
-//! Who points to a block, and what would go with one.
+//! Writes what points to a block, and what would go if a block went.
 
 use serde_json::json;
 
@@ -58,10 +58,7 @@ pub fn heapwalk_retained(
         return crate::json::text(json!({"name": name, "rows": rows.collect::<Vec<_>>()}));
     }
     let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
+    let measure = Measure::bytes(style)?;
     let mut table = Table::new(&[
         ("retained", Align::Right),
         ("own", Align::Right),

@@ -46,10 +46,7 @@ pub fn process_difference(
         return crate::json::text(document(before, now, &rows));
     }
     let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
+    let measure = Measure::bytes(style)?;
     let shown = |field: &&Field| raw && field.name != "rss" || SHOWN.contains(&field.name);
     let fields: Vec<&Field> = FIELDS.iter().filter(shown).collect();
     let mut table = Table::new(&[

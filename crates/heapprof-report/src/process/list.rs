@@ -55,10 +55,7 @@ pub fn processes(
         }));
     }
     let raw = style.format == Format::Csv;
-    let measure = match raw {
-        true => Measure::raw(),
-        false => Measure::new("bytes", style.unit.as_deref())?,
-    };
+    let measure = Measure::bytes(style)?;
     let mut table = Table::new(&[
         ("pid", Align::Right),
         ("pss", Align::Right),
