@@ -8,13 +8,12 @@ use heapprof_process::maps::Map;
 use heapprof_process::{CoreFile, Segment};
 use heapprof_profile::Profile;
 
-use crate::blocks::{Blocks, blocks};
 use crate::books::{self, Books};
 use crate::error::Error;
+use crate::frozen::Frozen;
 use crate::process::code;
-use crate::profile::{Around, of_rows, profile};
+use crate::profile::{Around, profile};
 use crate::read::Reader;
-use crate::writer::Row;
 
 /// A core file with the books of a recording.
 #[derive(Debug)]
@@ -101,31 +100,14 @@ impl Core {
         profile(&reader, &books, &around)
     }
 
-    /// The blocks in use. In sampled mode they are those that were sampled.
-    ///
-    /// # Errors
-    /// A part of the books may be missing in the file, or damaged.
-    pub fn blocks(&self) -> Result<Blocks, Error> {
-        let reader = Reader::new(Kept(&self.file, &self.core));
-        let books = Books::read(&reader, self.books)?;
-        blocks(&reader, &books)
-    }
-
-    /// A profile of these types with these rows, each of which has a value for each type, and a
-    /// label under `key`.
-    ///
-    /// # Errors
-    /// Those of [`blocks`](Self::blocks).
-    pub fn profile_of(
-        &self,
-        types: &[(&str, &str)],
-        key: &str,
-        rows: &[Row<'_>],
-    ) -> Result<Profile, Error> {
+    /// The books, whose blocks and stacks are those of that moment.
+    #[must_use]
+    pub fn frozen(&self) -> Frozen<impl Memory> {
         let memory = Kept(&self.file, &self.core);
-        let reader = Reader::new(memory);
-        let books = Books::read(&reader, self.books)?;
-        let code = code(&self.files, memory);
-        of_rows(&reader, &books, &code, types, key, rows)
+        Frozen {
+            memory,
+            books: self.books,
+            code: code(&self.files, memory),
+        }
     }
 }

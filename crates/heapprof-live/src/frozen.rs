@@ -16,9 +16,10 @@ use crate::writer::{Code, Row};
 
 /// The books of a moment.
 pub struct Frozen<M> {
-    memory: M,
-    books: u64,
-    code: Vec<Code>,
+    pub(crate) memory: M,
+    /// Where the books are.
+    pub(crate) books: u64,
+    pub(crate) code: Vec<Code>,
 }
 
 impl<M: Memory> Frozen<M> {

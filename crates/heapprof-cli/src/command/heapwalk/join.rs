@@ -45,14 +45,14 @@ enum Recorded<'a> {
 
 impl<'a> Recorded<'a> {
     /// Finds them. `None` if nothing is recorded.
-    fn of(target: &Target, image: &'a Image) -> Result<Option<Self>> {
+    fn of(target: &Target, image: &'a Image) -> Option<Self> {
         match Self::find(target, image) {
-            Ok(found) => Ok(Some(found)),
-            Err(heapprof_live::Error::NotRecorded) => Ok(None),
+            Ok(found) => Some(found),
+            Err(heapprof_live::Error::NotRecorded) => None,
             Err(error) => {
                 // The blocks are there without their stacks.
                 messages::note(&format!("no stacks: {error}"));
-                Ok(None)
+                None
             }
         }
     }
@@ -77,7 +77,7 @@ impl<'a> Recorded<'a> {
     fn blocks(&self) -> Result<Blocks, heapprof_live::Error> {
         match self {
             Self::Process(books, _) => books.blocks(),
-            Self::Core(core) => core.blocks(),
+            Self::Core(core) => core.frozen().blocks(),
         }
     }
 
@@ -96,7 +96,7 @@ impl<'a> Recorded<'a> {
         let rows: Vec<Row<'_>> = rows.collect();
         let profile = match self {
             Self::Process(books, _) => books.profile_of(&TYPES, KEY, &rows),
-            Self::Core(core) => core.profile_of(&TYPES, KEY, &rows),
+            Self::Core(core) => core.frozen().profile_of(&TYPES, KEY, &rows),
         };
         let mut profile = profile.context("the stacks of its recording")?;
         target.place_files(&mut profile);
@@ -112,7 +112,7 @@ impl<'a> Recorded<'a> {
 /// Makes the profile.
 pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile> {
     let (heap, marks) = (words.heap, words.marks);
-    let recorded = Recorded::of(target, words.image)?;
+    let recorded = Recorded::of(target, words.image);
     let blocks = recorded.as_ref().map(Recorded::blocks).transpose()?;
     let known: HashMap<u64, u32> = blocks
         .iter()
@@ -169,7 +169,7 @@ pub(super) fn profile(target: &Target, words: &mut Words<'_>) -> Result<Profile>
     Ok(profile)
 }
 
-/// Without one: the state, the content and the size are the frames.
+/// Without one: the state, the class of the size, and what a block is are the frames.
 fn alone(rows: &[(Place, [i64; 8])]) -> Profile {
     let mut builder = ProfileBuilder::new(&TYPES);
     for (place, values) in rows {
