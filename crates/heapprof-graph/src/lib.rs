@@ -5,9 +5,11 @@
 
 mod dominators;
 mod graph;
+mod search;
 
 pub use self::dominators::Dominators;
 pub use self::graph::Graph;
+pub use self::search::done_with;
 
 /// What would go if a node went, by its number: its own size and that of all nodes to which only
 /// it leads. 0 for nodes to which the root does not lead.

@@ -99,9 +99,13 @@ pub(crate) fn find(image: &Image) -> (Vec<Arena>, bool) {
             let looks_so =
                 is_ring(image, at, Arena::BINS - 1) && is_ring(image, at, Arena::BINS - 2);
             if looks_so && let Some((rings, arena)) = candidate(image, at) {
-                if is_in_part(image, at) {
-                    others.push(arena);
-                } else if let Some(all) = ring(image, arena.clone(), &mut left) {
+                if let Some(begin) = in_part(image, at) {
+                    others.push(Arena {
+                        at: begin,
+                        is_main: false,
+                        ..arena
+                    });
+                } else if let (all, true) = follow(image, arena.clone(), &mut left) {
                     return (all, true);
                 } else if best.as_ref().is_none_or(|(most, _)| rings > *most) {
                     best = Some((rings, arena));
@@ -112,41 +116,32 @@ pub(crate) fn find(image: &Image) -> (Vec<Arena>, bool) {
     }
     match best {
         Some((_, main)) => follow(image, main, &mut { MOST }),
-        None => (alone(image, others), false),
+        // A core file that was cut has these, because they lie before the main one.
+        None => {
+            others.truncate(MOST);
+            (others, false)
+        }
     }
 }
 
 /// The arena whose first bin may be at `at`, and how many of its bins are rings.
 fn candidate(image: &Image, at: u64) -> Option<(usize, Arena)> {
-    let bins = 0..Arena::BINS;
-    let rings = bins.filter(|&bin| is_ring(image, at, bin)).count();
-    (rings >= RINGS).then(|| Some((rings, read(image, at)?)))?
+    let rings = rings(image, at);
+    let arena = (rings >= RINGS).then(|| read(image, at))??;
+    Some((rings, arena))
 }
 
-/// Arenas that have parts of their own, if the main one is missing: a core file that was cut has
-/// them, because they lie before it.
-fn alone(image: &Image, found: Vec<Arena>) -> Vec<Arena> {
-    let begin = |arena: &Arena| {
-        let mut begins = DISTANCES.iter().map(|distance| arena.bins - distance);
-        begins.find(|&at| image.word(at & !(RESERVED - 1)) == Some(at))
-    };
-    let placed = found.into_iter().filter_map(|arena| {
-        let at = begin(&arena)?;
-        Some(Arena {
-            at,
-            is_main: false,
-            ..arena
-        })
-    });
-    placed.take(MOST).collect()
+/// Where the arena with these bins begins, if it is in a part of its own, as all but the main one
+/// are.
+fn in_part(image: &Image, bins: u64) -> Option<u64> {
+    let mut may_begin = DISTANCES.iter().map(|distance| bins - distance);
+    may_begin.find(|&at| image.word(at & !(RESERVED - 1)) == Some(at))
 }
 
-/// Whether the arena with these bins is in a part of its own, as all but the main one are.
-fn is_in_part(image: &Image, bins: u64) -> bool {
-    let may_begin = DISTANCES.map(|distance| bins - distance);
-    may_begin
-        .iter()
-        .any(|&at| image.word(at & !(RESERVED - 1)) == Some(at))
+/// How many bins are rings, if the first one is at `bins`.
+fn rings(image: &Image, bins: u64) -> usize {
+    let all = 0..Arena::BINS;
+    all.filter(|&bin| is_ring(image, bins, bin)).count()
 }
 
 /// Whether the bin of this number is a ring, if the first one is at `bins`: an empty one, or one
@@ -180,12 +175,6 @@ fn read(image: &Image, bins: u64) -> Option<Arena> {
         system_memory,
         is_main: true,
     })
-}
-
-/// All arenas of the ring that this one is in. `None` if it does not lead back.
-fn ring(image: &Image, main: Arena, left: &mut usize) -> Option<Vec<Arena>> {
-    let (all, is_whole) = follow(image, main, left);
-    is_whole.then_some(all)
 }
 
 /// The arenas of the ring that this one is in, as far as it leads and as `left` of them, and
@@ -228,11 +217,11 @@ fn follow(image: &Image, mut main: Arena, left: &mut usize) -> (Vec<Arena>, bool
 /// How far the first bin of an arena is behind its beginning: at the distance at which most bins
 /// are rings, because those next to it have other fields for some bins.
 fn distance(image: &Image, arena: u64) -> Option<u64> {
-    let empty = |distance: u64| {
+    let count = |distance: u64| {
         let bins = arena.checked_add(distance).filter(|&bins| bins < 1 << 62)?;
-        let empty = (0..Arena::BINS).filter(|&bin| is_ring(image, bins, bin));
-        Some((empty.count(), distance)).filter(|(count, _)| *count >= RINGS)
+        Some((rings(image, bins), distance))
     };
-    let best = DISTANCES.into_iter().filter_map(empty).max();
-    best.map(|(_, distance)| distance)
+    let best = DISTANCES.into_iter().filter_map(count).max();
+    best.filter(|(rings, _)| *rings >= RINGS)
+        .map(|(_, distance)| distance)
 }

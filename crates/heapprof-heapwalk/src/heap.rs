@@ -172,6 +172,12 @@ impl Heap {
         (!is_head).then_some(found)
     }
 
+    /// How many bytes could not be walked.
+    #[must_use]
+    pub fn unwalked_bytes(&self) -> u64 {
+        self.unwalked.iter().map(|one| one.end - one.start).sum()
+    }
+
     /// Where the heap lies: ranges that are no roots.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.spans.iter().map(|span| span.range.clone())

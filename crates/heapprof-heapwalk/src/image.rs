@@ -124,24 +124,10 @@ impl Image {
         file.range().contains(&at).then_some(file)
     }
 
-    /// The file that is mapped at an address, and how far behind the place where the file's first
-    /// byte is.
+    /// The file to which an address belongs, and how far it is behind the place where the file's
+    /// first byte is. Variables without a first value lie behind the file's mappings.
     #[must_use]
-    pub fn place_in_file(&self, at: u64) -> Option<(&Map, u64)> {
-        let path = &self.file(at)?.path;
-        let next = self.files.partition_point(|file| file.start <= at);
-        // A file has few mappings, and they are neighbours.
-        let before = self.files[..next].iter().rev().take(64);
-        let mut same = before.take_while(|file| file.path == *path);
-        let first = same.find(|file| file.offset == 0)?;
-        Some((first, at - first.start))
-    }
-
-    /// The file whose variables are at an address, and how far the address is behind the place
-    /// where the file's first byte is. Variables without a first value lie behind the file's
-    /// mappings.
-    #[must_use]
-    pub fn place_of_variable(&self, at: u64) -> Option<(&Map, u64)> {
+    pub fn place(&self, at: u64) -> Option<(&Map, u64)> {
         let next = self.files.partition_point(|file| file.start <= at);
         let path = &self.files[next.checked_sub(1)?].path;
         let mut before = self.files[..next].iter().rev().take(64);

@@ -123,14 +123,13 @@ pub fn capture(pid: u32) -> Result<Capture, Error> {
 
 /// A thread of a process that has not ended: the first one, if it has not.
 fn living(pid: u32) -> Result<u32, Error> {
-    let has_memory =
-        |tid: &u32| std::fs::read(format!("/proc/{tid}/maps")).is_ok_and(|maps| !maps.is_empty());
+    let has_memory = |tid| std::fs::read(format!("/proc/{tid}/maps")).map(|maps| !maps.is_empty());
     // The kernel refuses whoever may not read it here, so that is told apart from an end.
-    if let Err(error) = std::fs::read(format!("/proc/{pid}/maps")) {
-        return Err(of_kernel(error));
+    if has_memory(pid).map_err(of_kernel)? {
+        return Ok(pid);
     }
-    let mut all = std::iter::once(pid).chain(threads(pid)?);
-    all.find(has_memory).ok_or(Error::NoProcess)
+    let found = threads(pid)?.find(|&tid| has_memory(tid).unwrap_or(false));
+    found.ok_or(Error::NoProcess)
 }
 
 /// The threads of a process.
@@ -269,10 +268,7 @@ fn hold_all(pid: u32, memory: &File) -> Result<BTreeMap<u32, Held>, Error> {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 // A thread that is ending can't be held.
                 Err(error) if error.raw_os_error() == Some(libc::EPERM) && has_ended() => {}
-                Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                    return Err(Error::NotAllowed);
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(of_kernel(error)),
             }
         }
         match (is_complete, held.is_empty()) {

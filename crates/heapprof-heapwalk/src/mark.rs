@@ -10,6 +10,8 @@
 
 use std::ops::Range;
 
+use heapprof_graph::done_with;
+
 use crate::arena::Arena;
 use crate::heap::{Chunk, Heap, Use};
 use crate::image::{Image, joined, words};
@@ -67,8 +69,6 @@ pub struct Marks {
     pub states: Vec<State>,
     /// What led there first.
     pub sources: Vec<Source>,
-    /// Bytes of roots.
-    pub roots: u64,
 }
 
 impl Marks {
@@ -88,21 +88,8 @@ impl Marks {
             queue: Vec::new(),
             maybe: Vec::new(),
         };
-        // Variables come first: they say more of what holds a block than a stack or a register.
-        let mut bytes = 0;
-        let (stacks, variables): (Vec<_>, Vec<_>) = roots(image, heap)
-            .into_iter()
-            .partition(|root| root.is_stack);
-        for Root { range, is_stack } in variables.into_iter().chain(stacks) {
-            bytes += range.end - range.start;
-            for (at, word) in (range.start..).step_by(8).zip(words(image.bytes(range))) {
-                marker.see(word, is_stack, Source::Root(at));
-            }
-        }
-        for (number, thread) in (0..).zip(&image.threads) {
-            for &register in &thread.registers {
-                marker.see(register, true, Source::Register(number));
-            }
+        for (source, word, may_be_link) in root_words(image, heap) {
+            marker.see(word, may_be_link, source);
         }
         marker.follow(State::Reached);
         let maybe = std::mem::take(&mut marker.maybe);
@@ -114,7 +101,6 @@ impl Marks {
         Self {
             states: marker.states,
             sources: marker.sources,
-            roots: bytes,
         }
     }
 }
@@ -185,63 +171,43 @@ impl Marker<'_> {
         }
     }
 
-    /// Tells what has leaked directly from what only that leads to.
-    ///
-    /// Of a ring to which nothing else leads, the first block has leaked directly. In the order in
-    /// which a search in depth is done with blocks, the last one that nothing was found to lead to
-    /// is such a first block (as in Kosaraju's search for strong components).
+    /// Tells what has leaked directly from what only that leads to. Of a ring to which nothing else
+    /// leads, the first block has leaked directly.
     fn divide_leaks(&mut self) {
-        let mut is_seen = vec![false; self.states.len()];
-        let mut done = Vec::new();
-        for first in 0..self.states.len() {
-            if self.states[first] == State::Leaked && !is_seen[first] {
-                is_seen[first] = true;
-                self.search(first as u32, &mut is_seen, &mut done);
-            }
-        }
+        let mut is_left: Vec<bool> = self
+            .states
+            .iter()
+            .map(|&one| one == State::Leaked)
+            .collect();
+        let mut is_seen: Vec<bool> = is_left.iter().map(|is_left| !is_left).collect();
+        let begin = |number: u32| self.heap.chunks[number as usize].at;
+        // From where on the words of a block were not looked at.
+        let next = |number: u32, at: &mut u64| {
+            let chunk = &self.heap.chunks[number as usize];
+            let mut rest = words_of(self.image, *at..chunk.bytes().end);
+            let (found_at, found) = rest.find_map(|(at, word)| {
+                let found = self.heap.find_pointed(word, chunk.may_have_link_at(at))?;
+                (self.states[found] == State::Leaked).then_some((at, found))
+            })?;
+            *at = found_at + 8;
+            Some(found as u32)
+        };
+        let done = done_with(&mut is_seen, begin, next);
         for number in done.into_iter().rev() {
             // What a block leads to that was not found before is in its chain.
-            if is_seen[number as usize] {
-                is_seen[number as usize] = false;
+            if std::mem::take(&mut is_left[number as usize]) {
                 self.queue.push(number);
             }
             while let Some(number) = self.queue.pop() {
                 let chunk = self.heap.chunks[number as usize];
                 for (at, word) in words_of(self.image, chunk.bytes()) {
                     if let Some(found) = self.heap.find_pointed(word, chunk.may_have_link_at(at))
-                        && std::mem::take(&mut is_seen[found])
+                        && std::mem::take(&mut is_left[found])
                     {
                         self.states[found] = State::Indirect;
                         self.sources[found] = Source::Chunk(number);
                         self.queue.push(found as u32);
                     }
-                }
-            }
-        }
-    }
-
-    /// Searches in depth from a block that has leaked, through others that have. Adds each to
-    /// `done` when all to which it leads is there.
-    fn search(&self, first: u32, is_seen: &mut [bool], done: &mut Vec<u32>) {
-        let chunk = |number: u32| self.heap.chunks[number as usize];
-        // Each block of the path, and from where on its words were not looked at.
-        let mut path = vec![(first, chunk(first).at)];
-        while let Some((number, at)) = path.last_mut() {
-            let from = chunk(*number);
-            let next = words_of(self.image, *at..from.bytes().end).find_map(|(at, word)| {
-                let found = self.heap.find_pointed(word, from.may_have_link_at(at))?;
-                let is_new = self.states[found] == State::Leaked && !is_seen[found];
-                is_new.then_some((at, found))
-            });
-            match next {
-                Some((found_at, found)) => {
-                    *at = found_at + 8;
-                    is_seen[found] = true;
-                    path.push((found as u32, chunk(found as u32).at));
-                }
-                None => {
-                    done.push(*number);
-                    path.pop();
                 }
             }
         }
@@ -306,20 +272,23 @@ fn is_whole(image: &Image, chunk: &Chunk, word: u64) -> bool {
     is_array || is_base
 }
 
-/// All words of roots, of registers and of memory that is one, each with where it is, and whether
-/// malloc may have left it there.
+/// All words of roots, each with where it is, and whether malloc may have left it there. Variables
+/// come first, then stacks and registers: a variable says more of what holds a block.
 pub(crate) fn root_words(image: &Image, heap: &Heap) -> impl Iterator<Item = (Source, u64, bool)> {
+    let (stacks, variables): (Vec<_>, Vec<_>) = roots(image, heap)
+        .into_iter()
+        .partition(|root| root.is_stack);
+    let memory = variables.into_iter().chain(stacks).flat_map(|root| {
+        let places = (root.range.start..).step_by(8).map(Source::Root);
+        let words = places.zip(words(image.bytes(root.range)));
+        words.map(move |(at, word)| (at, word, root.is_stack))
+    });
     let threads = (0..).zip(&image.threads);
     let registers = threads.flat_map(|(number, thread)| {
         let registers = thread.registers.iter();
         registers.map(move |&word| (Source::Register(number), word, true))
     });
-    let memory = roots(image, heap).into_iter().flat_map(|root| {
-        let places = (root.range.start..).step_by(8).map(Source::Root);
-        let words = places.zip(words(image.bytes(root.range)));
-        words.map(move |(at, word)| (at, word, root.is_stack))
-    });
-    registers.chain(memory)
+    memory.chain(registers)
 }
 
 /// A range that is a root.
@@ -332,23 +301,9 @@ struct Root {
 /// hold pointers, so it is one, too.
 fn roots(image: &Image, heap: &Heap) -> Vec<Root> {
     let arenas = heap.arenas.iter().map(Arena::range);
+    let holes = joined(heap.ranges().chain(arenas).collect());
     let mut stacks: Vec<u64> = image.threads.iter().map(|thread| thread.stack).collect();
     stacks.sort_unstable();
-    // What lies below the end of a stack in its mapping is nothing of it. Where threads' stacks are
-    // one mapping, that is known of the lowest one.
-    let dead = image.mapped.iter().filter_map(|map| {
-        let first = stacks.partition_point(|&stack| stack < map.start);
-        let end = stacks.get(first).filter(|stack| map.contains(stack))?;
-        Some(map.start..end.saturating_sub(RED_ZONE).max(map.start))
-    });
-    let holes = joined(heap.ranges().chain(arenas).chain(dead).collect());
-    let has_stack = |range: &Range<u64>| {
-        let around = image.mapping(range.start).unwrap_or(range.clone());
-        let first = stacks.partition_point(|&stack| stack < around.start);
-        stacks
-            .get(first)
-            .is_some_and(|stack| around.contains(stack))
-    };
     let mut all = Vec::new();
     let mut add = |range: Range<u64>, is_stack| {
         let range = range.start.next_multiple_of(8)..range.end;
@@ -358,22 +313,23 @@ fn roots(image: &Image, heap: &Heap) -> Vec<Root> {
     };
     for region in image.regions().iter().filter(|region| region.is_root()) {
         let range = region.range();
-        let mut start = range.start;
-        // A thread's stack begins above what it does not use.
-        let first = stacks.partition_point(|&stack| stack < range.start);
-        if let Some(stack) = stacks.get(first).filter(|stack| range.contains(stack)) {
-            start = stack.saturating_sub(RED_ZONE).max(start);
-        }
-        let is_stack = has_stack(&range);
+        // What lies below the end of a stack in its mapping is nothing of it. Where threads' stacks
+        // are one mapping, that is known of the lowest one.
+        let around = image.mapping(range.start).unwrap_or(range.clone());
+        let first = stacks.partition_point(|&stack| stack < around.start);
+        let stack = stacks.get(first).filter(|stack| around.contains(stack));
+        let mut start = stack.map_or(range.start, |stack| {
+            stack.saturating_sub(RED_ZONE).max(range.start)
+        });
         let first = holes.partition_point(|hole| hole.end <= start);
         for hole in holes[first..]
             .iter()
             .take_while(|hole| hole.start < range.end)
         {
-            add(start..hole.start, is_stack);
+            add(start..hole.start, stack.is_some());
             start = hole.end;
         }
-        add(start..range.end, is_stack);
+        add(start..range.end, stack.is_some());
     }
     for range in &heap.unwalked {
         add(range.clone(), false);

@@ -94,7 +94,7 @@ impl Summary {
     #[must_use]
     pub fn new(image: &Image, heap: &Heap, marks: &Marks, kinds: &mut Kinds<'_>) -> Self {
         let mut summary = Self {
-            unwalked: heap.unwalked.iter().map(|one| one.end - one.start).sum(),
+            unwalked: heap.unwalked_bytes(),
             settings: settings::find(image, heap),
             trimmed: bins::trimmed(image, heap),
             ..Self::default()

@@ -21,7 +21,7 @@ mod text;
 mod values;
 
 pub use self::kind::Kind;
-pub use self::paths::{Paths, Phase};
+pub use self::paths::Paths;
 pub use self::profile::profile;
 pub use self::step::Step;
 pub use self::text::TextId;

@@ -25,17 +25,6 @@ const DEEPER: &str = "(deeper)";
 /// No place.
 const NONE: u32 = u32::MAX;
 
-/// From where a value is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// From the symbol tables.
-    Symbols,
-    /// From another root.
-    Root,
-    /// From nowhere.
-    Leaked,
-}
-
 /// The path of each value.
 #[derive(Debug)]
 pub struct Paths {
@@ -43,8 +32,8 @@ pub struct Paths {
     places: Vec<(u32, TextId)>,
     /// The place of each value.
     of: Vec<u32>,
-    /// From where each value is reached.
-    phases: Vec<Phase>,
+    /// The first values of what nothing leads to.
+    leaked: Vec<u32>,
 }
 
 impl Paths {
@@ -56,72 +45,56 @@ impl Paths {
             depths: Vec::new(),
             ids: HashMap::default(),
             of: vec![NONE; values.all().len()],
-            phases: vec![Phase::Leaked; values.all().len()],
             queue: VecDeque::new(),
         };
         for (number, (name, address)) in values.roots().to_vec().into_iter().enumerate() {
-            let phase = if number == 0 {
-                Phase::Symbols
-            } else {
-                Phase::Root
-            };
             if let Some(root) = values.number(address) {
                 let place = finder.place(values, NONE, name);
-                finder.reach(values, root, place, phase);
+                finder.reach(values, root, place);
             }
             // The symbol tables come first as a whole, and then the other roots side by side.
             if number == 0 {
-                finder.follow(values, phase);
+                finder.follow(values);
             }
         }
-        finder.follow(values, Phase::Root);
+        finder.follow(values);
         let is_reached: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
+        let mut leaked = Vec::new();
         for (first, is_ring) in firsts(values, &is_reached) {
+            leaked.push(first);
             let kind = values.all()[first as usize].kind.name();
-            let leaked = values.text_id("(leaked)");
             let words = match is_ring {
                 true => "(in a ring)",
                 false => "(nothing refers to it)",
             };
             let (words, kind) = (values.text_id(words), values.text_id(kind));
-            let mut place = finder.place(values, NONE, leaked);
+            let name = values.text_id("(leaked)");
+            let mut place = finder.place(values, NONE, name);
             place = finder.place(values, place, words);
             // The class says more than the kind, if there is one.
             if values.class(&values.all()[first as usize]).is_none() {
                 place = finder.place(values, place, kind);
             }
-            finder.reach(values, first, place, Phase::Leaked);
-            finder.follow(values, Phase::Leaked);
+            finder.reach(values, first, place);
+            finder.follow(values);
         }
         Self {
             places: finder.places,
             of: finder.of,
-            phases: finder.phases,
+            leaked,
         }
     }
 
-    /// From where a value is reached.
+    /// The first values of what nothing leads to.
     #[must_use]
-    pub fn phase(&self, value: u32) -> Phase {
-        self.phases[value as usize]
+    pub fn leaked(&self) -> &[u32] {
+        &self.leaked
     }
 
     /// The place of a value.
     #[must_use]
     pub fn place(&self, value: u32) -> u32 {
         self.of[value as usize]
-    }
-
-    /// How many places there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.places.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
     }
 
     /// The names of a place, the last one first.
@@ -142,7 +115,6 @@ struct Finder {
     depths: Vec<u32>,
     ids: HashMap<(u32, TextId), u32, RandomState>,
     of: Vec<u32>,
-    phases: Vec<Phase>,
     /// Values whose ways were not followed yet.
     queue: VecDeque<u32>,
 }
@@ -168,7 +140,7 @@ impl Finder {
     }
 
     /// Notes that a value is reached at a place, below which its class is.
-    fn reach(&mut self, values: &mut Values, value: u32, mut place: u32, phase: Phase) {
+    fn reach(&mut self, values: &mut Values, value: u32, mut place: u32) {
         if self.of[value as usize] != NONE {
             return;
         }
@@ -178,11 +150,10 @@ impl Finder {
             place = self.place(values, place, class);
         }
         self.of[value as usize] = place;
-        self.phases[value as usize] = phase;
         self.queue.push_back(value);
     }
 
-    fn follow(&mut self, values: &mut Values, phase: Phase) {
+    fn follow(&mut self, values: &mut Values) {
         while let Some(from) = self.queue.pop_front() {
             for i in 0..values.edges(from).len() {
                 let edge = values.edges(from)[i];
@@ -192,7 +163,7 @@ impl Finder {
                 };
                 let before = self.of[from as usize];
                 let place = self.step(values, from, before, &edge, to);
-                self.reach(values, to, place, phase);
+                self.reach(values, to, place);
             }
         }
     }

@@ -6,8 +6,7 @@ use heapprof_graph::Graph;
 use heapprof_profile::{LocationIndex, Profile, ProfileBuilder};
 
 use crate::kind::Kind;
-use crate::leaked::firsts;
-use crate::paths::{Paths, Phase};
+use crate::paths::Paths;
 use crate::text::TextId;
 use crate::values::Values;
 
@@ -73,19 +72,13 @@ fn retained(values: &Values, paths: &Paths) -> Vec<u64> {
     let count = values.all().len() as u32;
     for number in 0..count {
         let strong = values.edges(number).iter().filter(|edge| edge.is_strong);
-        for to in strong.filter_map(|edge| values.number(edge.to)) {
-            graph.lead_to([to]);
-        }
+        graph.lead_to(strong.filter_map(|edge| values.number(edge.to)));
         graph.end_node();
     }
     let reached = values.roots().iter();
     graph.lead_to(reached.filter_map(|&(_, address)| values.number(address)));
     // What nothing refers to is held by nobody, and still there.
-    let is_reached: Vec<bool> = (0..count)
-        .map(|number| paths.phase(number) != Phase::Leaked)
-        .collect();
-    let firsts = firsts(values, &is_reached);
-    graph.lead_to(firsts.into_iter().map(|(first, _)| first));
+    graph.lead_to(paths.leaked().iter().copied());
     graph.end_node();
     let size = |node: u32| {
         values

@@ -116,11 +116,7 @@ fn report(
 /// What could not be walked.
 fn lacks(image: &Image, heap: &Heap) -> Vec<String> {
     let mut notes = Vec::new();
-    let unwalked: u64 = heap
-        .unwalked
-        .iter()
-        .map(|range| range.end - range.start)
-        .sum();
+    let unwalked = heap.unwalked_bytes();
     if unwalked > 0 {
         notes.push(format!(
             "{unwalked} bytes could not be walked, because what malloc noted there is damaged; \
@@ -129,15 +125,15 @@ fn lacks(image: &Image, heap: &Heap) -> Vec<String> {
     }
     if !heap.has_all_arenas {
         notes.push(
-            "malloc's list of arenas is damaged or cut off; blocks of arenas that are missing in it \
-             are not counted"
+            "malloc's list of arenas is damaged or cut off; blocks of arenas that are missing in \
+             it are not counted"
                 .to_string(),
         );
     }
     if heap.elsewhere > 0 {
         notes.push(format!(
-            "about {} bytes of the main arena were not found, because it could not have them in the \
-             heap (brk); blocks there are not counted, and what they point to counts as reached",
+            "about {} bytes of the main arena were not found, because it could not have them in \
+             the heap (brk); blocks there are not counted, and what they point to counts as reached",
             heap.elsewhere
         ));
     }

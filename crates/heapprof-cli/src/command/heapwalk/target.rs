@@ -145,15 +145,13 @@ impl Target {
     /// The name of what an object's first word leads to: its class, or a function or variable with
     /// `&` in front.
     pub(super) fn name(&self, image: &Image, address: u64) -> Option<String> {
-        let found = acting(self.owner, || {
-            let class = match &self.what {
-                What::Process(_, memory) => class(memory, address),
-                What::Core(_, core) => class(core, address),
-            };
-            let class = class.and_then(|mangled| class_name(&mangled));
-            class.or_else(|| self.label(image, address))
+        let class = acting(self.owner, || match &self.what {
+            What::Process(_, memory) => class(memory, address),
+            What::Core(_, core) => class(core, address),
         });
-        let mut name = found.ok().flatten()?;
+        let class = class.ok().flatten();
+        let class = class.and_then(|mangled| class_name(&mangled));
+        let mut name = class.or_else(|| self.label(image, address))?;
         if name.len() > LONGEST {
             let end = (0..=LONGEST).rev().find(|&at| name.is_char_boundary(at));
             name.truncate(end.unwrap_or(0));
@@ -163,7 +161,8 @@ impl Target {
     }
 
     fn label(&self, image: &Image, address: u64) -> Option<String> {
-        let (map, place) = image.place_in_file(address)?;
+        image.file(address)?;
+        let (map, place) = image.place(address)?;
         let name = self.with_labels(map, |labels| labels.at(place))?;
         Some(match name.strip_prefix("vtable for ") {
             Some(class) => class.to_string(),
@@ -173,27 +172,26 @@ impl Target {
 
     /// The variable at an address: where it begins, and its name.
     pub(super) fn variable(&self, image: &Image, address: u64) -> Option<(u64, String)> {
-        let (map, place) = image.place_of_variable(address)?;
-        let found = acting(self.owner, || {
-            self.with_labels(map, |labels| {
-                let (start, name) = labels.around(place)?;
-                let name = demangle(name).unwrap_or_else(|| name.to_string());
-                Some((map.start + start, name))
-            })
-        });
-        found.ok().flatten()
+        let (map, place) = image.place(address)?;
+        self.with_labels(map, |labels| {
+            let (start, name) = labels.around(place)?;
+            let name = demangle(name).unwrap_or_else(|| name.to_string());
+            Some((map.start + start, name))
+        })
     }
 
-    /// Asks the symbols of a mapped file.
+    /// Asks the symbols of a mapped file, which is read once.
     fn with_labels<T>(&self, map: &Map, ask: impl FnOnce(&Labels) -> Option<T>) -> Option<T> {
         let mut labels = self.labels.lock().ok()?;
         if !labels.contains_key(&map.path) {
-            let path = match &self.what {
-                What::Process(pid, _) => Some(path_of(*pid, &map.path)),
-                What::Core(_, core) => core.path_at(map.start).map(Path::to_path_buf),
-            };
-            let found = path.map_or_else(Labels::default, |path| Labels::open(&path));
-            labels.insert(map.path.clone(), found);
+            let found = acting(self.owner, || {
+                let path = match &self.what {
+                    What::Process(pid, _) => Some(path_of(*pid, &map.path)),
+                    What::Core(_, core) => core.path_at(map.start).map(Path::to_path_buf),
+                };
+                path.map_or_else(Labels::default, |path| Labels::open(&path))
+            });
+            labels.insert(map.path.clone(), found.unwrap_or_default());
         }
         ask(&labels[&map.path])
     }

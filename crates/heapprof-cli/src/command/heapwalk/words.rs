@@ -65,7 +65,7 @@ impl Words<'_> {
         }
     }
 
-    /// Who points to the block at an address.
+    /// Finds all that points to the block at an address.
     pub(super) fn who(&mut self, at: u64) -> Result<PointedTo> {
         let number = self.block(at)?;
         let (way, root) = self.marks.way(number);
