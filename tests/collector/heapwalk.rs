@@ -1,5 +1,22 @@
 //! `heapwalk` beside LeakSanitizer and valgrind: the same blocks in the same states.
 
+/// A function in C and C++ that wipes what was on the stack, and in registers.
+macro_rules! wipe {
+    () => {
+        r#"
+static __attribute__((noinline)) void wipe(void) {
+    char stack[32768];
+    memset(stack, 0, sizeof stack);
+    __asm__ volatile("" : : "r"(stack) : "memory", "rbx", "r12", "r13", "r14", "r15");
+    __asm__ volatile("xor %%eax, %%eax; xor %%ecx, %%ecx; xor %%edx, %%edx; xor %%esi, %%esi;"
+                     "xor %%edi, %%edi; xor %%r8d, %%r8d; xor %%r9d, %%r9d; xor %%r10d, %%r10d;"
+                     "xor %%r11d, %%r11d; pxor %%xmm0, %%xmm0" : : : "rax", "rcx", "rdx", "rsi",
+                     "rdi", "r8", "r9", "r10", "r11", "xmm0");
+}
+"#
+    };
+}
+
 mod allocator;
 mod joined;
 mod libcs;
@@ -240,7 +257,8 @@ fn the_first_of_a_list_retains_all_of_it() {
     let body = "struct n { struct n *next; char rest[992]; }; \
         static __attribute__((noinline)) void make(void) { \
         struct n *first = 0, *shared = malloc(5000); memset(shared, 0, 5000); \
-        for (int i = 0; i < 100; i++) { struct n *n = calloc(1, sizeof *n); n->next = first; first = n; } \
+        for (int i = 0; i < 100; i++) { struct n *n = calloc(1, sizeof *n); n->next = first; \
+        first = n; } \
         ((void **)first)[1] = shared; kept[0] = first; kept[1] = shared; } \
         int main(void) { make(); checkpoint(); }";
     let built = build(&format!("{BEGIN}{body}"), "gcc -O1 -g -pthread");

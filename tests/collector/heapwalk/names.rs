@@ -6,7 +6,8 @@ use heapprof_tests::harness::{ok, run};
 use super::Waiting;
 use crate::process::{json, number};
 
-const SHAPES: &str = r#"
+const SHAPES: &str = concat!(
+    r#"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,15 +21,15 @@ template <class T> struct Circle : Shape, Named { T r{}; };
 struct Table { int (*open)(const char *); char rest[40]; };
 static int open_it(const char *) { return 1; }
 static void *volatile hide;
-__attribute__((noinline)) static void wipe() {
-    char stack[32768];
-    memset(stack, 0, sizeof stack);
-    __asm__ volatile("" : : "r"(stack) : "memory", "rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9",
-                     "r10", "r11", "r12", "r13", "r14", "r15");
-}
-__attribute__((noinline)) static void make() {
+"#,
+    wipe!(),
+    r#"__attribute__((noinline)) static void make() {
     geo::Shape *last = nullptr;
-    for (int i = 0; i < 30; i++) { auto *c = new geo::Circle<int>; c->next = last; hide = last = c; }
+    for (int i = 0; i < 30; i++) {
+        auto *c = new geo::Circle<int>;
+        c->next = last;
+        hide = last = c;
+    }
     for (int i = 0; i < 7; i++) {
         auto *table = (Table *)calloc(1, sizeof(Table));
         table->open = open_it;
@@ -43,7 +44,8 @@ int main() {
     fflush(stdout);
     for (;;) pause();
 }
-"#;
+"#
+);
 
 #[test]
 fn classes_and_functions_have_their_names() {

@@ -3,7 +3,8 @@
 /// What all programs begin with. `checkpoint` is where they are looked at: LeakSanitizer and
 /// valgrind check there and end, and otherwise the program waits. What was on the stack before, and
 /// in registers, is wiped.
-pub(super) const BEGIN: &str = r#"
+pub(super) const BEGIN: &str = concat!(
+    r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -15,16 +16,9 @@ pub(super) const BEGIN: &str = r#"
 #include <unistd.h>
 extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 static void *volatile kept[64];
-static __attribute__((noinline)) void wipe(void) {
-    char stack[32768];
-    memset(stack, 0, sizeof stack);
-    __asm__ volatile("" : : "r"(stack) : "memory", "rbx", "r12", "r13", "r14", "r15");
-    __asm__ volatile("xor %%eax, %%eax; xor %%ecx, %%ecx; xor %%edx, %%edx; xor %%esi, %%esi;"
-                     "xor %%edi, %%edi; xor %%r8d, %%r8d; xor %%r9d, %%r9d; xor %%r10d, %%r10d;"
-                     "xor %%r11d, %%r11d; pxor %%xmm0, %%xmm0" : : : "rax", "rcx", "rdx", "rsi",
-                     "rdi", "r8", "r9", "r10", "r11", "xmm0");
-}
-static __attribute__((noinline)) void checkpoint(void) {
+"#,
+    wipe!(),
+    r#"static __attribute__((noinline)) void checkpoint(void) {
     wipe();
     if (__lsan_do_recoverable_leak_check) {
         __lsan_do_recoverable_leak_check();
@@ -41,7 +35,8 @@ static __attribute__((noinline)) void lose(size_t size) {
     memset(sink, 'x', size);
     sink = 0;
 }
-"#;
+"#
+);
 
 /// The programs: a name, and what is done before the checkpoint.
 pub(super) const PROGRAMS: &[(&str, &str)] = &[
@@ -51,14 +46,16 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
     ),
     (
         "blocks of many sizes",
-        "int main(void) { for (int i = 0; i < 50; i++) { lose(1 + 37 * i); kept[i] = malloc(20 * i); } \
+        "int main(void) { for (int i = 0; i < 50; i++) { lose(1 + 37 * i); kept[i] = malloc(20 * \
+         i); } \
          checkpoint(); }",
     ),
     (
         "a list that is lost is one block and what only that leads to",
         "struct n { struct n *next; long v; }; \
          static __attribute__((noinline)) void make(void) { struct n *first = 0; \
-         for (int i = 0; i < 20; i++) { struct n *n = malloc(sizeof *n); n->next = first; first = n; } \
+         for (int i = 0; i < 20; i++) { struct n *n = malloc(sizeof *n); n->next = first; first = \
+         n; } \
          sink = first; sink = 0; } \
          int main(void) { make(); checkpoint(); }",
     ),
@@ -71,7 +68,8 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
     (
         "bins are free, and what lies between is not",
         "int main(void) { for (int i = 0; i < 30; i++) kept[i] = malloc(2000 + 16 * i); \
-         for (int i = 0; i < 30; i += 2) { free(kept[i]); kept[i] = 0; } lose(3000); checkpoint(); }",
+         for (int i = 0; i < 30; i += 2) { free(kept[i]); kept[i] = 0; } lose(3000); \
+         checkpoint(); }",
     ),
     (
         "large blocks have mappings of their own",
@@ -96,7 +94,8 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
     (
         "blocks of a thread that has ended, and of one that waits",
         "static __thread void *volatile own; static volatile int ready; \
-         static void *lives(void *p) { own = malloc(777); void *volatile here = malloc(99); lose(222); \
+         static void *lives(void *p) { own = malloc(777); void *volatile here = malloc(99); \
+         lose(222); \
          wipe(); ready = 1; for (;;) pause(); return here; } \
          static void *ends(void *p) { lose(333); kept[5] = malloc(88); return 0; } \
          int main(void) { pthread_t t; pthread_create(&t, 0, ends, 0); pthread_join(t, 0); \
@@ -112,12 +111,14 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
     ),
     (
         "chains of realloc",
-        "int main(void) { char *p = malloc(10); for (int i = 1; i < 300; i++) p = realloc(p, 10 + 50 * i); \
+        "int main(void) { char *p = malloc(10); for (int i = 1; i < 300; i++) p = realloc(p, 10 + \
+         50 * i); \
          kept[0] = p; p = realloc(malloc(100), 5000); sink = p; p = 0; sink = 0; checkpoint(); }",
     ),
     (
         "a tree that is reached",
-        "struct t { struct t *a, *b; }; static struct t *make(int d) { struct t *t = malloc(sizeof *t); \
+        "struct t { struct t *a, *b; }; static struct t *make(int d) { struct t *t = \
+         malloc(sizeof *t); \
          t->a = d ? make(d - 1) : 0; t->b = d ? make(d - 1) : 0; return t; } \
          int main(void) { kept[0] = make(8); ((struct t *)kept[0])->a = 0; checkpoint(); }",
     ),
@@ -220,7 +221,8 @@ pub(super) const PROGRAMS: &[(&str, &str)] = &[
     ),
 ];
 
-pub(super) const CXX: &str = r#"
+pub(super) const CXX: &str = concat!(
+    r#"
 extern "C" { int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); }
 #include <cstdio>
 #include <cstdlib>
@@ -231,16 +233,9 @@ struct A { virtual ~A() {} long a = 1; };
 struct B { virtual ~B() {} long b = 2; };
 struct C : A, B { long c = 3; };
 static void *volatile kept[8];
-__attribute__((noinline)) static void wipe() {
-    char stack[32768];
-    memset(stack, 0, sizeof stack);
-    __asm__ volatile("" : : "r"(stack) : "memory", "rbx", "r12", "r13", "r14", "r15");
-    __asm__ volatile("xor %%eax, %%eax; xor %%ecx, %%ecx; xor %%edx, %%edx; xor %%esi, %%esi;"
-                     "xor %%edi, %%edi; xor %%r8d, %%r8d; xor %%r9d, %%r9d; xor %%r10d, %%r10d;"
-                     "xor %%r11d, %%r11d; pxor %%xmm0, %%xmm0" : : : "rax", "rcx", "rdx", "rsi",
-                     "rdi", "r8", "r9", "r10", "r11", "xmm0");
-}
-__attribute__((noinline)) static void make() {
+"#,
+    wipe!(),
+    r#"__attribute__((noinline)) static void make() {
     B *second = new C;
     kept[0] = second;
     kept[1] = new std::string[7];
@@ -256,4 +251,5 @@ int main() {
     fflush(stdout);
     for (;;) pause();
 }
-"#;
+"#
+);
