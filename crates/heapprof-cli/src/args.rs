@@ -15,6 +15,7 @@ mod leaks;
 mod list;
 mod log;
 mod outside;
+mod perl_heap;
 mod process;
 mod question;
 pub(crate) mod record;
@@ -51,6 +52,7 @@ pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
 pub(crate) use log::LogArgs;
 pub(crate) use outside::{DumpArgs, FollowArgs, LiveArgs, PsArgs};
+pub(crate) use perl_heap::PerlHeapArgs;
 pub(crate) use process::{MarkArgs, ProcArgs, ProcessReportArgs, WatchArgs};
 pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
@@ -313,6 +315,14 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       the stacks that allocated what leaked.\n\nExample: heapprof heapwalk pid:1234"
     )]
     Heapwalk(HeapwalkArgs),
+    /// What holds the memory in a Perl program: every value by its path, from outside
+    #[command(
+        after_help = "TARGET is a process, a core file, or a file of Devel::MAT (.pmat). A process \
+                      is held only as long as its memory is copied. Nothing is loaded into it. The \
+                      profile has each value's path as its stack, so top, diff, flame, report and \
+                      sql answer the rest.\n\nExample: heapprof perl-heap pid:1234 -o h.pb.gz"
+    )]
+    PerlHeap(PerlHeapArgs),
     /// The memory of a process as the kernel sees it, explained; without PROCESS, of all processes
     #[command(
         after_help = "PROCESS is a number, or a name that one process has. The parts add up to the \

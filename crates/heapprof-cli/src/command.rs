@@ -26,6 +26,7 @@ mod man;
 mod mark;
 mod merge;
 mod peek;
+mod perl_heap;
 mod perl_install;
 mod preload_path;
 mod proc;
@@ -38,6 +39,7 @@ mod sql;
 mod stats;
 mod symbolize;
 mod tags;
+mod target;
 mod timeline;
 mod top;
 mod traces;
@@ -90,6 +92,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Follow(args) => follow::run(&args)?,
         Command::Live(args) => live::run(&context, &args)?,
         Command::Heapwalk(args) => heapwalk::run(&context, &args)?,
+        Command::PerlHeap(args) => perl_heap::run(&context, &args)?,
         Command::Proc(args) => proc::run(&context, &args)?,
         Command::Watch(args) => return watch::run(&context, &args),
         Command::Mark(args) => mark::run(&args)?,

@@ -53,6 +53,11 @@ impl Sources {
         }
     }
 
+    /// How files are read.
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
     /// The same, for our own page instead of pprof's reports.
     pub(crate) fn as_ours(&self) -> Self {
         Self {

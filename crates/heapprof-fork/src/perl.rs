@@ -72,11 +72,13 @@ pub(crate) fn held(process: &Process, wanted: &PageSet) -> Held {
             Type::Bodies(_) => "free SV bodies",
         };
         held.arenas.push((at, kind));
+        Some(())
     });
     let _ = perl.each_key(memory, first, |at| {
         if held.keys.len() < MOST {
             held.keys.push(at);
         }
+        Some(())
     });
     held
 }

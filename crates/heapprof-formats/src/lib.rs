@@ -49,7 +49,7 @@ pub use crate::{
     error::Error,
     event_log::{EventLog, read_log},
     format::Format,
-    open::read,
+    open::{perl_values, read},
     others::{DATABASE, DATABASE_HEAD},
     readers::{formats, sniff},
     reading::{MprofCall, Options, Part, Reading, Values},

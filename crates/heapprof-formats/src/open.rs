@@ -178,13 +178,38 @@ fn read_pmat(
     options: &Options,
 ) -> Result<Reading, Error> {
     applicable(Format::Pmat, options)?;
-    let mut bytes = Vec::new();
-    Limited::new(stream, options.max_inflated, packed).read_to_end(&mut bytes)?;
-    let mut values = pmat::read(&bytes)?;
-    // The values take more memory than the file, so it goes first.
-    drop(bytes);
+    let mut values = pmat_values(stream, packed, options)?;
     let profile = heapprof_perl_heap::profile(&mut values);
     Ok(Reading::new(Format::Pmat, "", profile))
+}
+
+fn pmat_values(
+    stream: impl Read,
+    packed: Option<&Cell<u64>>,
+    options: &Options,
+) -> Result<heapprof_perl_heap::Values, Error> {
+    let mut bytes = Vec::new();
+    Limited::new(stream, options.max_inflated, packed).read_to_end(&mut bytes)?;
+    Ok(pmat::read(&bytes)?)
+}
+
+/// Reads Perl's values from a file of Devel::MAT, plain or packed by gzip or zstd.
+///
+/// # Errors
+/// It may be another file, be cut, or contradict itself.
+pub fn perl_values(
+    input: impl Read,
+    options: &Options,
+) -> Result<heapprof_perl_heap::Values, Error> {
+    let count = Cell::new(0);
+    let mut input = Counted {
+        inner: input,
+        count: &count,
+    };
+    let mut head = Vec::new();
+    unpack::read_head(&mut input, HEAD, &mut head)?;
+    let packed = (unpack::is_gzip(&head) || unpack::is_zstd(&head)).then_some(&count);
+    pmat_values(unpack::plain_stream(head, input)?, packed, options)
 }
 
 /// Checks that the options apply to the format, so that none is silently ignored.

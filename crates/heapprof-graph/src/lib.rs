@@ -3,10 +3,12 @@
 //! It must never know what the nodes are.
 #![forbid(unsafe_code)]
 
+mod components;
 mod dominators;
 mod graph;
 mod search;
 
+pub use self::components::components;
 pub use self::dominators::Dominators;
 pub use self::graph::Graph;
 pub use self::search::done_with;

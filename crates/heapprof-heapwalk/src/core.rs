@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use heapprof_memory::Memory;
+use heapprof_memory::loaded::told;
 use heapprof_process::maps::Map;
 use heapprof_process::{CoreFile, PAGE, Segment};
 use object::elf::{EM_X86_64, NT_AUXV, NT_PRSTATUS};
@@ -88,15 +89,18 @@ impl Core {
 
     /// Where the program began to run: a place in its own file.
     fn entry(&self) -> Option<u64> {
-        let mut entry = None;
+        told(&self.auxiliary(), AT_ENTRY)
+    }
+
+    /// What the kernel told the program of itself when it began.
+    fn auxiliary(&self) -> Vec<u8> {
+        let mut found = Vec::new();
         self.core.each_note(&self.file, |kind, note| {
-            if kind == NT_AUXV.0 {
-                let words = note.as_chunks::<8>().0.as_chunks::<2>().0;
-                let mut words = words.iter().map(|pair| pair.map(u64::from_le_bytes));
-                entry = entry.or(words.find(|&[kind, _]| kind == AT_ENTRY).map(|[_, at]| at));
+            if kind == NT_AUXV.0 && found.is_empty() {
+                found = note.to_vec();
             }
         });
-        entry
+        found
     }
 
     /// The memory that the program could write to, as far as the file has it.
@@ -137,6 +141,7 @@ impl Core {
             });
         }
         let mut image = Image::new(regions, threads, missing);
+        image.auxiliary = self.auxiliary();
         let files = self.files.iter();
         let constant = files.filter(|file| !file.is_writable);
         image.files = constant.cloned().collect();

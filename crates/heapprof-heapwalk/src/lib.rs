@@ -45,7 +45,7 @@ pub use self::heap::{Chunk, Heap, Use, Version};
 pub use self::image::{Image, Region, Thread};
 pub use self::kinds::{Kind, Kinds};
 pub use self::live::{Capture, Outside, capture};
-pub use self::mark::{Marks, Source, State};
+pub use self::mark::{Marks, Source, State, root_words};
 pub use self::points::{Referrer, referrers};
 pub use self::release::release;
 pub use self::retained::{Retained, retained};

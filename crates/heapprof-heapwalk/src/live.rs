@@ -108,6 +108,7 @@ pub fn capture(pid: u32) -> Result<Capture, Error> {
         .iter()
         .filter(|map| !map.is_writable && map.path.starts_with(b"/"));
     image.files = of_files.cloned().collect();
+    image.auxiliary = std::fs::read(format!("/proc/{whose}/auxv")).unwrap_or_default();
     image.mapped = all
         .iter()
         .filter(|map| is_wanted(map))

@@ -274,7 +274,7 @@ fn is_whole(image: &Image, chunk: &Chunk, word: u64) -> bool {
 
 /// All words of roots, each with where it is, and whether malloc may have left it there. Variables
 /// come first, then stacks and registers: a variable says more of what holds a block.
-pub(crate) fn root_words(image: &Image, heap: &Heap) -> impl Iterator<Item = (Source, u64, bool)> {
+pub fn root_words(image: &Image, heap: &Heap) -> impl Iterator<Item = (Source, u64, bool)> {
     let (stacks, variables): (Vec<_>, Vec<_>) = roots(image, heap)
         .into_iter()
         .partition(|root| root.is_stack);

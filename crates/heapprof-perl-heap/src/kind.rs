@@ -40,6 +40,12 @@ pub enum Kind {
     Class,
     /// A structure of C's.
     Structure,
+    /// The code of a sub.
+    Ops,
+    /// Memory of C code.
+    Memory,
+    /// What is free in the memory that values are taken from.
+    Free,
 }
 
 impl Kind {
@@ -65,7 +71,19 @@ impl Kind {
             Self::Object => "OBJECT",
             Self::Class => "CLASS",
             Self::Structure => "STRUCT",
+            Self::Ops => "op tree",
+            Self::Memory => "C memory",
+            Self::Free => "free slots",
         }
+    }
+
+    /// Whether it is a value of Perl's.
+    #[must_use]
+    pub fn is_value(self) -> bool {
+        !matches!(
+            self,
+            Self::Structure | Self::Ops | Self::Memory | Self::Free
+        )
     }
 
     /// Whether it is a table of symbols.

@@ -2,17 +2,18 @@
 
 use heapprof_graph::done_with;
 
+use crate::step::Step;
 use crate::values::Values;
 
 /// The first values of what is not reached, in the order in which they are to be followed, each
 /// with whether something that it leads to leads back to it. Of a ring to which nothing else leads,
-/// the one that came first is taken.
+/// the one that came first is taken, or what it refers to if it is a reference.
 pub(crate) fn firsts(values: &Values, is_reached: &[bool]) -> Vec<(u32, bool)> {
     let next = |number: u32, place: &mut usize| {
         let mut edges = values.edges(number)[*place..].iter();
         edges.find_map(|edge| {
             *place += 1;
-            values.number(edge.to).filter(|_| edge.is_strong)
+            edge.is_strong.then_some(edge.to)
         })
     };
     let done = done_with(&mut is_reached.to_vec(), |_| 0, next);
@@ -21,7 +22,11 @@ pub(crate) fn firsts(values: &Values, is_reached: &[bool]) -> Vec<(u32, bool)> {
     for &number in done.iter().rev() {
         if !is_known[number as usize] {
             let is_ring = flood(values, number, &mut is_known);
-            firsts.push((number, is_ring));
+            // A reference says less than what it refers to.
+            let referent = values.edges(number).iter();
+            let referent = referent.filter(|edge| is_ring && edge.step == Step::Referent);
+            let first = referent.map(|edge| edge.to).next();
+            firsts.push((first.unwrap_or(number), is_ring));
         }
     }
     firsts
@@ -34,7 +39,7 @@ fn flood(values: &Values, first: u32, is_known: &mut [bool]) -> bool {
     is_known[first as usize] = true;
     while let Some(number) = queue.pop() {
         let strong = values.edges(number).iter().filter(|edge| edge.is_strong);
-        for to in strong.filter_map(|edge| values.number(edge.to)) {
+        for to in strong.map(|edge| edge.to) {
             is_ring |= to == first;
             if !is_known[to as usize] {
                 is_known[to as usize] = true;

@@ -9,20 +9,36 @@
 //! It must never know SQLite, the terminal or reports.
 #![forbid(unsafe_code)]
 
+mod builder;
+mod cycles;
+mod found;
 mod kind;
 mod leaked;
+mod pads;
 mod paths;
 pub mod pmat;
 mod profile;
+mod referrers;
+mod size;
 mod step;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod text;
 mod values;
+mod variable;
 
+pub use self::builder::Builder;
+pub use self::cycles::Cycle;
+pub use self::found::{Described, Found};
 pub use self::kind::Kind;
-pub use self::paths::Paths;
+pub use self::pads::Pad;
+pub use self::paths::{Paths, Reached};
 pub use self::profile::profile;
+pub use self::referrers::{Identified, Referrer};
+pub use self::size::{Bytes, Size};
 pub use self::step::Step;
+pub use self::summary::{Holder, Sum, Summary};
 pub use self::text::TextId;
-pub use self::values::{Edge, Value, Values};
+pub use self::values::{Edge, Phase, Value, Values};
+pub use self::variable::NoVariable;

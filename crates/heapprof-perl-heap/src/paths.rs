@@ -13,7 +13,7 @@ use crate::kind::Kind;
 use crate::leaked::firsts;
 use crate::step::Step;
 use crate::text::TextId;
-use crate::values::{Edge, Values};
+use crate::values::{Edge, Phase, Root, Values};
 
 /// A hash with more keys has one path for all of its values.
 const MOST_KEYS: usize = 32;
@@ -32,37 +32,52 @@ pub struct Paths {
     places: Vec<(u32, TextId)>,
     /// The place of each value.
     of: Vec<u32>,
+    /// The value through which each was reached, itself if it is the first of its path.
+    from: Vec<u32>,
+    /// The step by which each was reached from there.
+    steps: Vec<Step>,
     /// The first values of what nothing leads to.
     leaked: Vec<u32>,
+    /// Whether each value is reached by roots, and how.
+    reached: Vec<Reached>,
+}
+
+/// How a value is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// By Perl's own ways.
+    Surely,
+    /// Only by a pointer in memory of C code.
+    ByMention,
+    /// Not at all.
+    Leaked,
 }
 
 impl Paths {
     /// Finds a path to each value.
     #[must_use]
     pub fn new(values: &mut Values) -> Self {
+        let count = values.all().len();
         let mut finder = Finder {
             places: Vec::new(),
             depths: Vec::new(),
             ids: HashMap::default(),
-            of: vec![NONE; values.all().len()],
+            of: vec![NONE; count],
+            from: (0..count as u32).collect(),
+            steps: vec![Step::Referent; count],
             queue: VecDeque::new(),
+            mentions: Vec::new(),
         };
-        for (number, (name, address)) in values.roots().to_vec().into_iter().enumerate() {
-            if let Some(root) = values.number(address) {
-                let place = finder.place(values, NONE, name);
-                finder.reach(values, root, place);
-            }
-            // The symbol tables come first as a whole, and then the other roots side by side.
-            if number == 0 {
-                finder.follow(values);
-            }
-        }
-        finder.follow(values);
+        finder.begin(values, Phase::Symbols);
+        finder.begin(values, Phase::Others);
+        let surely: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
+        finder.begin(values, Phase::Mentions);
+        finder.follow_mentions(values);
         let is_reached: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
         let mut leaked = Vec::new();
         for (first, is_ring) in firsts(values, &is_reached) {
             leaked.push(first);
-            let kind = values.all()[first as usize].kind.name();
+            let kind = values.get(first).kind.name();
             let words = match is_ring {
                 true => "(in a ring)",
                 false => "(nothing refers to it)",
@@ -72,15 +87,25 @@ impl Paths {
             let mut place = finder.place(values, NONE, name);
             place = finder.place(values, place, words);
             // The class says more than the kind, if there is one.
-            if values.class(&values.all()[first as usize]).is_none() {
+            if values.class(values.get(first)) == TextId::NONE {
                 place = finder.place(values, place, kind);
             }
-            finder.reach(values, first, place);
+            finder.reach(values, first, first, place);
             finder.follow(values);
+            finder.follow_mentions(values);
         }
+        let reached = surely.iter().zip(&is_reached);
+        let reached = reached.map(|of| match of {
+            (true, _) => Reached::Surely,
+            (_, true) => Reached::ByMention,
+            _ => Reached::Leaked,
+        });
         Self {
+            reached: reached.collect(),
             places: finder.places,
             of: finder.of,
+            from: finder.from,
+            steps: finder.steps,
             leaked,
         }
     }
@@ -91,10 +116,51 @@ impl Paths {
         &self.leaked
     }
 
+    /// How a value is reached.
+    #[must_use]
+    pub fn reached(&self, value: u32) -> Reached {
+        self.reached[value as usize]
+    }
+
+    /// Whether an edge counts: it keeps a value alive, and is not only a pointer in memory of C
+    /// code to a value that is reached by other ways.
+    #[must_use]
+    pub fn counts(&self, edge: &Edge) -> bool {
+        let is_mention = edge.step == Step::Mention;
+        edge.is_strong && !(is_mention && self.reached(edge.to) == Reached::Surely)
+    }
+
+    /// Whether a root counts, as in [`counts`](Self::counts).
+    pub(crate) fn is_root(&self, root: &Root) -> bool {
+        root.phase != Phase::Mentions || self.reached(root.number) != Reached::Surely
+    }
+
     /// The place of a value.
     #[must_use]
     pub fn place(&self, value: u32) -> u32 {
         self.of[value as usize]
+    }
+
+    /// The value through which another one was reached, and the step; `None` if it is the first of
+    /// its path.
+    #[must_use]
+    pub fn before(&self, value: u32) -> Option<(u32, Step)> {
+        let from = self.from[value as usize];
+        (from != value).then(|| (from, self.steps[value as usize]))
+    }
+
+    /// The first place of the path of each place.
+    pub(crate) fn firsts(&self) -> Vec<u32> {
+        let mut firsts: Vec<u32> = Vec::with_capacity(self.places.len());
+        for (place, &(before, _)) in (0..).zip(&self.places) {
+            firsts.push(firsts.get(before as usize).copied().unwrap_or(place));
+        }
+        firsts
+    }
+
+    /// The name of a place.
+    pub(crate) fn name(&self, place: u32) -> TextId {
+        self.places[place as usize].1
     }
 
     /// The names of a place, the last one first.
@@ -106,6 +172,15 @@ impl Paths {
             Some(name)
         })
     }
+
+    /// The path of a value in words, such as `main::;%CACHE;{*}`.
+    #[must_use]
+    pub fn shown(&self, values: &Values, value: u32) -> String {
+        let names = self.names(self.place(value));
+        let mut names: Vec<&str> = names.map(|name| values.text(name)).collect();
+        names.reverse();
+        names.join(";")
+    }
 }
 
 /// Finds paths.
@@ -115,8 +190,12 @@ struct Finder {
     depths: Vec<u32>,
     ids: HashMap<(u32, TextId), u32, RandomState>,
     of: Vec<u32>,
+    from: Vec<u32>,
+    steps: Vec<Step>,
     /// Values whose ways were not followed yet.
     queue: VecDeque<u32>,
+    /// Pointers in memory of C code that were not followed yet: from where, and to where.
+    mentions: Vec<(u32, Edge)>,
 }
 
 impl Finder {
@@ -140,31 +219,64 @@ impl Finder {
     }
 
     /// Notes that a value is reached at a place, below which its class is.
-    fn reach(&mut self, values: &mut Values, value: u32, mut place: u32) {
+    fn reach(&mut self, values: &mut Values, from: u32, value: u32, mut place: u32) {
         if self.of[value as usize] != NONE {
             return;
         }
-        if let Some(class) = values.class(&values.all()[value as usize]) {
-            let class = class.to_string();
-            let class = values.text_id(&class);
+        let class = values.class(values.get(value));
+        if class != TextId::NONE {
             place = self.place(values, place, class);
         }
         self.of[value as usize] = place;
+        self.from[value as usize] = from;
         self.queue.push_back(value);
+    }
+
+    /// Reaches what the roots of a phase lead to.
+    fn begin(&mut self, values: &mut Values, phase: Phase) {
+        let roots = values.roots().iter().filter(|root| root.phase == phase);
+        for root in roots.copied().collect::<Vec<_>>() {
+            let outer = match root.outer {
+                TextId::NONE => NONE,
+                outer => self.place(values, NONE, outer),
+            };
+            let place = self.place(values, outer, root.name);
+            self.reach(values, root.number, root.number, place);
+        }
+        self.follow(values);
     }
 
     fn follow(&mut self, values: &mut Values) {
         while let Some(from) = self.queue.pop_front() {
             for i in 0..values.edges(from).len() {
                 let edge = values.edges(from)[i];
-                let to = values.number(edge.to).filter(|_| edge.is_strong);
-                let Some(to) = to.filter(|&to| self.of[to as usize] == NONE) else {
+                if !edge.is_strong || self.of[edge.to as usize] != NONE {
                     continue;
-                };
-                let before = self.of[from as usize];
-                let place = self.step(values, from, before, &edge, to);
-                self.reach(values, to, place);
+                }
+                match edge.step {
+                    Step::Mention => self.mentions.push((from, edge)),
+                    _ => self.go(values, from, edge),
+                }
             }
+        }
+    }
+
+    fn go(&mut self, values: &mut Values, from: u32, edge: Edge) {
+        let before = self.of[from as usize];
+        let place = self.step(values, from, before, &edge);
+        self.steps[edge.to as usize] = edge.step;
+        self.reach(values, from, edge.to, place);
+    }
+
+    /// Follows the pointers in memory of C code that were found, and what they lead to.
+    fn follow_mentions(&mut self, values: &mut Values) {
+        while !self.mentions.is_empty() {
+            for (from, edge) in std::mem::take(&mut self.mentions) {
+                if self.of[edge.to as usize] == NONE {
+                    self.go(values, from, edge);
+                }
+            }
+            self.follow(values);
         }
     }
 
@@ -175,8 +287,8 @@ impl Finder {
     }
 
     /// The place to which a step leads.
-    fn step(&mut self, values: &mut Values, from: u32, before: u32, edge: &Edge, to: u32) -> u32 {
-        let own = values.all()[from as usize];
+    fn step(&mut self, values: &mut Values, from: u32, before: u32, edge: &Edge) -> u32 {
+        let own = *values.get(from);
         let name = match edge.step {
             // `main::` has `%CACHE`, and not the symbol `*CACHE` with a hash.
             Step::Slot(sigil) if own.kind == Kind::Glob => {
@@ -199,11 +311,12 @@ impl Finder {
                 table if table.ends_with("::") => key,
                 symbol => {
                     // A sub may stand there without a symbol, as a reference.
-                    let is_symbol = values.all()[to as usize].kind == Kind::Glob;
+                    let is_symbol = values.get(edge.to).kind == Kind::Glob;
                     let symbol = format!("{}{symbol}", if is_symbol { '*' } else { '&' });
                     values.text_id(&symbol)
                 }
             },
+            Step::Key(TextId::NONE) => values.text_id("{*}"),
             Step::Key(_) if values.edges(from).len() > MOST_KEYS => values.text_id("{*}"),
             Step::Key(key) => {
                 let key = format!("{{{}}}", values.text(key));
@@ -222,11 +335,15 @@ impl Finder {
                 values.text_id(&format!("<magic {letter}>"))
             }
             Step::Target => values.text_id("<target>"),
-            Step::Own(word) => values.text_id(&format!("<{word}>")),
             Step::Named(name) => {
                 let name = format!("<{}>", values.text(name));
                 values.text_id(&name)
             }
+            // What C code has in turn is not told apart: nobody knows its names.
+            Step::Memory | Step::Ops if !own.kind.is_value() => return before,
+            Step::Ops => values.text_id("<ops>"),
+            Step::Memory => values.text_id("(C memory)"),
+            Step::Mention => values.text_id("->"),
         };
         self.place(values, before, name)
     }

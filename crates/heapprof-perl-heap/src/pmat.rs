@@ -9,10 +9,11 @@ mod cursor;
 use std::collections::HashMap;
 
 use self::cursor::Cursor;
+use crate::builder::Builder;
 use crate::kind::Kind;
 use crate::step::Step;
 use crate::text::TextId;
-use crate::values::{Value, Values};
+use crate::values::{Phase, Value, Values};
 
 /// What a file begins with.
 pub const MAGIC: &[u8] = b"PMAT";
@@ -117,7 +118,7 @@ pub fn read(bytes: &[u8]) -> Result<Values, Error> {
         extensions: Vec::new(),
         contexts: Vec::new(),
         structures: Vec::new(),
-        values: Values::default(),
+        values: Builder::default(),
         pads: Vec::new(),
     };
     file.header()?;
@@ -126,8 +127,7 @@ pub fn read(bytes: &[u8]) -> Result<Values, Error> {
     file.contexts()?;
     file.mortals()?;
     file.name_pads();
-    file.values.finish();
-    Ok(file.values)
+    Ok(file.values.finish())
 }
 
 struct File<'a> {
@@ -137,7 +137,7 @@ struct File<'a> {
     extensions: Vec<Lengths>,
     contexts: Vec<Lengths>,
     structures: Vec<(u64, Vec<Field>)>,
-    values: Values,
+    values: Builder,
     /// What subs say of their pads.
     pads: Vec<Pads>,
 }
@@ -197,19 +197,18 @@ impl<'a> File<'a> {
                 cursor.word("roots")?,
             ));
         }
-        // The symbol tables come first.
-        roots.sort_by_key(|(name, _)| name != "defstash");
         for (name, address) in roots {
-            let name = match name.as_str() {
-                "defstash" => "main::".to_string(),
-                name => format!("(root {name})"),
+            let (phase, name) = match name.as_str() {
+                "defstash" => (Phase::Symbols, "main::".to_string()),
+                name => (Phase::Others, format!("(root {name})")),
             };
-            self.values.add_root(&name, address);
+            self.values.add_root(phase, "", &name, address);
         }
         let count = cursor.count(8, "the stack")?;
         for _ in 0..count {
             let address = cursor.word("the stack")?;
-            self.values.add_root("(root stack)", address);
+            self.values
+                .add_root(Phase::Others, "", "(root stack)", address);
         }
         Ok(())
     }
@@ -241,7 +240,7 @@ impl<'a> File<'a> {
                     .wrong(&format!("a context of the unknown kind {kind}")));
             };
             for to in self.parts(lengths)?.addresses {
-                self.values.add_root("(running)", to);
+                self.values.add_root(Phase::Others, "", "(running)", to);
             }
         }
     }
@@ -253,7 +252,8 @@ impl<'a> File<'a> {
         }
         for _ in 0..self.cursor.count(8, "temporary values")? {
             let address = self.cursor.word("temporary values")?;
-            self.values.add_root("(until the statement ends)", address);
+            self.values
+                .add_root(Phase::Others, "", "(until the statement ends)", address);
         }
         Ok(())
     }
@@ -303,7 +303,7 @@ impl<'a> File<'a> {
         };
         let of = self.cursor.word("a value")?;
         let parts = self.parts(lengths)?;
-        let saved = |word| (Step::Own(word), true);
+        let mut saved = |word| (self.values.named(word), true);
         let ways: Vec<(u64, (Step, bool))> = match kind - EXTENSIONS {
             0 => {
                 let magic = Step::Magic(parts.byte(0));
@@ -340,6 +340,7 @@ impl<'a> File<'a> {
             address: common.word(0),
             references: common.word(8) as u32,
             size: common.word(12),
+            asked: common.word(12),
             class: common.address(0),
             ..Value::default()
         };
@@ -373,7 +374,8 @@ impl<'a> File<'a> {
             8 => {
                 value.kind = Kind::Io;
                 for &to in &parts.addresses {
-                    self.values.lead_to(to, Step::Own("format"), true);
+                    let step = self.values.named("format");
+                    self.values.lead_to(to, step, true);
                 }
             }
             9 => {
@@ -444,12 +446,13 @@ impl<'a> File<'a> {
             value.name = self.values.text_id(&parts.text(0));
             // The first address is of the list of what refers back here, which holds nothing.
             for &to in parts.addresses.iter().skip(1) {
-                self.values.lead_to(to, Step::Own("method cache"), true);
+                let step = self.values.named("method cache");
+                self.values.lead_to(to, step, true);
             }
         }
         let backward = parts.address(0);
-        self.values
-            .lead_to(backward, Step::Own("back references"), true);
+        let step = self.values.named("back references");
+        self.values.lead_to(backward, step, true);
         let count = self.cursor.count_of(parts.word(0), 16, "a hash")?;
         for _ in 0..count {
             let key = self.cursor.text("a hash")?.unwrap_or_default();
@@ -489,7 +492,8 @@ impl<'a> File<'a> {
         let [_, _, outside, list, constant] = [0, 1, 2, 3, 4].map(|i| parts.address(i));
         self.values
             .lead_to(outside, Step::Outside, is_outside_strong);
-        self.values.lead_to(list, Step::Own("pads"), true);
+        let step = self.values.named("pads");
+        self.values.lead_to(list, step, true);
         self.values.lead_to(constant, Step::Constant, true);
         let mut pads = Pads::default();
         let what = "a sub";
@@ -513,8 +517,8 @@ impl<'a> File<'a> {
                 6 => drop(self.cursor.bytes(24, what)?),
                 7 => {
                     let to = self.cursor.word(what)?;
-                    self.values
-                        .lead_to(to, Step::Own("names of variables"), true);
+                    let step = self.values.named("names of variables");
+                    self.values.lead_to(to, step, true);
                 }
                 8 => {
                     let depth = self.cursor.word(what)?;

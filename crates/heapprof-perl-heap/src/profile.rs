@@ -8,7 +8,7 @@ use heapprof_profile::{LocationIndex, Profile, ProfileBuilder};
 use crate::kind::Kind;
 use crate::paths::Paths;
 use crate::text::TextId;
-use crate::values::Values;
+use crate::values::{Value, Values};
 
 /// The sample types, the default one second.
 const TYPES: [(&str, &str); 3] = [
@@ -23,13 +23,18 @@ const TYPES: [(&str, &str); 3] = [
 #[must_use]
 pub fn profile(values: &mut Values) -> Profile {
     let paths = Paths::new(values);
-    let retained = retained(values, &paths);
-    let mut sums: HashMap<(u32, Kind, u64, u32), [i64; 3], RandomState> = HashMap::default();
+    let retained = retained(values, &paths, |value| value.size);
+    of_paths(values, &paths, &retained)
+}
+
+/// Makes the profile of paths that were found, with what each value retains.
+pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Profile {
+    let mut sums: HashMap<(u32, Kind, TextId, u32), [i64; 3], RandomState> = HashMap::default();
     for (number, value) in (0..).zip(values.all()) {
         let key = (
             paths.place(number),
             value.kind,
-            value.class,
+            values.class(value),
             value.references,
         );
         let sum = sums.entry(key).or_default();
@@ -53,11 +58,8 @@ pub fn profile(values: &mut Values) -> Profile {
             builder.text_label("type", kind.name()),
             builder.number_label("refcount", references.into(), ""),
         ];
-        let stash = values
-            .number(class)
-            .map(|stash| &values.all()[stash as usize]);
-        if let Some(stash) = stash {
-            labels.push(builder.text_label("class", values.text(stash.name)));
+        if class != TextId::NONE {
+            labels.push(builder.text_label("class", values.text(class)));
         }
         builder.sample(stack, &sum, &mut labels);
     }
@@ -66,25 +68,23 @@ pub fn profile(values: &mut Values) -> Profile {
     profile
 }
 
-/// What would go if each value went.
-fn retained(values: &Values, paths: &Paths) -> Vec<u64> {
+/// What would go if each value went, by a size of each.
+pub(crate) fn retained(values: &Values, paths: &Paths, size: impl Fn(&Value) -> u64) -> Vec<u64> {
     let mut graph = Graph::default();
-    let count = values.all().len() as u32;
-    for number in 0..count {
-        let strong = values.edges(number).iter().filter(|edge| edge.is_strong);
-        graph.lead_to(strong.filter_map(|edge| values.number(edge.to)));
+    for number in values.numbers() {
+        let ways = values
+            .edges(number)
+            .iter()
+            .filter(|edge| paths.counts(edge));
+        graph.lead_to(ways.map(|edge| edge.to));
         graph.end_node();
     }
-    let reached = values.roots().iter();
-    graph.lead_to(reached.filter_map(|&(_, address)| values.number(address)));
+    let roots = values.roots().iter();
+    let roots = roots.filter(|root| paths.is_root(root));
+    graph.lead_to(roots.map(|root| root.number));
     // What nothing refers to is held by nobody, and still there.
     graph.lead_to(paths.leaked().iter().copied());
     graph.end_node();
-    let size = |node: u32| {
-        values
-            .all()
-            .get(node as usize)
-            .map_or(0, |value| value.size)
-    };
-    heapprof_graph::retained(&graph, count, size)
+    let size = |node: u32| values.all().get(node as usize).map_or(0, &size);
+    heapprof_graph::retained(&graph, values.all().len() as u32, size)
 }

@@ -3,7 +3,7 @@
 use crate::text::TextId;
 
 /// How a value leads to another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Step {
     /// A symbol's scalar, array, hash, code, handle or format: one of `$@%&`, or `*` for the rest.
     Slot(u8),
@@ -29,8 +29,13 @@ pub enum Step {
     Magic(u8),
     /// What an lvalue stands for.
     Target,
-    /// Something of Perl's own, in a word.
-    Own(&'static str),
-    /// Something of a module's own, by its name.
+    /// Something of Perl's own, or of a module's own, by its name.
     Named(TextId),
+    /// The code of a sub.
+    Ops,
+    /// Memory of C code, by a pointer to it.
+    Memory,
+    /// A value to which memory of C code points. It counts only for values to which no other way
+    /// leads, because memory also has pointers that nobody uses any more.
+    Mention,
 }

@@ -2,14 +2,14 @@
 
 use heapprof_profile::Profile;
 
-use crate::{Kind, Step, Value, Values, profile};
+use crate::{Builder, Kind, Phase, Step, Value, Values, profile};
 
 /// Values by their names in a line: `a>b` leads from a to b, `a~b` does so weakly. Each has 10
 /// bytes.
 fn made(roots: &str, ways: &str) -> Values {
-    let mut values = Values::default();
+    let mut values = Builder::default();
     let address = |name: &str| u64::from(name.as_bytes()[0]);
-    values.add_root("main::", 1);
+    values.add_root(Phase::Symbols, "", "main::", 1);
     let mut names: Vec<&str> = ways.split([' ', '>', '~']).collect();
     names.sort_unstable();
     names.dedup();
@@ -37,8 +37,7 @@ fn made(roots: &str, ways: &str) -> Values {
             ..Value::default()
         });
     }
-    values.finish();
-    values
+    values.finish()
 }
 
 /// The samples as folded stacks with one of their values.
@@ -97,8 +96,8 @@ fn what_would_go_is_what_only_one_value_holds() {
 /// A list that is as long as memory is has a path that ends.
 #[test]
 fn a_long_list_takes_linear_room() {
-    let mut values = Values::default();
-    values.add_root("main::", 1);
+    let mut values = Builder::default();
+    values.add_root(Phase::Symbols, "", "main::", 1);
     for address in 1..200_000u64 {
         values.lead_to(address + 1, Step::Referent, true);
         values.end(Value {
@@ -108,7 +107,7 @@ fn a_long_list_takes_linear_room() {
             ..Value::default()
         });
     }
-    let profile = profile(&mut values);
+    let profile = profile(&mut values.finish());
     assert!(profile.samples.len() < 200, "{}", profile.samples.len());
     let sizes = (0..profile.samples.len()).map(|i| profile.samples.values(i)[1]);
     assert_eq!(sizes.sum::<i64>(), 199_999);

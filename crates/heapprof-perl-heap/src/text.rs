@@ -1,18 +1,47 @@
-//! The numbers of texts, which many values share.
+//! Texts that many values share, and their numbers.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 
 /// The number of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TextId(u32);
 
 impl TextId {
     /// The empty text.
-    pub(crate) const NONE: Self = Self(0);
+    pub const NONE: Self = Self(0);
+}
 
-    pub(crate) fn new(index: usize) -> Self {
-        Self(index as u32)
+/// Texts by their numbers.
+#[derive(Debug)]
+pub(crate) struct Texts {
+    all: Vec<Box<str>>,
+    ids: HashMap<Box<str>, TextId, RandomState>,
+}
+
+impl Default for Texts {
+    fn default() -> Self {
+        let mut texts = Self {
+            all: Vec::new(),
+            ids: HashMap::default(),
+        };
+        texts.id("");
+        texts
+    }
+}
+
+impl Texts {
+    pub(crate) fn id(&mut self, text: &str) -> TextId {
+        if let Some(&id) = self.ids.get(text) {
+            return id;
+        }
+        let id = TextId(self.all.len() as u32);
+        self.all.push(text.into());
+        self.ids.insert(text.into(), id);
+        id
     }
 
-    pub(crate) fn index(self) -> usize {
-        self.0 as usize
+    pub(crate) fn get(&self, id: TextId) -> &str {
+        &self.all[id.0 as usize]
     }
 }

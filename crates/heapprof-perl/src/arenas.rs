@@ -238,18 +238,15 @@ impl Perl {
     }
 
     /// Calls `each` with every arena of heads: where its first head is that may have a value, and
-    /// how many there are. Returns `None` if they can't be read.
+    /// how many there are. Returns `None` if they can't be read, or if `each` does.
     pub fn each_arena_of_heads<M: Memory>(
         &self,
         memory: M,
         interpreter: u64,
-        mut each: impl FnMut(u64, usize),
+        each: impl FnMut(u64, usize) -> Option<()>,
     ) -> Option<()> {
         let newest = interpreter.wrapping_add(self.variable.arenas?.sv_arenaroot);
-        each_head_arena(memory, memory.u64(newest)?, |first, count| {
-            each(first, count);
-            Some(())
-        })
+        each_head_arena(memory, memory.u64(newest)?, each)
     }
 
     /// Calls `each` with every arena of bodies, and every list of them: where it begins.
@@ -257,20 +254,19 @@ impl Perl {
         &self,
         memory: M,
         interpreter: u64,
-        mut each: impl FnMut(u64, Type),
+        mut each: impl FnMut(u64, Type) -> Option<()>,
     ) -> Option<()> {
         let newest = interpreter.wrapping_add(self.variable.arenas?.body_arenas);
         let newest = memory.u64(newest)?;
         each_body_arena(memory, newest, |_, of, address, _| {
-            each(address, Type::Bodies(u8::try_from(of).ok()?));
-            Some(())
+            each(address, Type::Bodies(u8::try_from(of).ok()?))
         })?;
         let mut list = newest;
         for _ in 0..MOST {
             if list == 0 {
                 break;
             }
-            each(list, Type::Lists);
+            each(list, Type::Lists)?;
             list = memory.u64(list)?;
         }
         Some(())

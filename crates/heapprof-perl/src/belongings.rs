@@ -71,24 +71,24 @@ impl Perl {
     }
 
     /// Calls `each` with a place in every arena of an interpreter, and what the arena is made of.
-    /// Returns `None` if they can't be read.
+    /// Returns `None` if they can't be read, or if `each` does.
     pub fn each_arena<M: Memory>(
         &self,
         memory: M,
         interpreter: u64,
-        mut each: impl FnMut(u64, Type),
+        mut each: impl FnMut(u64, Type) -> Option<()>,
     ) -> Option<()> {
         self.each_arena_of_heads(memory, interpreter, |first, _| each(first, Type::Heads))?;
         self.each_other_arena(memory, interpreter, each)
     }
 
     /// Calls `each` with where every key begins that hashes share. Returns `None` if they can't be
-    /// read; some may have been told by then.
+    /// read, or if `each` does; some may have been told by then.
     pub fn each_key<M: Memory>(
         &self,
         memory: M,
         interpreter: u64,
-        mut each: impl FnMut(u64),
+        mut each: impl FnMut(u64) -> Option<()>,
     ) -> Option<()> {
         let layout = &self.layout;
         let word = |at: u64, offset: u32| memory.u64(at.wrapping_add(offset.into()));
@@ -110,7 +110,7 @@ impl Perl {
                 let mut entry = u64::from_ne_bytes(*bucket);
                 while entry != 0 {
                     left = left.checked_sub(1)?;
-                    each(entry);
+                    each(entry)?;
                     entry = memory.u64(entry)?;
                 }
             }

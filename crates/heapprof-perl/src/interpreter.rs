@@ -260,6 +260,20 @@ impl Perl {
         }
     }
 
+    /// How many bytes an interpreter has; `None` if its parts are variables by themselves.
+    pub fn interpreter_size(&self) -> Option<u64> {
+        let has_one = self.context != Context::Variables;
+        self.layout
+            .interpreter_size
+            .filter(|_| has_one)
+            .map(u64::from)
+    }
+
+    /// How many bytes Perl keeps of each sub, eval and block that it is in.
+    pub fn context_size(&self) -> u64 {
+        self.layout.cx_size.into()
+    }
+
     /// Whether another one reads the same places.
     pub fn is_as(&self, other: &Self) -> bool {
         (self.layout, self.context) == (other.layout, other.context)

@@ -237,8 +237,9 @@ impl Layout {
     }
 }
 
-/// The number in a cell; `None` for a field that is not there, or that is a variable by itself.
-fn number(cell: &str) -> Option<u32> {
+/// The number in a cell of a table of layouts; `None` for a field that is not there, or that is a
+/// variable by itself.
+pub fn number(cell: &str) -> Option<u32> {
     let offset = cell.split(':').next()?;
     match offset.strip_prefix("0x") {
         Some(hex) => u32::from_str_radix(hex, 16).ok(),
@@ -256,20 +257,8 @@ impl Layout {
     /// The layout of a version, with threads or without; `None` if it is not known. A series that
     /// was released has one layout. A release in development has its own.
     pub fn of(version: Version, has_threads: bool) -> Option<Self> {
-        let wanted_build = if has_threads { "thr" } else { "nothr" };
-        let columns = || TABLE.lines().next().unwrap_or_default().split('\t').skip(1);
-        let find = |fits: &dyn Fn(Version) -> bool| {
-            columns().position(|column| {
-                let (found, build) = build(column);
-                build == wanted_build && parse(found).is_some_and(fits)
-            })
-        };
-        let is_released = version.version.is_multiple_of(2);
-        let same_series =
-            |found: Version| (found.revision, found.version) == (version.revision, version.version);
-        let exact = find(&|found| found == version);
-        let column = exact.or_else(|| find(&same_series).filter(|_| is_released));
-        Self::in_column(column?)
+        let head = TABLE.lines().next()?;
+        Self::in_column(column_of(head, version, has_threads)?)
     }
 
     /// The layout in the table's column of that name, such as `deb-5.36.0-thr`.
@@ -277,6 +266,23 @@ impl Layout {
         let mut columns = TABLE.lines().next()?.split('\t').skip(1);
         Self::in_column(columns.position(|column| column == name)?)
     }
+}
+
+/// The number of the column for a version, with threads or without, in a table of layouts whose
+/// first line is `head`. The column of the rows' names does not count.
+pub fn column_of(head: &str, version: Version, has_threads: bool) -> Option<usize> {
+    let wanted_build = if has_threads { "thr" } else { "nothr" };
+    let find = |fits: &dyn Fn(Version) -> bool| {
+        head.split('\t').skip(1).position(|column| {
+            let (found, build) = build(column);
+            build == wanted_build && parse(found).is_some_and(fits)
+        })
+    };
+    let is_released = version.version.is_multiple_of(2);
+    let same_series =
+        |found: Version| (found.revision, found.version) == (version.revision, version.version);
+    let exact = find(&|found| found == version);
+    exact.or_else(|| find(&same_series).filter(|_| is_released))
 }
 
 fn parse(text: &str) -> Option<Version> {

@@ -47,6 +47,6 @@ pub use context::EACH_END;
 pub use frame::{Frame, Kind, Named, Text};
 pub use interpreter::{Call, Context, Perl, Unreadable};
 pub use last::LastWalk;
-pub use layout::{Layout, Version};
+pub use layout::{Layout, Version, column_of, number};
 pub use values::{BODY, Body, Buffer, HEAD, Head, NAMES, buffer_of, class_of, sharers_of};
 pub use walk::{Leaf, Sink};

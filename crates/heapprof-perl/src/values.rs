@@ -192,7 +192,8 @@ impl Perl {
         self.body_size(head.kind(), head.flags)
     }
 
-    fn body_size(&self, kind: u32, flags: u32) -> u64 {
+    /// How many bytes the body of a value has in an arena, by its type and its flags.
+    pub fn body_size(&self, kind: u32, flags: u32) -> u64 {
         let Some(sizes) = self.body_sizes() else {
             return 0;
         };

@@ -29,6 +29,7 @@ mod measure;
 mod names;
 mod next;
 mod peek;
+mod perl_heap;
 mod process;
 mod range;
 mod recorded;
@@ -68,6 +69,11 @@ pub use crate::{
     list::{SourceText, list},
     measure::{Measure, percent, time_utc},
     peek::peek,
+    perl_heap::{
+        PerlHeap,
+        about::{perl_identify, perl_size, perl_who},
+        perl_cycles, perl_heap, perl_pads,
+    },
     process::{
         ListedProcess, ProcessOptions, ProcessRow, ProcessSnapshot, Seen, process,
         process_difference, processes,

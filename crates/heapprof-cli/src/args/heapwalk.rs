@@ -45,7 +45,8 @@ pub(crate) struct HeapwalkArgs {
     pub(crate) file_mode: FileModeArgs,
 }
 
-fn address(text: &str) -> Result<u64, String> {
+/// An address in hexadecimal digits.
+pub(super) fn address(text: &str) -> Result<u64, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     u64::from_str_radix(digits, 16).map_err(|_| "is no address, such as 0x55d0c2a3f2a0".to_string())
 }

@@ -1,16 +1,15 @@
 //! `heapprof heapwalk`: what of a heap has leaked, from outside.
 
 mod join;
-mod target;
 mod words;
 
 use anyhow::{Result, bail};
 use heapprof_heapwalk::{Heap, Image, Kinds, Marks, Summary};
 use heapprof_report::{Format, Measure, Style, Walk};
 
-use self::target::{Target, advised};
 use self::words::Words;
 use super::Shared;
+use super::target::{Target, advised};
 use crate::args::HeapwalkArgs;
 use crate::{messages, name, output};
 

@@ -88,6 +88,7 @@ pub(super) fn held_by(perl: &Perl, at: u64) -> Option<Held> {
                 let (of, bytes) = buffer_of(&value.head, &value.body, value.others);
                 buffers[of as usize] += bytes;
             }
+            Some(())
         })?;
     }
     Some(Held {

@@ -8,8 +8,8 @@ use heapprof_heapwalk::{Image, Region, State};
 use heapprof_live::{Blocks, Frozen, Process, Row};
 use heapprof_profile::{Profile, ProfileBuilder};
 
-use super::target::{Target, What};
 use super::words::Words;
+use crate::command::target::{Target, What};
 use crate::messages;
 use crate::outside::{give_names, open_core, symbolizer, symbolizer_of};
 

@@ -1,4 +1,4 @@
-//! What is walked: a process or a core file, its memory, and the names of what is in it.
+//! What heapwalk and perl-heap walk: a process or a core file, its memory, and the names of what is in it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -25,16 +25,16 @@ use crate::{name, named_process};
 const LONGEST: usize = 1000;
 
 /// What is walked.
-pub(super) struct Target {
-    pub(super) what: What,
+pub(in crate::command) struct Target {
+    pub(in crate::command) what: What,
     /// With whose rights the files are read that it names.
-    pub(super) owner: Owner,
+    pub(in crate::command) owner: Owner,
     /// The symbols of each file that was asked about, by its path then.
     labels: Mutex<HashMap<Vec<u8>, Labels>>,
 }
 
 /// A process or a core file.
-pub(super) enum What {
+pub(in crate::command) enum What {
     Process(u32, Outside),
     Core(PathBuf, Core),
 }
@@ -42,7 +42,10 @@ pub(super) enum What {
 impl Target {
     /// Finds what is walked, and copies or reads its memory. Returns notes about that, too.
     /// `program` is where the program of a core file is now.
-    pub(super) fn open(target: &str, program: Option<&Path>) -> Result<(Self, Image, Vec<String>)> {
+    pub(in crate::command) fn open(
+        target: &str,
+        program: Option<&Path>,
+    ) -> Result<(Self, Image, Vec<String>)> {
         match target.strip_prefix("core:") {
             Some(path) => {
                 let of_core = Self::of_core(&name::path(path), program);
@@ -107,7 +110,7 @@ impl Target {
     }
 
     /// Whether a path leads to the core file that is walked.
-    pub(super) fn is_file(&self, path: &Path) -> bool {
+    pub(in crate::command) fn is_file(&self, path: &Path) -> bool {
         let id = |path: &Path| {
             std::fs::metadata(path)
                 .map(|found| (found.dev(), found.ino()))
@@ -120,7 +123,7 @@ impl Target {
     }
 
     /// Says where the files of a core file's profile are now, if they are elsewhere than they were.
-    pub(super) fn place_files(&self, profile: &mut Profile) {
+    pub(in crate::command) fn place_files(&self, profile: &mut Profile) {
         let What::Core(_, core) = &self.what else {
             return;
         };
@@ -134,7 +137,7 @@ impl Target {
     }
 
     /// The release of glibc that the program has, by libc's own words.
-    pub(super) fn release(&self, image: &Image) -> Option<String> {
+    pub(in crate::command) fn release(&self, image: &Image) -> Option<String> {
         let found = acting(self.owner, || match &self.what {
             What::Process(_, memory) => release(image, memory),
             What::Core(_, core) => release(image, core),
@@ -144,7 +147,7 @@ impl Target {
 
     /// The name of what an object's first word leads to: its class, or a function or variable with
     /// `&` in front.
-    pub(super) fn name(&self, image: &Image, address: u64) -> Option<String> {
+    pub(in crate::command) fn name(&self, image: &Image, address: u64) -> Option<String> {
         let class = acting(self.owner, || match &self.what {
             What::Process(_, memory) => class(memory, address),
             What::Core(_, core) => class(core, address),
@@ -171,7 +174,11 @@ impl Target {
     }
 
     /// The variable at an address: where it begins, and its name.
-    pub(super) fn variable(&self, image: &Image, address: u64) -> Option<(u64, String)> {
+    pub(in crate::command) fn variable(
+        &self,
+        image: &Image,
+        address: u64,
+    ) -> Option<(u64, String)> {
         let (map, place) = image.place(address)?;
         self.with_labels(map, |labels| {
             let (start, name) = labels.around(place)?;
@@ -211,7 +218,7 @@ fn millis(time: Duration) -> String {
 }
 
 /// An error with what to do about it.
-pub(super) fn advised(target: &str, error: Error) -> anyhow::Error {
+pub(in crate::command) fn advised(target: &str, error: Error) -> anyhow::Error {
     let advice = match error {
         Error::NotAllowed => {
             "; ask as its user or as root (where kernel.yama.ptrace_scope is not 0, as root)"

@@ -1,0 +1,119 @@
+//! `heapprof perl-heap`: what holds the memory in a Perl program.
+
+mod origin;
+
+use anyhow::{Context, Result, bail};
+use heapprof_perl_heap::Found;
+use heapprof_report::{Format, Measure, PerlHeap, Style};
+
+use self::origin::Origin;
+use super::Shared;
+use crate::args::PerlHeapArgs;
+use crate::{messages, name, output};
+
+pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
+    // What can't be had is said before a process is held.
+    Measure::new("bytes", args.unit.as_deref())?;
+    let is_of_one = args.size.is_some() || args.identify.is_some() || args.who.is_some();
+    if args.contents.is_some() && !is_of_one {
+        bail!("--contents: needs a value: --size, --identify or --who");
+    }
+    let origin = Origin::open(shared, args)?;
+    let name = name::shown(&args.target).into_owned();
+    if let Some(path) = &args.output {
+        if origin.is_file(path) {
+            bail!(
+                "{}: is the file that is read; name another one",
+                path.display()
+            );
+        }
+        let profile = origin.found.profile();
+        output::profile(args.file_mode.mode()?, Some(path), |out| {
+            Ok(heapprof_profile::encode(&profile, out)?)
+        })?;
+        let shown = path.display();
+        messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));
+    }
+    output::text(None, &report(shared, args, name, &origin)?)
+}
+
+fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -> Result<String> {
+    let style = Style {
+        format: args.format,
+        color: shared.is_coloured(None),
+        unit: args.unit.clone(),
+        ..Style::default()
+    };
+    let limit = shared.rows(&args.limit, None);
+    let found = &origin.found;
+    let about = match (&args.size, args.identify, args.who) {
+        (Some(variable), ..) => {
+            let number = found.variable(variable);
+            let number = number.with_context(|| variable.clone())?;
+            let contents = origin.contents(number, args.contents)?;
+            let size = found.size(number);
+            let contents = contents.as_deref();
+            Some(heapprof_report::perl_size(
+                variable, &size, contents, &style,
+            )?)
+        }
+        (_, Some(at), _) => {
+            let (number, contents) = at_address(origin, args, at)?;
+            let identified = found.identify(number);
+            let contents = contents.as_deref();
+            Some(heapprof_report::perl_identify(
+                &identified,
+                contents,
+                &style,
+            )?)
+        }
+        (.., Some(at)) => {
+            let (number, contents) = at_address(origin, args, at)?;
+            let identified = found.identify(number);
+            let contents = contents.as_deref();
+            Some(heapprof_report::perl_who(
+                &identified,
+                contents,
+                limit,
+                &style,
+            )?)
+        }
+        _ if args.cycles => {
+            let cycles = found.cycles();
+            Some(heapprof_report::perl_cycles(&name, &cycles, limit, &style)?)
+        }
+        _ if args.pads => {
+            let pads = found.pads();
+            Some(heapprof_report::perl_pads(&name, &pads, limit, &style)?)
+        }
+        _ => None,
+    };
+    if let Some(about) = about {
+        // These reports have no place for what could not be read.
+        origin.lacks.iter().for_each(|lack| messages::note(lack));
+        return Ok(about);
+    }
+    let notes = origin.notes.iter().chain(&origin.lacks);
+    let heap = PerlHeap {
+        name,
+        perl: origin.perl.clone(),
+        notes: notes.cloned().collect(),
+        interpreters: origin.interpreters.clone(),
+        malloc: origin.malloc,
+        summary: found.summary(),
+    };
+    if args.format == Format::Csv {
+        // A table has no place for them.
+        heap.notes.iter().for_each(|note| messages::note(note));
+    }
+    Ok(heapprof_report::perl_heap(&heap, limit, &style)?)
+}
+
+/// The value at an address, or the one that has what is there, and its text if that is wanted.
+fn at_address(origin: &Origin, args: &PerlHeapArgs, at: u64) -> Result<(u32, Option<String>)> {
+    let found: &Found = &origin.found;
+    let number = found.values().number(at);
+    let number = number.or_else(|| origin.owner.and_then(|at| found.values().number(at)));
+    let number = number.with_context(|| format!("{at:#x}: no value is there"))?;
+    Ok((number, origin.contents(number, args.contents)?))
+}

@@ -1,0 +1,174 @@
+//! Where Perl's values come from: a process, a core file, or a file of Devel::MAT.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use heapprof_heapwalk::{Heap, Image};
+use heapprof_perl_heap::{Found, Values};
+use heapprof_perlwalk::{Error, Walked, walk};
+use sha2::{Digest, Sha256};
+
+use crate::args::PerlHeapArgs;
+use crate::command::Shared;
+use crate::command::target::{Target, What};
+use crate::name;
+use crate::place::acting;
+
+/// Values, and where they come from.
+pub(super) struct Origin {
+    pub(super) found: Found,
+    /// The perl in words; empty if it is not known.
+    pub(super) perl: String,
+    /// How it went.
+    pub(super) notes: Vec<String>,
+    /// What could not be read.
+    pub(super) lacks: Vec<String>,
+    /// Of each interpreter, how many values it says that it has, and how many there are by type.
+    pub(super) interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
+    /// What malloc has given out, in bytes.
+    pub(super) malloc: Option<u64>,
+    /// The value that has what is at the address that was asked for.
+    pub(super) owner: Option<u64>,
+    /// The program's memory, if it is at hand.
+    memory: Option<(Target, Image)>,
+}
+
+impl Origin {
+    pub(super) fn open(shared: &Shared, args: &PerlHeapArgs) -> Result<Self> {
+        let path = name::path(&args.target);
+        let is_named = args.target.starts_with("core:") || args.target.starts_with("pid:");
+        match path.is_file() && !is_named {
+            true => Self::of_file(shared, args, &path),
+            false => Self::of_program(args),
+        }
+    }
+}
+
+impl Origin {
+    fn of_file(shared: &Shared, args: &PerlHeapArgs, path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let file = std::fs::File::open(path).with_context(|| format!("{shown}: cannot be read"))?;
+        let options = shared.sources.options();
+        let values = heapprof_formats::perl_values(file, options).map_err(|error| {
+            anyhow!(
+                "{shown}: {error}; perl-heap reads files of Devel::MAT, and core:{shown} if it is a \
+                 core file"
+            )
+        })?;
+        Ok(Self {
+            found: found(values, args),
+            perl: String::new(),
+            notes: Vec::new(),
+            lacks: Vec::new(),
+            interpreters: Vec::new(),
+            malloc: None,
+            owner: None,
+            memory: None,
+        })
+    }
+
+    fn of_program(args: &PerlHeapArgs) -> Result<Self> {
+        let (target, image, notes) = Target::open(&args.target, args.exe.as_deref())?;
+        let mut lacks = Vec::new();
+        let heap = match Heap::walk(&image) {
+            Ok(heap) => Some(heap),
+            Err(error) => {
+                lacks.push(format!(
+                    "{error}; sizes are those that Perl asked for, and other threads are not seen"
+                ));
+                None
+            }
+        };
+        let wanted = args.identify.or(args.who);
+        let walked = acting(target.owner, || match &target.what {
+            What::Process(_, memory) => walk(&image, memory, heap.as_ref(), wanted),
+            What::Core(_, core) => walk(&image, core, heap.as_ref(), wanted),
+        })?;
+        let name = name::shown(&args.target);
+        let walked = walked.map_err(|error| advised(&name, &target, error))?;
+        lacks.extend(lacks_of(&walked, &image));
+        let interpreters = match walked.interpreters.len() {
+            1 => String::new(),
+            count => format!(" with {count} interpreters"),
+        };
+        let counts = walked.interpreters.iter();
+        let counts = counts.map(|one| (one.says, one.named().collect()));
+        Ok(Self {
+            found: found(walked.values, args),
+            perl: format!("perl {}{interpreters}", walked.version),
+            notes,
+            lacks,
+            interpreters: counts.collect(),
+            malloc: walked.malloc.map(|malloc| malloc.bytes),
+            owner: walked.owner,
+            memory: Some((target, image)),
+        })
+    }
+
+    /// Whether a path leads to the file that is read.
+    pub(super) fn is_file(&self, path: &Path) -> bool {
+        let target = self.memory.as_ref();
+        target.is_some_and(|(target, _)| target.is_file(path))
+    }
+
+    /// The text of a value, up to so many bytes, if that is wanted.
+    pub(super) fn contents(&self, number: u32, limit: Option<u32>) -> Result<Option<String>> {
+        let Some(limit) = limit else {
+            return Ok(None);
+        };
+        let Some((_, image)) = &self.memory else {
+            bail!("--contents: needs the program's memory, a process or a core file");
+        };
+        let value = self.found.values().get(number);
+        Ok(heapprof_perlwalk::contents(image, value.address, limit))
+    }
+}
+
+fn found(mut values: Values, args: &PerlHeapArgs) -> Found {
+    if args.anonymize {
+        values.rename_keys(hashed);
+    }
+    Found::new(values)
+}
+
+fn advised(name: &str, target: &Target, error: Error) -> anyhow::Error {
+    let advice = match (&error, &target.what) {
+        (Error::NoPerl, What::Core(_, core)) if !core.has_program() => {
+            "; --exe FILE says where the program's file is"
+        }
+        _ => "",
+    };
+    anyhow!("{name}: {error}{advice}")
+}
+
+/// What could not be read.
+fn lacks_of(walked: &Walked, image: &Image) -> Vec<String> {
+    let mut lacks = Vec::new();
+    for (number, one) in (1..).zip(&walked.interpreters) {
+        if one.found() != one.says {
+            lacks.push(format!(
+                "interpreter {number} says that it has {} values, and {} were found",
+                one.says,
+                one.found()
+            ));
+        }
+    }
+    if walked.is_damaged {
+        lacks.push("arrays or hashes have more elements than memory; it is damaged".to_string());
+    }
+    if image.missing > 0 {
+        lacks.push(format!("{} bytes of memory are missing", image.missing));
+    }
+    lacks
+}
+
+/// A key as it is shown if keys may be secret: a part of its hash, which is the same in all files.
+fn hashed(key: &str) -> String {
+    let hash = Sha256::digest(key.as_bytes());
+    let bytes: Vec<String> = hash
+        .iter()
+        .take(6)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("#{}", bytes.concat())
+}

@@ -1,0 +1,205 @@
+//! Makes values: one after the other, each with what it leads to, by addresses.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::step::Step;
+use crate::text::{TextId, Texts};
+use crate::values::{Edge, Phase, Root, Value, Values};
+
+/// A way by the address to which it leads.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    to: u64,
+    is_strong: bool,
+    step: Step,
+}
+
+/// Makes [`Values`].
+#[derive(Debug)]
+pub struct Builder {
+    all: Vec<Value>,
+    first: Vec<usize>,
+    ways: Vec<Way>,
+    /// Ways that were found after their value was ended, by its address.
+    later: Vec<(u64, Way)>,
+    roots: Vec<(Phase, TextId, TextId, u64)>,
+    texts: Texts,
+    numbers: HashMap<u64, u32, RandomState>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            all: Vec::new(),
+            first: vec![0],
+            ways: Vec::new(),
+            later: Vec::new(),
+            roots: Vec::new(),
+            texts: Texts::default(),
+            numbers: HashMap::default(),
+        }
+    }
+}
+
+impl Builder {
+    /// The id of a text.
+    pub fn text_id(&mut self, text: &str) -> TextId {
+        self.texts.id(text)
+    }
+
+    /// A text.
+    #[must_use]
+    pub fn text(&self, id: TextId) -> &str {
+        self.texts.get(id)
+    }
+
+    /// The step to something that has a name of its own.
+    pub fn named(&mut self, name: &str) -> Step {
+        Step::Named(self.text_id(name))
+    }
+
+    /// Adds a root. Paths begin with its names, of which the outer one may be empty.
+    pub fn add_root(&mut self, phase: Phase, outer: &str, name: &str, address: u64) {
+        let (outer, name) = (self.text_id(outer), self.text_id(name));
+        self.roots.push((phase, outer, name, address));
+    }
+
+    /// Adds a way from the value that is not ended yet.
+    pub fn lead_to(&mut self, to: u64, step: Step, is_strong: bool) {
+        if to != 0 {
+            self.ways.push(Way {
+                to,
+                is_strong,
+                step,
+            });
+        }
+    }
+
+    /// Adds a way from a value that was ended already.
+    pub fn lead_later(&mut self, from: u64, to: u64, step: Step, is_strong: bool) {
+        if to != 0 {
+            let way = Way {
+                to,
+                is_strong,
+                step,
+            };
+            self.later.push((from, way));
+        }
+    }
+
+    /// Says anew how a value leads to its elements, by their numbers.
+    pub fn rename_elements(&mut self, from: u64, step: impl Fn(u32) -> Step) {
+        let Some(from) = self.number(from) else {
+            return;
+        };
+        let range = self.first[from as usize]..self.first[from as usize + 1];
+        for way in &mut self.ways[range] {
+            if let Step::Element(number) = way.step {
+                way.step = step(number);
+            }
+        }
+    }
+
+    /// Ends a value: the ways that were added are its own. One whose address another value has is
+    /// left out.
+    pub fn end(&mut self, value: Value) {
+        let number = self.all.len() as u32;
+        if self.numbers.try_insert(value.address, number).is_err() {
+            self.ways.truncate(self.first[self.first.len() - 1]);
+            return;
+        }
+        self.all.push(value);
+        self.first.push(self.ways.len());
+    }
+
+    /// How many values were ended.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether none was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The number of the value at an address, if it was ended.
+    #[must_use]
+    pub fn number(&self, address: u64) -> Option<u32> {
+        self.numbers.get(&address).copied()
+    }
+
+    /// A value that was ended, to be changed.
+    pub fn value_mut(&mut self, number: u32) -> &mut Value {
+        &mut self.all[number as usize]
+    }
+
+    /// Ends them all. Ways to what is no value are left out.
+    #[must_use]
+    pub fn finish(mut self) -> Values {
+        self.place_later();
+        let mut edges = Vec::with_capacity(self.ways.len());
+        let mut first = Vec::with_capacity(self.first.len());
+        first.push(0);
+        for range in self.first.windows(2) {
+            for way in &self.ways[range[0]..range[1]] {
+                if let Some(&to) = self.numbers.get(&way.to) {
+                    edges.push(Edge {
+                        to,
+                        is_strong: way.is_strong,
+                        step: way.step,
+                    });
+                }
+            }
+            first.push(edges.len());
+        }
+        drop(self.ways);
+        self.roots.sort_by_key(|root| root.0);
+        let roots = self.roots.into_iter();
+        let roots = roots.filter_map(|(phase, outer, name, address)| {
+            let number = *self.numbers.get(&address)?;
+            Some(Root {
+                phase,
+                outer,
+                name,
+                number,
+            })
+        });
+        let roots = roots.collect();
+        drop(self.numbers);
+        let mut in_order: Vec<u32> = (0..self.all.len() as u32).collect();
+        in_order.sort_unstable_by_key(|&number| self.all[number as usize].address);
+        Values {
+            all: self.all,
+            first,
+            edges,
+            roots,
+            texts: self.texts,
+            in_order,
+        }
+    }
+
+    /// Puts ways that were added later among those of their values.
+    fn place_later(&mut self) {
+        let later = std::mem::take(&mut self.later).into_iter();
+        let later = later.filter_map(|(from, way)| Some((self.number(from)?, way)));
+        let mut later: Vec<(u32, Way)> = later.collect();
+        if later.is_empty() {
+            return;
+        }
+        later.sort_by_key(|(from, _)| *from);
+        let mut later = later.into_iter().peekable();
+        let (mut ways, mut first) = (Vec::new(), vec![0]);
+        for (number, range) in (0..).zip(self.first.windows(2)) {
+            ways.extend_from_slice(&self.ways[range[0]..range[1]]);
+            while let Some((_, way)) = later.next_if(|(from, _)| *from == number) {
+                ways.push(way);
+            }
+            first.push(ways.len());
+        }
+        self.ways = ways;
+        self.first = first;
+    }
+}

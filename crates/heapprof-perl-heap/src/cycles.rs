@@ -1,0 +1,185 @@
+//! Rings of references that nothing else leads to, and what closes each.
+
+use std::collections::VecDeque;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+use heapprof_graph::components;
+
+use crate::found::Found;
+use crate::step::Step;
+use crate::text::TextId;
+use crate::values::Edge;
+
+/// A ring of more steps is shown by its first ones.
+const MOST_STEPS: usize = 12;
+
+/// Rings that look the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cycle {
+    /// How many there are.
+    pub count: u64,
+    /// How many values are in them.
+    pub objects: u64,
+    /// What they retain, in bytes.
+    pub retained: u64,
+    /// The ring in words, from a value back to it: `Node {parent} Node`.
+    pub ring: String,
+    /// What leads back: the variable, the key or the element that would have to be weak.
+    pub closed_by: String,
+    /// The address of a value of the first one.
+    pub example: u64,
+}
+
+impl Found {
+    /// The rings that have leaked, by what they look like, those that retain most first.
+    #[must_use]
+    pub fn cycles(&self) -> Vec<Cycle> {
+        let is_leaked: Vec<bool> = self
+            .values
+            .numbers()
+            .map(|one| self.is_leaked(one))
+            .collect();
+        let next = |number: u32, place: &mut usize| {
+            let mut edges = self.values.edges(number)[*place..].iter();
+            edges.find_map(|edge| {
+                *place += 1;
+                edge.is_strong.then_some(edge.to)
+            })
+        };
+        let (of, count) = components(&is_leaked, |_| 0, next);
+        let mut members: Vec<Vec<u32>> = vec![Vec::new(); count as usize];
+        for (number, &of) in (0..).zip(&of) {
+            if let Some(members) = members.get_mut(of as usize) {
+                members.push(number);
+            }
+        }
+        let mut cycles: HashMap<(String, String), Cycle, RandomState> = HashMap::default();
+        for members in members {
+            let leads_to_itself = |&number: &u32| {
+                let mut edges = self.values.edges(number).iter();
+                edges.any(|edge| edge.is_strong && edge.to == number)
+            };
+            if members.len() < 2 && !members.iter().any(leads_to_itself) {
+                continue;
+            }
+            let Some((ring, closed_by, first)) = self.ring(&members, &of) else {
+                continue;
+            };
+            let retained = members.iter().map(|&one| self.retained[one as usize]).max();
+            let key = (ring, closed_by);
+            let cycle = cycles
+                .entry(key)
+                .or_insert_with_key(|(ring, closed_by)| Cycle {
+                    count: 0,
+                    objects: 0,
+                    retained: 0,
+                    ring: ring.clone(),
+                    closed_by: closed_by.clone(),
+                    example: self.values.get(first).address,
+                });
+            cycle.count += 1;
+            cycle.objects += members.len() as u64;
+            cycle.retained += retained.unwrap_or(0);
+            cycle.example = cycle.example.min(self.values.get(first).address);
+        }
+        let mut cycles: Vec<Cycle> = cycles.into_values().collect();
+        cycles.sort_by(|one, other| (other.retained, &one.ring).cmp(&(one.retained, &other.ring)));
+        cycles
+    }
+
+    /// A shortest way from a member of a component back to it, in words, with what closes it.
+    fn ring(&self, members: &[u32], of: &[u32]) -> Option<(String, String, u32)> {
+        // What says most is where it begins: an object, then a sub, a hash, an array.
+        let rank = |number: u32| {
+            let value = self.values.get(number);
+            let class = self.values.class(value);
+            let kind = ["CODE", "HASH", "ARRAY", "OBJECT"]
+                .iter()
+                .position(|name| *name == value.kind.name());
+            (
+                class == TextId::NONE,
+                self.values.text(class),
+                kind.unwrap_or(4),
+                value.address,
+            )
+        };
+        let first = members.iter().copied().min_by_key(|&number| rank(number))?;
+        let component = of[first as usize];
+        let mut before: HashMap<u32, (u32, Edge), RandomState> = HashMap::default();
+        let mut queue = VecDeque::from([first]);
+        'search: while let Some(from) = queue.pop_front() {
+            for edge in self.values.edges(from).iter().filter(|edge| edge.is_strong) {
+                if of[edge.to as usize] != component || before.contains_key(&edge.to) {
+                    continue;
+                }
+                before.insert(edge.to, (from, *edge));
+                if edge.to == first {
+                    break 'search;
+                }
+                queue.push_back(edge.to);
+            }
+        }
+        let mut way = Vec::new();
+        let mut at = first;
+        loop {
+            let (from, edge) = before.get(&at)?;
+            way.push(*edge);
+            at = *from;
+            if at == first {
+                break;
+            }
+        }
+        way.reverse();
+        let closed_by = way.iter().rev().map(|edge| self.step_name(edge.step));
+        let closed_by = closed_by
+            .flatten()
+            .next()
+            .unwrap_or_else(|| "->".to_string());
+        let mut ring = self.called(first);
+        for edge in way.iter().take(MOST_STEPS) {
+            if let Some(step) = self.step_name(edge.step) {
+                ring += &format!(" {step}");
+            }
+            // A reference says no more than what it refers to.
+            if self.values.get(edge.to).kind.name() != "REF" {
+                ring += &format!(" {}", self.called(edge.to));
+            }
+        }
+        if way.len() > MOST_STEPS {
+            ring += &format!(" … ({} steps more)", way.len() - MOST_STEPS);
+        }
+        Some((ring, closed_by, first))
+    }
+
+    fn called(&self, number: u32) -> String {
+        let value = self.values.get(number);
+        match self.values.text(self.values.class(value)) {
+            "" => value.kind.name().to_string(),
+            class => class.to_string(),
+        }
+    }
+
+    /// A step in words; `None` for the one from a reference to what it refers to.
+    pub(crate) fn step_name(&self, step: Step) -> Option<String> {
+        let text = |id| self.values.text(id);
+        Some(match step {
+            Step::Referent => return None,
+            Step::Slot(sigil) => char::from(sigil).to_string(),
+            Step::Element(number) => format!("[{number}]"),
+            Step::Field(number) => format!("field {number}"),
+            Step::Key(TextId::NONE) => "{*}".to_string(),
+            Step::Key(key) => format!("{{{}}}", text(key)),
+            Step::Pad(depth) => format!("<pad depth {depth}>"),
+            Step::Variable(name) => format!("my {}", text(name)),
+            Step::Temporary => "<temporary>".to_string(),
+            Step::Constant => "<constant>".to_string(),
+            Step::Outside => "<outside>".to_string(),
+            Step::Magic(letter) => format!("<magic {}>", [letter].escape_ascii()),
+            Step::Target => "<target>".to_string(),
+            Step::Named(name) => format!("<{}>", text(name)),
+            Step::Ops => "<ops>".to_string(),
+            Step::Memory | Step::Mention => "(C memory)".to_string(),
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! What subs keep between calls: the values of their variables, by depth of recursion.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::found::Found;
+use crate::step::Step;
+
+/// The variables of a sub at a depth of recursion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pad {
+    /// The path of the sub.
+    pub sub: String,
+    /// The depth: 1 for a sub that did not call itself.
+    pub depth: u32,
+    /// How many subs have the path: one for each closure.
+    pub objects: u64,
+    /// What the variables retain, in bytes.
+    pub retained: u64,
+    /// The variable that retains most, and how many bytes that is.
+    pub largest: String,
+    /// See [`largest`](Self::largest).
+    pub largest_retained: u64,
+}
+
+impl Found {
+    /// What subs keep, those that keep most first.
+    #[must_use]
+    pub fn pads(&self) -> Vec<Pad> {
+        let mut pads: HashMap<(u32, u32), Pad, RandomState> = HashMap::default();
+        for sub in self.values.numbers() {
+            for edge in self.values.edges(sub) {
+                let Step::Pad(depth) = edge.step else {
+                    continue;
+                };
+                let place = self.paths.place(sub);
+                let pad = pads.entry((place, depth)).or_insert_with(|| Pad {
+                    sub: self.paths.shown(&self.values, sub),
+                    depth,
+                    objects: 0,
+                    retained: 0,
+                    largest: String::new(),
+                    largest_retained: 0,
+                });
+                pad.objects += 1;
+                pad.retained += self.retained[edge.to as usize];
+                let variables = self.values.edges(edge.to).iter();
+                for variable in variables.filter(|one| matches!(one.step, Step::Variable(_))) {
+                    let retained = self.retained[variable.to as usize];
+                    if retained > pad.largest_retained {
+                        pad.largest_retained = retained;
+                        pad.largest = self.step_name(variable.step).unwrap_or_default();
+                    }
+                }
+            }
+        }
+        let mut pads: Vec<Pad> = pads.into_values().collect();
+        pads.sort_by(|one, other| {
+            let key = |pad: &Pad| (std::cmp::Reverse(pad.retained), pad.sub.clone(), pad.depth);
+            key(one).cmp(&key(other))
+        });
+        pads
+    }
+}

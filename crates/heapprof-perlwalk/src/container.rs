@@ -1,0 +1,193 @@
+//! Arrays, hashes and objects of `class`.
+
+use heapprof_perl_heap::{Kind, Step, TextId};
+
+use crate::Address;
+use crate::fill::Fill;
+use crate::sv::{self, Sv};
+
+// Of an array: its last element, the last one that it has room for, and where its memory begins.
+const FILL: u64 = 0x10;
+const MOST: u64 = 0x18;
+const ALLOCATED: u64 = 0x20;
+// Of an object of `class`: the last of its fields, and where they are.
+const LAST_FIELD: u64 = 0x10;
+const FIELDS: u64 = 0x20;
+// An entry of a hash: the next one, the key, the value. They lie in arenas.
+const ENTRY: u64 = 24;
+/// Keys of hashes with more entries are not kept: the path has none of them.
+const MOST_KEYS: u64 = 10_000;
+// What a hash knows besides: its names, who refers weakly to it, how its methods are looked up, and
+// what it has as a class of `class`.
+const NAME: u64 = 0;
+const BACKWARD: u64 = 8;
+const NAMES: u64 = 0x1c;
+const METHODS: u64 = 0x20;
+const CLASS: [u64; 4] = [0x38, 0x40, 0x48, 0x60];
+const CLASS_FIELDS: u64 = 0x50;
+const WITH_CLASS: u64 = 0x70;
+/// How methods are looked up (`struct mro_meta`): all orders of classes, the current one, and tables.
+const METHODS_SIZE: u64 = 72;
+const ORDERS: u64 = 0;
+const CURRENT_ORDER: u64 = 8;
+const METHOD_TABLES: [u64; 3] = [0x10, 0x28, 0x30];
+/// No hash has more names.
+const MOST_NAMES: u32 = 1000;
+
+impl Fill<'_> {
+    pub(crate) fn array(&mut self, head: &Sv) -> Kind {
+        let allocated = self.body(head, ALLOCATED);
+        let room = self.body(head, MOST).wrapping_add(1);
+        let before = head.own.saturating_sub(allocated);
+        self.claim(allocated, room.saturating_mul(8).saturating_add(before));
+        if !self.stacks.contains(&head.at) {
+            let count = self.body(head, FILL).wrapping_add(1);
+            let is_counting = head.has(sv::IS_COUNTING);
+            let count = self.allow(count.min(room));
+            let elements = self.reader.words(head.own, count);
+            for (number, to) in (0..).zip(elements) {
+                self.lead_to(to, Step::Element(number), is_counting);
+            }
+        }
+        Kind::Array
+    }
+
+    pub(crate) fn object(&mut self, head: &Sv) -> Kind {
+        let fields = self.body(head, FIELDS);
+        let count = self.body(head, LAST_FIELD).wrapping_add(1);
+        self.claim(fields, count.saturating_mul(8));
+        let count = self.allow(count);
+        for (number, to) in (0..).zip(self.reader.words(fields, count)) {
+            self.lead_to(to, Step::Field(number), true);
+        }
+        Kind::Object
+    }
+
+    pub(crate) fn hash(&mut self, head: &Sv) -> Kind {
+        let count = self.body(head, MOST).wrapping_add(1);
+        let knows_more = head.has(sv::HAS_MORE) && head.own != 0;
+        let aux = match (knows_more || head.has(sv::HAS_MORE), self.layout.aux) {
+            (true, Some(at)) => Some(head.any.wrapping_add(at)),
+            (true, None) if knows_more => Some(head.own.wrapping_add(count.saturating_mul(8))),
+            _ => None,
+        };
+        let behind = match (aux, self.layout.aux) {
+            (Some(_), None) => self.layout.aux_size,
+            _ => 0,
+        };
+        if head.own != 0 {
+            self.claim(head.own, count.saturating_mul(8).saturating_add(behind));
+        }
+        let kind = match aux {
+            Some(aux) => self.besides(aux),
+            None => Kind::Hash,
+        };
+        if head.own != 0 && !self.key_tables.contains(&head.at) {
+            self.entries(head, count);
+        }
+        kind
+    }
+
+    /// The entries of a hash with so many buckets.
+    fn entries(&mut self, head: &Sv, buckets: u64) {
+        let keys = self.body(head, FILL);
+        let are_kept = keys <= MOST_KEYS;
+        let buckets = self.allow(buckets);
+        let (mut entries, mut left) = (0u64, self.left);
+        for bucket in self.reader.words(head.own, buckets) {
+            let mut entry = bucket;
+            while entry != 0 && left != 0 {
+                left -= 1;
+                entries += 1;
+                let mut words = self.reader.words(entry, 3);
+                let [next, key, to] = [(); 3].map(|()| words.next().unwrap_or(0));
+                self.entry(key, to, are_kept);
+                entry = next;
+            }
+        }
+        self.left = left;
+        self.used[0] += entries * ENTRY;
+        self.value.asked += entries * ENTRY;
+        self.value.size += entries * ENTRY;
+    }
+
+    fn entry(&mut self, key: Address, to: Address, is_kept: bool) {
+        match self.reader.key_length(key) {
+            Some(_) => self.claim_key(key),
+            None => {
+                // The key is a value.
+                let value = self.reader.word(key.wrapping_add(8));
+                let step = self.steps.key;
+                self.lead_to(value, step, true);
+                self.link(key);
+            }
+        }
+        let name = match is_kept {
+            true => self.key(key),
+            false => TextId::NONE,
+        };
+        self.lead_to(to, Step::Key(name), true);
+    }
+
+    /// What a hash knows besides keys and values. Returns what kind of hash it is.
+    fn besides(&mut self, aux: Address) -> Kind {
+        let word = |at: u64| self.reader.word(aux.wrapping_add(at));
+        let (names, backward, methods) = (word(NAME), word(BACKWARD), word(METHODS));
+        let count = self.reader.half(aux.wrapping_add(NAMES)) as i32;
+        let mut kind = Kind::Hash;
+        if names != 0 {
+            kind = Kind::Stash;
+            let first = match count {
+                0 => names,
+                _ => {
+                    // It has several names, of which the first is its own; none, if it is gone.
+                    let count = count.unsigned_abs().min(MOST_NAMES);
+                    self.claim(names, 8 * u64::from(count));
+                    for name in self.reader.words(names, count.into()).skip(1) {
+                        self.claim_key(name);
+                    }
+                    self.reader.word(names)
+                }
+            };
+            if first != 0 {
+                self.claim_key(first);
+                self.value.name = self.key(first);
+            }
+        }
+        let list = Sv::read(&self.reader, backward);
+        // A list of who refers back is kept by nothing else. A single one is no list.
+        if list.kind() == sv::ARRAY && !list.has(sv::IS_COUNTING) {
+            let step = self.steps.backward;
+            self.lead_to(backward, step, true);
+        }
+        if methods != 0 {
+            self.methods(methods);
+        }
+        if self.layout.aux_size >= WITH_CLASS {
+            let step = self.steps.class;
+            for at in CLASS {
+                let to = self.reader.word(aux.wrapping_add(at));
+                self.lead_to(to, step, true);
+            }
+            let fields = self.reader.word(aux.wrapping_add(CLASS_FIELDS));
+            self.link(fields);
+        }
+        kind
+    }
+
+    /// How methods of a class are looked up.
+    fn methods(&mut self, at: Address) {
+        self.claim(at, METHODS_SIZE);
+        let word = |offset: u64| self.reader.word(at.wrapping_add(offset));
+        let step = self.steps.methods;
+        let orders = word(ORDERS);
+        // With a table of all orders, the current one is in it.
+        let current = word(CURRENT_ORDER);
+        let tables = METHOD_TABLES.map(word);
+        self.lead_to(orders, step, true);
+        self.lead_to(current, step, orders == 0);
+        for table in tables {
+            self.lead_to(table, step, true);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Makes a value of each head: its kind, its bytes, and what it leads to.
+
+use std::collections::{HashMap, HashSet};
+
+use heapprof_perl::Perl;
+use heapprof_perl_heap::{Builder, Kind, Step, TextId, Value};
+
+use crate::Address;
+use crate::claims::Claims;
+use crate::layout::Layout;
+use crate::pads::Names;
+use crate::reader::Reader;
+use crate::sv::{self, Sv};
+
+/// Makes values.
+pub(crate) struct Fill<'a> {
+    pub(crate) reader: Reader<'a>,
+    pub(crate) perl: &'a Perl,
+    pub(crate) layout: Layout,
+    pub(crate) builder: Builder,
+    pub(crate) claims: Claims<'a>,
+    /// Chunks to which something leads that may be C code's or a sub's code, and which of both.
+    pub(crate) seeds: Vec<(u32, Kind)>,
+    /// How many bytes of bodies are used in arenas, by type.
+    pub(crate) used: [u64; sv::TYPES],
+    /// How many heads are used.
+    pub(crate) heads: u64,
+    /// The hashes of all keys, whose keys are no entries in arenas.
+    pub(crate) key_tables: HashSet<Address>,
+    /// The arrays that are stacks: what is in them is not counted, and may be old.
+    pub(crate) stacks: HashSet<Address>,
+    pub(crate) names: Names,
+    /// The pads, and the number of the list of names of each.
+    pub(crate) pads: Vec<(Address, u32)>,
+    pub(crate) steps: Steps,
+    /// So many more elements are read. Arrays of damaged memory may all have the same elements.
+    pub(crate) left: u64,
+    /// The address whose owner is wanted.
+    pub(crate) wanted: Option<Wanted>,
+    /// The texts of keys that were seen, by their addresses.
+    keys: HashMap<Address, TextId>,
+    /// The value that is being made.
+    pub(crate) value: Value,
+    /// The number that it will have.
+    pub(crate) number: u32,
+}
+
+/// An address whose owner is wanted.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    at: Address,
+    /// The chunk that it lies in.
+    chunk: Option<u32>,
+    /// The address of the value that has it.
+    pub(crate) owner: Option<Address>,
+}
+
+impl Wanted {
+    pub(crate) fn new(at: Option<Address>, claims: &Claims<'_>) -> Option<Self> {
+        at.map(|at| Self {
+            at,
+            chunk: claims.find(at),
+            owner: None,
+        })
+    }
+}
+
+/// The names of steps of Perl's own.
+#[derive(Clone, Copy)]
+pub(crate) struct Steps {
+    pub(crate) backward: Step,
+    pub(crate) methods: Step,
+    pub(crate) class: Step,
+    pub(crate) format: Step,
+    pub(crate) key: Step,
+    pub(crate) symbol: Step,
+    pub(crate) pattern: Step,
+    pub(crate) groups: Step,
+    pub(crate) matched: Step,
+    pub(crate) arguments: Step,
+}
+
+impl Steps {
+    fn new(builder: &mut Builder) -> Self {
+        Self {
+            backward: builder.named("back references"),
+            methods: builder.named("method cache"),
+            class: builder.named("class"),
+            format: builder.named("format"),
+            key: builder.named("key"),
+            symbol: builder.named("symbol"),
+            pattern: builder.named("pattern"),
+            groups: builder.named("named groups"),
+            matched: builder.named("matched text"),
+            arguments: builder.named("@_"),
+        }
+    }
+}
+
+impl<'a> Fill<'a> {
+    /// Begins. So many words at the most are the elements of all arrays and hashes.
+    pub(crate) fn new(
+        reader: Reader<'a>,
+        perl: &'a Perl,
+        layout: Layout,
+        claims: Claims<'a>,
+        words: u64,
+    ) -> Self {
+        let mut builder = Builder::default();
+        let steps = Steps::new(&mut builder);
+        Self {
+            reader,
+            perl,
+            layout,
+            builder,
+            claims,
+            seeds: Vec::new(),
+            used: [0; sv::TYPES],
+            heads: 0,
+            key_tables: HashSet::new(),
+            stacks: HashSet::new(),
+            names: Names::default(),
+            pads: Vec::new(),
+            steps,
+            left: words,
+            wanted: None,
+            keys: HashMap::new(),
+            value: Value::default(),
+            number: 0,
+        }
+    }
+
+    /// Makes the value of a head.
+    pub(crate) fn fill(&mut self, head: &Sv) {
+        let body = self.perl.body_size(head.kind(), head.flags);
+        self.number = self.builder.len() as u32;
+        self.value = Value {
+            address: head.at,
+            size: sv::HEAD + body,
+            asked: sv::HEAD + body,
+            references: head.references,
+            ..Value::default()
+        };
+        self.note_body(head, body);
+        if head.kind() >= sv::MAGICAL {
+            self.magic(head);
+        }
+        if head.kind() >= sv::TEXT && head.has(sv::IS_BLESSED) {
+            self.value.class = self.reader.word(head.any.wrapping_add(sv::CLASS));
+        }
+        self.value.kind = match head.kind() {
+            _ if head.is_symbol() => self.symbol(head),
+            sv::REGEXP => self.regexp(head),
+            sv::LVALUE => self.lvalue(head),
+            sv::ARRAY => self.array(head),
+            sv::HASH => self.hash(head),
+            sv::CODE => self.code(head, Kind::Code),
+            sv::FORMAT => self.code(head, Kind::Format),
+            sv::IO => self.handle(head),
+            sv::OBJECT => self.object(head),
+            _ => self.scalar(head),
+        };
+        self.builder.end(self.value);
+    }
+
+    /// Notes that an arena has the body, if it has one.
+    fn note_body(&mut self, head: &Sv, body: u64) {
+        // Hashes that know more have arenas of their own from 5.36 on.
+        let is_more = head.kind() == sv::HASH && head.has(sv::HAS_MORE);
+        let of = match is_more && self.layout.aux.is_some() {
+            true => 1,
+            false => head.kind() as usize,
+        };
+        if let Some(used) = self.used.get_mut(of) {
+            *used += body;
+        }
+        if let Some(wanted) = &mut self.wanted {
+            let head_and_body = [(head.at, sv::HEAD), (head.any, body)];
+            if head_and_body
+                .iter()
+                .any(|&(at, size)| wanted.at.wrapping_sub(at) < size)
+            {
+                wanted.owner = Some(head.at);
+            }
+        }
+    }
+
+    /// A word of the value's body.
+    pub(crate) fn body(&self, head: &Sv, at: u64) -> u64 {
+        self.reader.word(head.any.wrapping_add(at))
+    }
+
+    /// Adds a way to another value.
+    pub(crate) fn lead_to(&mut self, to: Address, step: Step, is_strong: bool) {
+        self.builder.lead_to(to, step, is_strong);
+    }
+
+    /// Says that the value has the chunk that an address lies in, of which Perl asked for so many
+    /// bytes.
+    pub(crate) fn claim(&mut self, at: Address, asked: u64) {
+        if at == 0 {
+            return;
+        }
+        let is_there = self.claims.claim(at, self.number);
+        if let Some(wanted) = &mut self.wanted
+            && wanted.chunk.is_some()
+            && wanted.chunk == self.claims.find(at)
+        {
+            wanted.owner.get_or_insert(self.value.address);
+        }
+        if is_there || !self.claims.has_heap() {
+            self.value.asked = self.value.asked.saturating_add(asked);
+        }
+        if !self.claims.has_heap() {
+            self.value.size = self.value.size.saturating_add(asked);
+        }
+    }
+
+    /// Says that the value has a key (`HEK`), which others may have, too.
+    pub(crate) fn claim_key(&mut self, key: Address) {
+        // A hash, a length, the text, a zero and a byte of flags.
+        if let Some(length) = self.reader.key_length(key).filter(|_| key != 0) {
+            self.claim(key, 8 + length + 2);
+        }
+    }
+
+    /// Follows a pointer to what may be memory of C code.
+    pub(crate) fn link(&mut self, at: Address) {
+        self.link_as(at, Kind::Memory);
+    }
+
+    /// Follows a pointer to what may be memory of C code, or of a sub's code.
+    pub(crate) fn link_as(&mut self, at: Address, kind: Kind) {
+        let Some(found) = self.claims.find(at) else {
+            return;
+        };
+        let step = match kind {
+            Kind::Ops => Step::Ops,
+            _ => Step::Memory,
+        };
+        if let Some(chunk) = self.claims.chunk(found) {
+            self.seeds.push((found, kind));
+            self.builder.lead_to(chunk.at, step, true);
+        }
+    }
+
+    /// Follows each word of some memory, as of a structure of C's.
+    pub(crate) fn link_words(&mut self, at: Address, count: u64) {
+        for word in self.reader.words(at, count) {
+            self.link(word);
+        }
+    }
+
+    /// The text of a key, by its number.
+    pub(crate) fn key(&mut self, key: Address) -> TextId {
+        if let Some(&known) = self.keys.get(&key) {
+            return known;
+        }
+        let text = self.reader.key(key);
+        let id = self.builder.text_id(&text);
+        self.keys.insert(key, id);
+        id
+    }
+
+    /// How many of so many elements may be read.
+    pub(crate) fn allow(&mut self, count: u64) -> u64 {
+        let count = count.min(self.left);
+        self.left -= count;
+        count
+    }
+}

@@ -1,0 +1,101 @@
+//! Where things are in Perl's structures, by version, as far as `heapprof-perl` does not say it.
+//!
+//! `layouts.tsv` has a column for each build, and `variables.tsv` one for each series with threads:
+//! where each variable is in an interpreter. Both have the form of `layouts.tsv` of that crate.
+//! What is the same from 5.22 to 5.42 stands in the code that reads it.
+
+use heapprof_perl::{Version, column_of, number};
+
+const TABLE: &str = include_str!("layouts.tsv");
+const VARIABLES: &str = include_str!("variables.tsv");
+
+/// Sizes and offsets in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// Where a regular expression has a copy of the text that it matched last.
+    pub(crate) saved_copy: u64,
+    /// Where it has the sub around its code.
+    pub(crate) code: u64,
+    /// Where the name of a variable has its length.
+    pub(crate) name_length: u64,
+    /// How many bytes the name of a variable has, without its text.
+    pub(crate) name: u64,
+    /// Where the body of a hash has what it knows besides, from 5.36. Before, that lies behind its
+    /// buckets.
+    pub(crate) aux: Option<u64>,
+    /// How many bytes that has.
+    pub(crate) aux_size: u64,
+}
+
+impl Layout {
+    /// The layout of a version, with threads or without; `None` if it is not known.
+    pub(crate) fn of(version: Version, has_threads: bool) -> Option<Self> {
+        let column = column_of(TABLE.lines().next()?, version, has_threads)?;
+        let cell = |row: &str| {
+            let mut lines = TABLE.lines().map(|line| line.split('\t'));
+            let mut line = lines.find_map(|mut line| (line.next()? == row).then_some(line))?;
+            number(line.nth(column)?).map(u64::from)
+        };
+        Some(Self {
+            saved_copy: cell("REGEXP.saved_copy")?,
+            code: cell("REGEXP.qr_anoncv")?,
+            name_length: cell("PADNAME.xpadn_len")?,
+            name: cell("sizeof.PADNAME")?,
+            aux: cell("XPVHV_WITH_AUX.xhv_aux"),
+            aux_size: cell("sizeof.XPVHV_AUX")?,
+        })
+    }
+}
+
+/// The names of all variables of an interpreter.
+pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
+    let rows = VARIABLES.lines().skip(1);
+    rows.filter_map(|row| row.split('\t').next())
+}
+
+/// The variables of an interpreter with threads, each with its place, in order.
+pub(crate) fn places(version: Version) -> Vec<(u64, &'static str)> {
+    let head = VARIABLES.lines().next().unwrap_or_default();
+    let Some(column) = column_of(head, version, true) else {
+        return Vec::new();
+    };
+    let place = |row: &'static str| {
+        let mut cells = row.split('\t');
+        let name = cells.next()?;
+        Some((u64::from(number(cells.nth(column)?)?), name))
+    };
+    let mut places: Vec<_> = VARIABLES.lines().skip(1).filter_map(place).collect();
+    places.sort_unstable();
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_versions_from_5_22_on_are_known() {
+        for version in [22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42] {
+            let version = Version {
+                revision: 5,
+                version,
+                subversion: 0,
+            };
+            for has_threads in [false, true] {
+                let layout = Layout::of(version, has_threads).unwrap();
+                let is_new = version.version >= 36;
+                assert_eq!(layout.aux.is_some(), is_new, "{version}");
+            }
+            let places = places(version);
+            assert!(places.len() > 150, "{version}");
+            let at = |wanted| places.iter().find(|(_, name)| *name == wanted).unwrap().0;
+            assert!(at("tmps_ix") == at("tmps_stack") + 8 && at("savestack_ix") > 0);
+        }
+        let older = Version {
+            revision: 5,
+            version: 20,
+            subversion: 3,
+        };
+        assert!(Layout::of(older, true).is_none() && places(older).is_empty());
+    }
+}

@@ -1,0 +1,107 @@
+//! A copy of a program's memory, read by address. What is not there is zero.
+
+use std::cell::Cell;
+
+use heapprof_heapwalk::{Image, Region};
+
+use crate::Address;
+
+/// A key or a name is cut behind so many bytes.
+const LONGEST: u64 = 1000;
+/// Where a key has its length and its text, from its beginning.
+const KEY_LENGTH: u64 = 4;
+const KEY_TEXT: u64 = 8;
+/// A flag behind a key's text: it is UTF-8.
+const IS_UTF8: u8 = 1;
+
+/// A copy of a program's memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    image: &'a Image,
+    /// Where the last word was.
+    last: Cell<Option<&'a Region>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(image: &'a Image) -> Self {
+        Self {
+            image,
+            last: Cell::new(None),
+        }
+    }
+
+    fn region(&self, at: Address) -> Option<&'a Region> {
+        let last = self.last.get();
+        if last.is_some_and(|region| region.range().contains(&at)) {
+            return last;
+        }
+        let found = self.image.region(at)?;
+        self.last.set(Some(found));
+        Some(found)
+    }
+
+    /// The bytes at an address, as far as they are there in one piece.
+    pub(crate) fn bytes(&self, at: Address, len: u64) -> &'a [u8] {
+        let Some(region) = self.region(at) else {
+            return &[];
+        };
+        let rest = &region.bytes[(at - region.start) as usize..];
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        &rest[..len.min(rest.len())]
+    }
+
+    fn array<const N: usize>(&self, at: Address) -> [u8; N] {
+        let bytes = self.bytes(at, N as u64);
+        bytes.first_chunk().copied().unwrap_or([0; N])
+    }
+
+    /// A word.
+    pub(crate) fn word(&self, at: Address) -> u64 {
+        u64::from_le_bytes(self.array(at))
+    }
+
+    /// Half a word.
+    pub(crate) fn half(&self, at: Address) -> u32 {
+        u32::from_le_bytes(self.array(at))
+    }
+
+    pub(crate) fn byte(&self, at: Address) -> u8 {
+        self.array::<1>(at)[0]
+    }
+
+    /// So many words, as far as they are there.
+    pub(crate) fn words(&self, at: Address, count: u64) -> impl Iterator<Item = u64> + use<'a> {
+        let bytes = self.bytes(at, count.saturating_mul(8));
+        let words = bytes.as_chunks::<8>().0.iter();
+        words.map(|word| u64::from_le_bytes(*word))
+    }
+
+    /// How long a key is in bytes; `None` if it is a value instead of a text.
+    pub(crate) fn key_length(&self, key: Address) -> Option<u64> {
+        let length = self.half(key.wrapping_add(KEY_LENGTH)) as i32;
+        u64::try_from(length).ok()
+    }
+
+    /// The text of a key (`HEK`).
+    pub(crate) fn key(&self, key: Address) -> String {
+        let length = self.key_length(key).unwrap_or(0);
+        let at = key.wrapping_add(KEY_TEXT);
+        let flags = self.byte(at.wrapping_add(length).wrapping_add(1));
+        text_of(self.bytes(at, length.min(LONGEST)), flags & IS_UTF8 != 0)
+    }
+
+    /// A text that ends with a zero, or behind so many bytes.
+    pub(crate) fn text(&self, at: Address, len: u64) -> String {
+        let bytes = self.bytes(at, len.min(LONGEST));
+        let end = bytes.iter().position(|&byte| byte == 0);
+        text_of(&bytes[..end.unwrap_or(bytes.len())], true)
+    }
+}
+
+/// A text of Perl's: UTF-8, or one character a byte.
+pub(crate) fn text_of(bytes: &[u8], is_utf8: bool) -> String {
+    match is_utf8 {
+        true => String::from_utf8_lossy(bytes).into_owned(),
+        false => bytes.iter().map(|&byte| char::from(byte)).collect(),
+    }
+}

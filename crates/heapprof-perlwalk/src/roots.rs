@@ -1,0 +1,270 @@
+//! What an interpreter itself has: variables, stacks, arenas.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use heapprof_heapwalk::Image;
+use heapprof_perl::{Perl, Type};
+use heapprof_perl_heap::{Kind, Phase, Value};
+
+use crate::Address;
+use crate::claims::{Owner, whole};
+use crate::fill::Fill;
+use crate::find::Variable;
+
+/// What these have is old, is not counted, or is told elsewhere.
+const LEFT_OUT: [&str; 14] = [
+    "Sv",
+    "Xpv",
+    "sv_root",
+    "sv_arenaroot",
+    "body_roots",
+    "body_arenas",
+    "last_in_gv",
+    "statgv",
+    "stack_sp",
+    "stack_base",
+    "stack_max",
+    "curpad",
+    "hv_fetch_ent_mh",
+    "sv_count",
+];
+// A stack of values and contexts (`PERL_SI`): the array of values, the contexts, the stacks before
+// and behind it, and the newest context.
+const VALUES: u64 = 0;
+const CONTEXTS: u64 = 8;
+const BEFORE: u64 = 0x10;
+const NEXT: u64 = 0x18;
+const NEWEST: u64 = 0x20;
+/// No program has more of them.
+const MOST_STACKS: usize = 100_000;
+/// A table of handles begins with the next one. A handle has so many words.
+const MOST_TABLES: usize = 10_000;
+
+/// An interpreter that is read.
+pub(crate) struct Roots {
+    pub(crate) at: Address,
+    /// What stands before its roots in a path; nothing for the first one.
+    pub(crate) outer: String,
+    variables: Vec<Variable>,
+    /// Its stacks (`PERL_SI`).
+    stacks: Vec<Address>,
+}
+
+impl Roots {
+    pub(crate) fn new(at: Address, outer: String, variables: Vec<Variable>) -> Self {
+        Self {
+            at,
+            outer,
+            variables,
+            stacks: Vec::new(),
+        }
+    }
+
+    /// Where a variable is.
+    fn place(&self, name: &str) -> Option<Address> {
+        let found = self.variables.iter().find(|one| one.name == name);
+        found.map(|one| one.at)
+    }
+
+    /// The places of its variables.
+    pub(crate) fn places(&self) -> impl Iterator<Item = Range<Address>> + '_ {
+        let all = self.variables.iter();
+        all.map(|one| one.at..one.at.saturating_add(one.size))
+    }
+
+    fn word(&self, fill: &Fill<'_>, name: &str) -> Address {
+        self.place(name).map_or(0, |at| fill.reader.word(at))
+    }
+
+    /// Notes which values are stacks and tables of keys, before any value is made.
+    pub(crate) fn prepare(&mut self, fill: &mut Fill<'_>) {
+        let keys = self.word(fill, "strtab");
+        fill.key_tables.insert(keys);
+        let newest = self.word(fill, "curstackinfo");
+        let mut seen = HashSet::new();
+        for (first, link) in [
+            (newest, BEFORE),
+            (fill.reader.word(newest.wrapping_add(NEXT)), NEXT),
+        ] {
+            let mut stack = first;
+            while stack != 0 && seen.len() < MOST_STACKS && seen.insert(stack) {
+                self.stacks.push(stack);
+                let values = fill.reader.word(stack.wrapping_add(VALUES));
+                fill.stacks.insert(values);
+                stack = fill.reader.word(stack.wrapping_add(link));
+            }
+        }
+    }
+
+    /// Adds the roots, after all values were made.
+    pub(crate) fn add(&self, fill: &mut Fill<'_>) {
+        let tables = self.word(fill, "defstash");
+        let outer = &self.outer;
+        fill.builder
+            .add_root(Phase::Symbols, outer, "main::", tables);
+        // What a file has outside of its subs is the program's own, and not the subs'.
+        let program = self.word(fill, "main_cv");
+        fill.builder
+            .add_root(Phase::Symbols, outer, "(main program)", program);
+        for &stack in &self.stacks {
+            let values = fill.reader.word(stack.wrapping_add(VALUES));
+            fill.builder
+                .add_root(Phase::Others, outer, "(stacks)", values);
+        }
+        self.structures(fill);
+        for variable in &self.variables {
+            if LEFT_OUT.contains(&variable.name) {
+                continue;
+            }
+            for word in fill.reader.words(variable.at, variable.size / 8) {
+                if fill.builder.number(word).is_some() {
+                    let name = format!("(root {})", variable.name);
+                    fill.builder.add_root(Phase::Others, outer, &name, word);
+                }
+            }
+        }
+        let entries = self.word(fill, "tmps_ix").wrapping_add(1);
+        self.add_words(fill, "tmps_stack", entries, "(until the statement ends)");
+        let entries = self
+            .place("savestack_ix")
+            .map_or(0, |at| fill.reader.half(at));
+        self.add_words(fill, "savestack", entries.into(), "(saved by local)");
+        for &stack in &self.stacks {
+            let contexts = fill.reader.word(stack.wrapping_add(CONTEXTS));
+            let newest = fill.reader.half(stack.wrapping_add(NEWEST)).wrapping_add(1);
+            let words = u64::from(newest) * fill.perl.context_size() / 8;
+            self.add_root_words(fill, contexts, words, "(running)");
+        }
+    }
+
+    /// Each value in so many words of a stack is a root.
+    fn add_words(&self, fill: &mut Fill<'_>, stack: &str, words: u64, name: &str) {
+        let at = self.word(fill, stack);
+        self.add_root_words(fill, at, words, name);
+    }
+
+    fn add_root_words(&self, fill: &mut Fill<'_>, at: Address, words: u64, name: &str) {
+        let words = fill.allow(words);
+        for word in fill.reader.words(at, words) {
+            if fill.builder.number(word).is_some() {
+                fill.builder
+                    .add_root(Phase::Others, &self.outer, name, word);
+            }
+        }
+    }
+
+    /// Names the memory of the interpreter's own.
+    fn structures(&self, fill: &mut Fill<'_>) {
+        self.structure(fill, self.at, "interpreter");
+        for name in ["tmps_stack", "savestack", "scopestack", "markstack"] {
+            let at = self.word(fill, name);
+            self.structure(fill, at, name);
+        }
+        for &stack in &self.stacks {
+            let contexts = fill.reader.word(stack.wrapping_add(CONTEXTS));
+            self.structure(fill, stack, "stacks");
+            self.structure(fill, contexts, "contexts");
+        }
+        let mut table = self.word(fill, "perlio");
+        for _ in 0..MOST_TABLES {
+            if table == 0 {
+                break;
+            }
+            self.structure(fill, table, "table of handles");
+            table = fill.reader.word(table);
+        }
+    }
+
+    fn structure(&self, fill: &mut Fill<'_>, at: Address, name: &str) {
+        let chunk = fill.claims.find(at);
+        let chunk = chunk.and_then(|chunk| fill.claims.take(chunk, Owner::Itself));
+        if let Some(chunk) = chunk {
+            let outer = self.inside("(interpreter)");
+            fill.builder.add_root(Phase::Others, &outer, name, chunk.at);
+            fill.builder.end(Value {
+                address: chunk.at,
+                size: whole(chunk),
+                asked: chunk.size,
+                kind: Kind::Memory,
+                ..Value::default()
+            });
+        }
+    }
+
+    /// A name behind that of the interpreter.
+    pub(crate) fn inside(&self, name: &str) -> String {
+        match self.outer.as_str() {
+            "" => name.to_string(),
+            outer => format!("{outer} {name}"),
+        }
+    }
+
+    /// What the interpreter's variables lead to that may be memory of C code: the name of each
+    /// variable, and a chunk.
+    pub(crate) fn links(&self, fill: &Fill<'_>) -> Vec<(&'static str, u32)> {
+        let mut links = Vec::new();
+        for variable in &self.variables {
+            if LEFT_OUT.contains(&variable.name) {
+                continue;
+            }
+            let words = fill.reader.words(variable.at, variable.size / 8);
+            let found = words.filter_map(|word| fill.claims.find(word));
+            links.extend(found.map(|chunk| (variable.name, chunk)));
+        }
+        links
+    }
+
+    /// Says that the table of keys has those that nobody else has.
+    pub(crate) fn claim_keys(&self, fill: &mut Fill<'_>, image: &Image) {
+        let table = self.word(fill, "strtab");
+        let Some(number) = fill.builder.number(table) else {
+            return;
+        };
+        let mut left = fill.left;
+        let (claims, mut asked) = (&mut fill.claims, 0);
+        // Damage is told by the sums.
+        let _ = fill.perl.each_key(image, self.at, |key| {
+            left = left.checked_sub(1)?;
+            if let Some(chunk) = claims.find(key)
+                && claims.owner(chunk) == Owner::Nobody
+            {
+                claims.claim(key, number);
+                asked += claims.chunk(chunk).map_or(0, |chunk| chunk.size);
+            }
+            Some(())
+        });
+        fill.left = left;
+        fill.builder.value_mut(number).asked += asked;
+    }
+}
+
+/// The arenas of heads of an interpreter: where the first head of each is, and how many it has.
+pub(crate) fn head_arenas(
+    perl: &Perl,
+    image: &Image,
+    interpreter: Address,
+) -> Vec<(Address, usize)> {
+    let mut arenas = Vec::new();
+    let mut seen = HashSet::new();
+    // What can't be read is told by the counts.
+    let _ = perl.each_arena_of_heads(image, interpreter, |first, count| {
+        seen.insert(first).then(|| arenas.push((first, count)))
+    });
+    arenas
+}
+
+/// The arenas of bodies of an interpreter, and the lists of them: a place in each, and its type.
+pub(crate) fn other_arenas(
+    perl: &Perl,
+    image: &Image,
+    interpreter: Address,
+) -> Vec<(Address, Type)> {
+    let mut arenas = Vec::new();
+    let mut seen = HashSet::new();
+    let _ = perl.each_arena(image, interpreter, |at, of| {
+        seen.insert(at).then(|| arenas.push((at, of)))
+    });
+    arenas.retain(|(_, of)| *of != Type::Heads);
+    arenas
+}

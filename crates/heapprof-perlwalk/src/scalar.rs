@@ -1,0 +1,149 @@
+//! Scalars: numbers, texts and references; what stands for a part of another value; regular
+//! expressions.
+
+use heapprof_heapwalk::Image;
+use heapprof_perl_heap::{Kind, Step};
+
+use crate::fill::Fill;
+use crate::reader::{Reader, text_of};
+use crate::sv::{self, Sv};
+
+/// Where a scalar with more than a number has that number, if it may be an address.
+const NUMBER: u64 = 0x20;
+/// What an lvalue stands for, and its letter.
+const TARGET: u64 = 0x40;
+const LETTER: u64 = 0x48;
+/// Where a regular expression has the one that it is a copy of, and the names of its groups.
+const MOTHER: u64 = 0x28;
+const GROUPS: u64 = 0x30;
+/// More bytes of an object's text are not taken for a structure of C's.
+const LONGEST_STRUCTURE: u64 = 4096;
+/// A key's text lies so far behind its beginning.
+const KEY_TEXT: u64 = 8;
+/// A text whose beginning was cut off says before it how much that is: in a byte, or, if that is
+/// zero, in the word before.
+const CUT_WORD: u64 = 9;
+
+/// The text or the number that a value has, up to so many bytes. `None` if it has neither.
+#[must_use]
+pub fn contents(image: &Image, at: u64, limit: u32) -> Option<String> {
+    let reader = Reader::new(image);
+    let head = Sv::read(&reader, at);
+    if head.has_text() && head.has(sv::IS_TEXT) {
+        let length = reader.word(head.any.wrapping_add(sv::USED));
+        let bytes = reader.bytes(head.own, length.min(limit.into()));
+        let more = match length > u64::from(limit) {
+            true => format!("… ({length} bytes)"),
+            false => String::new(),
+        };
+        return Some(text_of(bytes, head.has(sv::IS_UTF8)) + &more);
+    }
+    let is_number = head.has(sv::IS_INTEGER) && head.kind() <= sv::MAGICAL;
+    let number = match head.kind() {
+        sv::INTEGER => head.own,
+        _ => reader.word(head.any.wrapping_add(NUMBER)),
+    };
+    is_number.then(|| number.cast_signed().to_string())
+}
+
+impl Fill<'_> {
+    pub(crate) fn scalar(&mut self, head: &Sv) -> Kind {
+        if head.has(sv::IS_REFERENCE) && head.kind() <= sv::MAGICAL {
+            let is_strong = !head.has(sv::IS_WEAK);
+            self.lead_to(head.own, Step::Referent, is_strong);
+            return Kind::Reference;
+        }
+        self.text(head);
+        if head.has(sv::IS_INTEGER) {
+            // Modules keep the addresses of their structures as numbers.
+            let number = match head.kind() {
+                sv::INTEGER => head.own,
+                sv::TEXT..=sv::MAGICAL => self.body(head, NUMBER),
+                _ => 0,
+            };
+            self.link_whole(number);
+        }
+        match head.kind() {
+            sv::INVLIST => Kind::Invlist,
+            sv::LVALUE => Kind::Lvalue,
+            _ if head.is_undefined() => Kind::Undefined,
+            _ => Kind::Scalar,
+        }
+    }
+
+    /// Follows a number that is the address of a whole chunk.
+    fn link_whole(&mut self, number: u64) {
+        let chunk = self
+            .claims
+            .find(number)
+            .and_then(|one| self.claims.chunk(one));
+        if chunk.is_some_and(|chunk| chunk.at == number) {
+            self.link(number);
+        }
+    }
+
+    /// The text of a value.
+    pub(crate) fn text(&mut self, head: &Sv) {
+        if !head.has_text() {
+            return;
+        }
+        let length = self.body(head, sv::LENGTH);
+        match length {
+            // Either it is the text of a key, or it is nobody's: a constant of C code.
+            0 if head.has(sv::IS_SHARED) => self.claim_key(head.own.wrapping_sub(KEY_TEXT)),
+            0 => {}
+            length => {
+                let cut = match head.has(sv::HAS_MORE) {
+                    true => self.cut(head),
+                    false => 0,
+                };
+                let start = head.own.wrapping_sub(cut);
+                self.claim(start, length.saturating_add(cut));
+                if self.value.class != 0 && length <= LONGEST_STRUCTURE {
+                    self.link_words(start, length / 8);
+                }
+            }
+        }
+    }
+
+    /// How much was cut off at the beginning of a text.
+    fn cut(&self, head: &Sv) -> u64 {
+        match self.reader.byte(head.own.wrapping_sub(1)) {
+            0 => self.reader.word(head.own.wrapping_sub(CUT_WORD)),
+            cut => cut.into(),
+        }
+    }
+
+    pub(crate) fn lvalue(&mut self, head: &Sv) -> Kind {
+        let target = self.body(head, TARGET);
+        match self.reader.byte(head.any.wrapping_add(LETTER)) {
+            // An entry of a hash, which is no value.
+            b'T' => {}
+            b't' => self.lead_to(target, Step::Target, false),
+            _ => self.lead_to(target, Step::Target, true),
+        }
+        // It may be a regular expression at the same time.
+        let length = self.body(head, sv::LENGTH);
+        self.link(length);
+        self.scalar(head)
+    }
+
+    pub(crate) fn regexp(&mut self, head: &Sv) -> Kind {
+        self.text(head);
+        let layout = self.layout;
+        let (matched, code) = (layout.saved_copy, layout.code);
+        for (at, step) in [
+            (MOTHER, self.steps.pattern),
+            (GROUPS, self.steps.groups),
+            (matched, self.steps.matched),
+            (code, self.steps.symbol),
+        ] {
+            let to = self.body(head, at);
+            self.lead_to(to, step, true);
+        }
+        self.link(head.own);
+        let size = self.perl.body_size(sv::REGEXP, 0);
+        self.link_words(head.any, size / 8);
+        Kind::Regexp
+    }
+}

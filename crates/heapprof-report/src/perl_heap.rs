@@ -1,0 +1,270 @@
+//! `perl-heap`: what holds the memory in a Perl program.
+
+pub(crate) mod about;
+
+use heapprof_perl_heap::{Cycle, Pad, Sum, Summary};
+use serde_json::json;
+
+use crate::error::Error;
+use crate::measure::{Measure, percent, plural};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+/// The values of a program.
+#[derive(Clone, Debug, Default)]
+pub struct PerlHeap {
+    /// What was read, as it was named.
+    pub name: String,
+    /// The perl in words, such as `perl 5.36.0`; empty if it is not known.
+    pub perl: String,
+    /// How it went, in words: how long the process was held, what is missing.
+    pub notes: Vec<String>,
+    /// Of each interpreter, how many values Perl says that it has, and how many there are of each
+    /// type, by what Perl calls it.
+    pub interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
+    /// What malloc has given out, in bytes; `None` if that is not known.
+    pub malloc: Option<u64>,
+    /// The values in sums.
+    pub summary: Summary,
+}
+
+/// Writes values in sums, with at most so many variables.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn perl_heap(heap: &PerlHeap, limit: Option<usize>, style: &Style) -> Result<String, Error> {
+    let summary = &heap.summary;
+    let limit = limit.unwrap_or(usize::MAX);
+    if style.format == Format::Json {
+        return crate::json::text(document(heap, limit));
+    }
+    let measure = Measure::bytes(style)?;
+    let holders = holders(summary, limit, &measure);
+    if style.format == Format::Csv {
+        return holders.render(style);
+    }
+    let mut text = format!("{}: ", printable(&heap.name));
+    if !heap.perl.is_empty() {
+        text += &format!("{}, ", printable(&heap.perl));
+    }
+    text += &plural(&summary.values.objects.to_string(), "value");
+    text += &match heap.malloc {
+        Some(malloc) => format!(
+            "; {} of the {} that malloc has given out\n",
+            measure.show(summary.all.bytes),
+            measure.show(malloc)
+        ),
+        None => format!("; {}\n", measure.show(summary.all.bytes)),
+    };
+    for note in &heap.notes {
+        text += &format!("{}\n", printable(note));
+    }
+    let all = summary.all;
+    let kinds = summary.kinds.iter().map(|(name, sum)| (*name, sum));
+    text += &sums("type", kinds, all, &measure).titled("What there is", style)?;
+    let parts = summary.parts.iter().map(|(name, sum)| (name.as_str(), sum));
+    text += &sums("from", parts, all, &measure).titled("From where it is reached", style)?;
+    match holders.is_empty() {
+        true => text += "\nno variable holds anything\n",
+        false => {
+            text += &holders.titled("Variables, with what would go if each went", style)?;
+        }
+    }
+    Ok(text)
+}
+
+fn sums<'a>(
+    title: &str,
+    rows: impl Iterator<Item = (&'a str, &'a Sum)>,
+    all: Sum,
+    measure: &Measure,
+) -> Table {
+    let mut table = Table::new(&[
+        (title, Align::Left),
+        ("objects", Align::Right),
+        ("bytes", Align::Right),
+        ("share", Align::Right),
+    ]);
+    let row = |name: &str, sum: &Sum| {
+        vec![
+            name.to_string(),
+            sum.objects.to_string(),
+            measure.show(sum.bytes),
+            percent(sum.bytes, all.bytes),
+        ]
+    };
+    for (name, sum) in rows {
+        table.row(row(name, sum));
+    }
+    table.row(row("total", &all));
+    table
+}
+
+fn holders(summary: &Summary, limit: usize, measure: &Measure) -> Table {
+    let mut table = Table::new(&[
+        ("retained", Align::Right),
+        ("objects", Align::Right),
+        ("path", Align::Left),
+    ]);
+    for holder in summary.holders.iter().take(limit) {
+        table.row(vec![
+            measure.show(holder.retained),
+            holder.objects.to_string(),
+            holder.path.clone(),
+        ]);
+    }
+    more(&mut table, summary.holders.len(), limit, 3);
+    table
+}
+
+/// Says how many rows are left out.
+fn more(table: &mut Table, count: usize, limit: usize, columns: usize) {
+    let left_out = count.saturating_sub(limit);
+    if left_out > 0 {
+        let mut cells = vec![String::new(); columns];
+        cells[columns - 1] = format!("(other: {left_out} more)");
+        table.row(cells);
+    }
+}
+
+fn document(heap: &PerlHeap, limit: usize) -> serde_json::Value {
+    let summary = &heap.summary;
+    let sum =
+        |name: &str, sum: &Sum| json!({"name": name, "objects": sum.objects, "bytes": sum.bytes});
+    let holders = summary.holders.iter().take(limit);
+    let holders = holders
+        .map(|one| json!({"path": one.path, "objects": one.objects, "retained": one.retained}));
+    let interpreters = heap.interpreters.iter().map(|(says, types)| {
+        let all: u64 = types.iter().map(|(_, count)| count).sum();
+        let types = types
+            .iter()
+            .map(|(name, count)| ((*name).to_string(), json!(count)));
+        let types: serde_json::Map<_, _> = types.collect();
+        json!({"sv_count": says, "values": all, "types": types})
+    });
+    json!({
+        "interpreters": interpreters.collect::<Vec<_>>(),
+        "name": heap.name, "perl": heap.perl, "notes": heap.notes, "malloc": heap.malloc,
+        "values": summary.values.objects, "bytes": summary.all.bytes,
+        "types": summary.kinds.iter().map(|(name, of)| sum(name, of)).collect::<Vec<_>>(),
+        "parts": summary.parts.iter().map(|(name, of)| sum(name, of)).collect::<Vec<_>>(),
+        "variables": holders.collect::<Vec<_>>(),
+        "other": summary.holders.len().saturating_sub(limit),
+    })
+}
+
+/// Writes rings of references that nothing else leads to, at most so many rows.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn perl_cycles(
+    name: &str,
+    cycles: &[Cycle],
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let limit = limit.unwrap_or(usize::MAX);
+    let count: u64 = cycles.iter().map(|cycle| cycle.count).sum();
+    if style.format == Format::Json {
+        let rows = cycles.iter().take(limit).map(|one| {
+            json!({
+                "count": one.count, "objects": one.objects, "retained": one.retained,
+                "ring": one.ring, "closed_by": one.closed_by, "example": one.example,
+            })
+        });
+        let left_out = cycles.len().saturating_sub(limit);
+        return crate::json::text(json!({
+            "name": name, "cycles": count, "rows": rows.collect::<Vec<_>>(), "other": left_out,
+        }));
+    }
+    let measure = Measure::bytes(style)?;
+    let mut table = Table::new(&[
+        ("retained", Align::Right),
+        ("cycles", Align::Right),
+        ("values", Align::Right),
+        ("closed by", Align::Left),
+        ("the ring", Align::Left),
+        ("the first at", Align::Left),
+    ]);
+    for one in cycles.iter().take(limit) {
+        table.row(vec![
+            measure.show(one.retained),
+            one.count.to_string(),
+            one.objects.to_string(),
+            one.closed_by.clone(),
+            one.ring.clone(),
+            format!("{:#x}", one.example),
+        ]);
+    }
+    more(&mut table, cycles.len(), limit, 6);
+    if style.format == Format::Csv {
+        return table.render(style);
+    }
+    let head = printable(name);
+    Ok(match cycles.is_empty() {
+        true => format!("{head}: no cycle has leaked\n"),
+        false => {
+            let cycles = plural(&count.to_string(), "cycle");
+            format!(
+                "{head}: {cycles} to which nothing leads\n\n{}",
+                table.render(style)?
+            )
+        }
+    })
+}
+
+/// Writes what the variables of subs keep between calls, at most so many rows.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn perl_pads(
+    name: &str,
+    pads: &[Pad],
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let limit = limit.unwrap_or(usize::MAX);
+    if style.format == Format::Json {
+        let rows = pads.iter().take(limit).map(|one| {
+            json!({
+                "sub": one.sub, "depth": one.depth, "objects": one.objects,
+                "retained": one.retained, "largest": one.largest,
+                "largest_retained": one.largest_retained,
+            })
+        });
+        let left_out = pads.len().saturating_sub(limit);
+        return crate::json::text(json!({
+            "name": name, "rows": rows.collect::<Vec<_>>(), "other": left_out,
+        }));
+    }
+    let measure = Measure::bytes(style)?;
+    let mut table = Table::new(&[
+        ("retained", Align::Right),
+        ("subs", Align::Right),
+        ("depth", Align::Right),
+        ("sub", Align::Left),
+        ("largest", Align::Right),
+        ("variable", Align::Left),
+    ]);
+    for one in pads.iter().take(limit) {
+        table.row(vec![
+            measure.show(one.retained),
+            one.objects.to_string(),
+            one.depth.to_string(),
+            one.sub.clone(),
+            measure.show(one.largest_retained),
+            one.largest.clone(),
+        ]);
+    }
+    more(&mut table, pads.len(), limit, 6);
+    if style.format == Format::Csv {
+        return table.render(style);
+    }
+    let retained: u64 = pads.iter().map(|pad| pad.retained).sum();
+    let head = format!(
+        "{}: what the variables of subs keep between calls, {}\n\n",
+        printable(name),
+        measure.show(retained)
+    );
+    Ok(head + &table.render(style)?)
+}

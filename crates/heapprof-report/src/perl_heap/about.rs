@@ -1,0 +1,211 @@
+//! Writes what is known of one value of Perl's: how large it is, what it is, who refers to it.
+
+use heapprof_perl_heap::{Described, Identified, Referrer, Size};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::measure::{Measure, plural};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table, printable};
+
+/// A value in words: `HASH Order at 0x55d0c2a3f2a0`.
+fn words(value: &Described) -> String {
+    let mut text = value.kind.to_string();
+    for part in [&value.class, &value.name] {
+        if !part.is_empty() {
+            text += &format!(" {part}");
+        }
+    }
+    format!("{text} at {:#x}", value.address)
+}
+
+fn document(value: &Described) -> Value {
+    json!({
+        "address": value.address, "type": value.kind, "class": value.class, "name": value.name,
+        "references": value.references, "size": value.size, "retained": value.retained,
+        "path": value.path,
+    })
+}
+
+/// Writes how large a value is. `variable` is what it was called, and `contents` its text, if that
+/// was asked for.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn perl_size(
+    variable: &str,
+    size: &Size,
+    contents: Option<&str>,
+    style: &Style,
+) -> Result<String, Error> {
+    let rows = [
+        ("alone", size.own, 1),
+        ("with all that it leads to", size.total, size.objects),
+    ];
+    if style.format == Format::Json {
+        let bytes =
+            |one: heapprof_perl_heap::Bytes| json!({"asked": one.asked, "given": one.given});
+        return crate::json::text(json!({
+            "variable": variable, "value": document(&size.value), "contents": contents,
+            "size": bytes(size.own), "total_size": bytes(size.total), "objects": size.objects,
+            "retained": bytes(size.retained),
+        }));
+    }
+    let measure = Measure::bytes(style)?;
+    let mut table = Table::new(&[
+        ("", Align::Left),
+        ("asked for", Align::Right),
+        ("with malloc's", Align::Right),
+        ("values", Align::Right),
+    ]);
+    for (name, bytes, objects) in rows {
+        table.row(vec![
+            name.to_string(),
+            measure.show(bytes.asked),
+            measure.show(bytes.given),
+            objects.to_string(),
+        ]);
+    }
+    table.row(vec![
+        "held by nothing else".to_string(),
+        measure.show(size.retained.asked),
+        measure.show(size.retained.given),
+        String::new(),
+    ]);
+    if style.format == Format::Csv {
+        return table.render(style);
+    }
+    let mut text = format!(
+        "{}: {}\n",
+        printable(variable),
+        printable(&words(&size.value))
+    );
+    text += &shown_contents(contents);
+    Ok(text + "\n" + &table.render(style)?)
+}
+
+fn shown_contents(contents: Option<&str>) -> String {
+    contents.map_or_else(String::new, |text| {
+        format!("contents: {}\n", printable(text))
+    })
+}
+
+/// Writes what a value is, and the way by which it is reached. `contents` is its text, if that was
+/// asked for.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn perl_identify(
+    found: &Identified,
+    contents: Option<&str>,
+    style: &Style,
+) -> Result<String, Error> {
+    if style.format == Format::Json {
+        return crate::json::text(json!({
+            "value": document(&found.value), "contents": contents, "is_leaked": found.is_leaked,
+            "way": found.way.iter()
+                .map(|(step, value)| json!({"step": step, "value": document(value)}))
+                .collect::<Vec<_>>(),
+        }));
+    }
+    let measure = Measure::bytes(style)?;
+    if style.format == Format::Csv {
+        let mut table = Table::new(&[
+            ("step", Align::Left),
+            ("type", Align::Left),
+            ("class", Align::Left),
+            ("name", Align::Left),
+            ("address", Align::Left),
+        ]);
+        for (step, value) in &found.way {
+            table.row(vec![
+                step.clone(),
+                value.kind.to_string(),
+                value.class.clone(),
+                value.name.clone(),
+                format!("{:#x}", value.address),
+            ]);
+        }
+        return table.render(style);
+    }
+    let value = &found.value;
+    let mut text = format!(
+        "{}: {}, {} with what only it holds, {}\n{}\n",
+        printable(&words(value)),
+        measure.show(value.size),
+        measure.show(value.retained),
+        plural(&value.references.to_string(), "reference"),
+        printable(&value.path)
+    );
+    text += &shown_contents(contents);
+    text += match found.is_leaked {
+        true => "\nThe way there, from what has leaked\n",
+        false => "\nThe way there, from a root\n",
+    };
+    for (depth, (step, value)) in found.way.iter().enumerate() {
+        let indent = "  ".repeat(depth.min(40));
+        let step = match step.as_str() {
+            "" => String::new(),
+            step => format!("{step}  "),
+        };
+        text += &format!("{indent}{}{}\n", printable(&step), printable(&words(value)));
+    }
+    Ok(text)
+}
+
+/// Writes who refers to a value, at most so many rows.
+///
+/// # Errors
+/// It can't be written in this format.
+pub fn perl_who(
+    found: &Identified,
+    contents: Option<&str>,
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let limit = limit.unwrap_or(usize::MAX);
+    let left_out = found.referrers.len().saturating_sub(limit) + found.left_out;
+    let shown = found.referrers.iter().take(limit);
+    if style.format == Format::Json {
+        let row = |one: &Referrer| {
+            json!({
+                "from": one.from.as_ref().map(document), "step": one.step,
+                "is_strong": one.is_strong,
+            })
+        };
+        return crate::json::text(json!({
+            "value": document(&found.value), "contents": contents,
+            "referrers": shown.map(row).collect::<Vec<_>>(), "other": left_out,
+        }));
+    }
+    let mut table = Table::new(&[
+        ("how", Align::Left),
+        ("", Align::Left),
+        ("from", Align::Left),
+        ("its path", Align::Left),
+    ]);
+    for one in shown {
+        let (from, path) = match &one.from {
+            Some(from) => (words(from), from.path.clone()),
+            None => ("a root".to_string(), String::new()),
+        };
+        let strength = if one.is_strong { "strong" } else { "weak" };
+        table.row(vec![one.step.clone(), strength.to_string(), from, path]);
+    }
+    if left_out > 0 {
+        let mut cells = vec![String::new(); 4];
+        cells[2] = format!("(other: {left_out} more)");
+        table.row(cells);
+    }
+    if style.format == Format::Csv {
+        return table.render(style);
+    }
+    let head = words(&found.value);
+    let head = printable(&head);
+    let references = plural(&found.value.references.to_string(), "reference");
+    let contents = shown_contents(contents);
+    Ok(match table.is_empty() {
+        true => format!("{head}: {references}; nothing refers to it\n{contents}"),
+        false => format!("{head}: {references}\n{contents}\n{}", table.render(style)?),
+    })
+}
