@@ -1,6 +1,6 @@
 //! The walk: all values of all interpreters, and then what else malloc has given out.
 
-use heapprof_heapwalk::{Heap, Image};
+use heapprof_heapwalk::{Heap, Image, Use};
 use heapprof_memory::Memory;
 use heapprof_perl::{Type, Version};
 use heapprof_perl_heap::Values;
@@ -56,6 +56,9 @@ pub struct Malloc {
     pub blocks: u64,
     /// How many bytes, with a word for each block.
     pub bytes: u64,
+    /// How many bytes more are in blocks that threads keep for their next requests. malloc's own
+    /// sums count these as given out.
+    pub cached: u64,
 }
 
 /// What was found in a program.
@@ -183,9 +186,13 @@ fn values_of(fill: &mut Fill<'_>, arenas: &[(Address, usize)]) -> [u64; sv::TYPE
 fn malloc(heap: &Heap) -> Malloc {
     let mut sum = Malloc::default();
     for chunk in &heap.chunks {
-        if chunk.is_in_use() || chunk.kind == heapprof_heapwalk::Use::Cache {
-            sum.blocks += 1;
-            sum.bytes += whole(chunk);
+        match chunk.kind {
+            Use::InUse | Use::Cache => {
+                sum.blocks += 1;
+                sum.bytes += whole(chunk);
+            }
+            Use::Cached => sum.cached += whole(chunk),
+            Use::Free | Use::Fast | Use::Top => {}
         }
     }
     sum

@@ -22,8 +22,9 @@ pub struct PerlHeap {
     /// Of each interpreter, how many values Perl says that it has, and how many there are of each
     /// type, by what Perl calls it.
     pub interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
-    /// What malloc has given out, in bytes; `None` if that is not known.
-    pub malloc: Option<u64>,
+    /// What malloc has given out, in bytes, and what more threads keep for their next requests;
+    /// `None` if that is not known.
+    pub malloc: Option<(u64, u64)>,
     /// The values in sums.
     pub summary: Summary,
 }
@@ -49,7 +50,7 @@ pub fn perl_heap(heap: &PerlHeap, limit: Option<usize>, style: &Style) -> Result
     }
     text += &plural(&summary.values.objects.to_string(), "value");
     text += &match heap.malloc {
-        Some(malloc) => format!(
+        Some((malloc, _)) => format!(
             "; {} of the {} that malloc has given out\n",
             measure.show(summary.all.bytes),
             measure.show(malloc)
@@ -144,7 +145,8 @@ fn document(heap: &PerlHeap, limit: usize) -> serde_json::Value {
     });
     json!({
         "interpreters": interpreters.collect::<Vec<_>>(),
-        "name": heap.name, "perl": heap.perl, "notes": heap.notes, "malloc": heap.malloc,
+        "name": heap.name, "perl": heap.perl, "notes": heap.notes, "malloc": heap.malloc.map(|(bytes, _)| bytes),
+        "malloc_cached": heap.malloc.map(|(_, cached)| cached),
         "values": summary.values.objects, "bytes": summary.all.bytes,
         "types": summary.kinds.iter().map(|(name, of)| sum(name, of)).collect::<Vec<_>>(),
         "parts": summary.parts.iter().map(|(name, of)| sum(name, of)).collect::<Vec<_>>(),

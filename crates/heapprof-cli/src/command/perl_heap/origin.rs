@@ -25,8 +25,8 @@ pub(super) struct Origin {
     pub(super) lacks: Vec<String>,
     /// Of each interpreter, how many values it says that it has, and how many there are by type.
     pub(super) interpreters: Vec<(u64, Vec<(&'static str, u64)>)>,
-    /// What malloc has given out, in bytes.
-    pub(super) malloc: Option<u64>,
+    /// What malloc has given out, in bytes, and what threads keep.
+    pub(super) malloc: Option<(u64, u64)>,
     /// The value that has what is at the address that was asked for.
     pub(super) owner: Option<u64>,
     /// The program's memory, if it is at hand.
@@ -99,7 +99,7 @@ impl Origin {
             notes,
             lacks,
             interpreters: counts.collect(),
-            malloc: walked.malloc.map(|malloc| malloc.bytes),
+            malloc: walked.malloc.map(|malloc| (malloc.bytes, malloc.cached)),
             owner: walked.owner,
             memory: Some((target, image)),
         })
