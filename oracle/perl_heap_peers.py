@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Compares what perl-heap finds with what a sweep from within finds, on real programs and several
-perls: the values of each type of each interpreter, and the bytes that malloc has given out.
+perls: the values of each type of each interpreter, and the bytes that malloc has given out. Planted cycles
+have to be found, all of them and no other.
 usage: oracle/perl_heap_peers.py HEAPPROF [ROOT...]   (ROOTs of oracle/prove-perls.sh; they need root)
 """
 import json
@@ -55,13 +56,13 @@ Sweep::wait();
 
 def programs(version):
     catalyst = open(f"{HOME}/tests/perl/catalyst.pl").read()
-    yield "Catalyst", catalyst + "\nSweep::wait();\n"
-    yield "perltidy", TIDY
-    yield "cycles", CYCLES
-    yield "threads", THREADS
-    yield "5 million values", MANY
+    yield "Catalyst", "@ARGV = (200);" + catalyst + "\nSweep::wait();\n", 200
+    yield "perltidy", TIDY, 0
+    yield "cycles", CYCLES, 300
+    yield "threads", THREADS, 0
+    yield "5 million values", MANY, 0
     if version >= (5, 38):
-        yield "class", CLASSES
+        yield "class", CLASSES, 0
 
 
 def inside(root, *command):
@@ -95,7 +96,7 @@ def sweep(root, work, program):
     return running, [json.loads(line) for line in lines]
 
 
-def compare(heapprof, root, work, name, program):
+def compare(heapprof, root, work, name, program, planted):
     running, sweeps = sweep(root, work, program)
     if not sweeps:
         said = open(f"{work}/err").read().strip().splitlines()
@@ -120,13 +121,18 @@ def compare(heapprof, root, work, name, program):
         apart = (found["bytes"] + found["malloc_cached"] - malloc) / malloc if malloc and program != THREADS else 0
         named = {part["name"]: part["bytes"] for part in found["parts"]}
         perls = 100 * (1 - sum(named.get(part, 0) for part in ("(not Perl's)", "(malloc)")) / found["bytes"])
+        cycles = subprocess.run([heapprof, "perl-heap", f"pid:{sweeps[0]['pid']}", "--cycles", "-f", "json", "-n0"],
+                                capture_output=True, text=True)
+        cycles = json.loads(cycles.stdout)["cycles"]
+        if cycles != planted:
+            wrong.append(f"{cycles} cycles, {planted} were planted")
         if found["bytes"] != found["malloc"]:
             wrong.append(f"sizes are {found['bytes']}, chunks have {found['malloc']}")
         if abs(apart) > 0.01:
             wrong.append(f"malloc says {malloc}, sizes are {found['bytes']}")
         held = next((note for note in found["notes"] if note.startswith("it was held")), "")
         text = (f"{name}: {len(sweeps)} of {len(found['interpreters'])} interpreters swept, {values} values, "
-                f"{found['bytes']} B, {100 * apart:+.2f} % of malloc's, {perls:.1f} % Perl's; {held}")
+                f"{found['bytes']} B, {100 * apart:+.2f} % of malloc's, {perls:.1f} % Perl's, {cycles} cycles; {held}")
         return not wrong, "\n    ".join([text, *wrong])
     finally:
         running.kill()
@@ -150,8 +156,8 @@ def main():
             build(root, work)
             version = subprocess.run(inside(root, "perl", "-e", "printf '%vd', $^V"), capture_output=True, text=True).stdout
             print(f"perl {version}", flush=True)
-            for name, program in programs(tuple(map(int, version.split(".")))):
-                is_right, text = compare(heapprof, root, work, name, program)
+            for name, program, planted in programs(tuple(map(int, version.split(".")))):
+                is_right, text = compare(heapprof, root, work, name, program, planted)
                 bad += is_right is False
                 mark = {True: "equal", False: "DIFFERENT", None: "-"}[is_right]
                 print(f"  {mark}  {text}", flush=True)

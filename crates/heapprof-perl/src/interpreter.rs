@@ -35,6 +35,23 @@ pub struct Call {
     pub ix: u32,
 }
 
+/// Where Perl has what it keeps of each sub, eval and block that it is in: its contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextLayout {
+    /// How many bytes a context has.
+    pub size: u64,
+    /// The number of subs among the kinds of contexts, in the bits of the mask of the first byte.
+    pub sub: u8,
+    /// See [`sub`](Self::sub).
+    pub mask: u8,
+    /// Where that begins which each kind has of its own.
+    pub own: u64,
+    /// Where a sub's context has the sub.
+    pub code: u64,
+    /// Where the context of an `eval` has the name of the file that is required.
+    pub name: u64,
+}
+
 /// A perl that was found in a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Perl {
@@ -269,9 +286,17 @@ impl Perl {
             .map(u64::from)
     }
 
-    /// How many bytes Perl keeps of each sub, eval and block that it is in.
-    pub fn context_size(&self) -> u64 {
-        self.layout.cx_size.into()
+    /// Where a context has what.
+    pub fn contexts(&self) -> ContextLayout {
+        let layout = &self.layout;
+        ContextLayout {
+            size: layout.cx_size.into(),
+            sub: (layout.cx_is_sub & layout.cx_type_mask) as u8,
+            mask: layout.cx_type_mask as u8,
+            own: layout.cx_sub_retop.into(),
+            code: layout.cx_sub_cv.into(),
+            name: layout.cx_eval_namesv.into(),
+        }
     }
 
     /// Whether another one reads the same places.

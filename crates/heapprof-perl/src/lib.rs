@@ -45,7 +45,7 @@ pub use arenas::{ARENA_SIZES, Arenas, FreeLists, OfType, Type, may_be_slab};
 pub use belongings::Belongings;
 pub use context::EACH_END;
 pub use frame::{Frame, Kind, Named, Text};
-pub use interpreter::{Call, Context, Perl, Unreadable};
+pub use interpreter::{Call, Context, ContextLayout, Perl, Unreadable};
 pub use last::LastWalk;
 pub use layout::{Layout, Version, column_of, number};
 pub use values::{BODY, Body, Buffer, HEAD, Head, NAMES, buffer_of, class_of, sharers_of};

@@ -3,7 +3,7 @@
 use heapprof_perl_heap::{Kind, Step};
 
 use crate::fill::Fill;
-use crate::sv::Sv;
+use crate::sv::{self, Sv};
 
 // Where the body of a sub has its parts.
 const START: u64 = 0x28;
@@ -13,6 +13,8 @@ const FILE: u64 = 0x40;
 const PADS: u64 = 0x48;
 const OUTSIDE: u64 = 0x50;
 const FLAGS: u64 = 0x5c;
+/// A longer name of a file is cut.
+const LONGEST_FILE: u64 = 4096;
 /// Where a symbol's body has its name.
 const NAME: u64 = 0x20;
 
@@ -57,7 +59,13 @@ impl Fill<'_> {
         self.lead_to(outside, Step::Outside, !has(IS_OUTSIDE_WEAK));
         if has(HAS_FILE) {
             let file = self.body(head, FILE);
-            self.link(file);
+            let length = self.reader.text(file, LONGEST_FILE).len();
+            self.claim(file, length as u64 + 1);
+        }
+        // A prototype.
+        let length = self.body(head, sv::LENGTH);
+        if length != 0 {
+            self.claim(head.own, length);
         }
         kind
     }

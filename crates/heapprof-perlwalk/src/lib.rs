@@ -14,13 +14,14 @@
 //! * `sv.rs`: the head of a value, and its flags.
 //! * `fill.rs`: makes a value of a head; `scalar.rs`, `container.rs`, `glob.rs`, `code.rs`, `pads.rs`
 //!   and `magic.rs` say what each kind has.
-//! * `roots.rs`: what the interpreter itself has.
+//! * `roots.rs`: what the interpreter itself has; `contexts.rs`: what runs.
 //! * `claims.rs`: which chunk is whose; `rest.rs`: the chunks that are nobody's by then.
 #![forbid(unsafe_code)]
 
 mod claims;
 mod code;
 mod container;
+mod contexts;
 mod error;
 mod fill;
 mod find;

@@ -18,6 +18,9 @@ pub(crate) struct Rest<'f, 'a> {
     fill: &'f mut Fill<'a>,
     image: &'a Image,
     heap: &'a Heap,
+    /// Whether code of subs leads to values. With threads it has their numbers in pads instead, and
+    /// what looks like an address is old.
+    has_op_values: bool,
     /// Chunks whose words were not looked at yet.
     queue: VecDeque<(u32, Kind)>,
 }
@@ -25,6 +28,7 @@ pub(crate) struct Rest<'f, 'a> {
 impl<'f, 'a> Rest<'f, 'a> {
     pub(crate) fn new(fill: &'f mut Fill<'a>, image: &'a Image, heap: &'a Heap) -> Self {
         Self {
+            has_op_values: fill.perl.interpreter_size().is_none(),
             fill,
             image,
             heap,
@@ -190,6 +194,7 @@ impl<'f, 'a> Rest<'f, 'a> {
                 Kind::Ops => Step::Ops,
                 _ => Step::Memory,
             };
+            let is_text = is_text(self.fill.reader.bytes(chunk.at, chunk.size));
             let words = self.fill.reader.words(chunk.at, chunk.size / 8);
             for (at, word) in (chunk.at..).step_by(8).zip(words) {
                 let may_be_link = at + 8 != chunk.at + chunk.size;
@@ -203,7 +208,8 @@ impl<'f, 'a> Rest<'f, 'a> {
                 let builder = &mut self.fill.builder;
                 match self.fill.claims.owner(found) {
                     Owner::Heads => {
-                        if builder.number(word).is_some() {
+                        let counts = !is_text && (kind != Kind::Ops || self.has_op_values);
+                        if counts && builder.number(word).is_some() {
                             builder.lead_to(word, Step::Mention, true);
                         }
                     }
@@ -225,4 +231,13 @@ impl<'f, 'a> Rest<'f, 'a> {
             });
         }
     }
+}
+
+/// Whether a block has a text. What is behind its end is old.
+fn is_text(bytes: &[u8]) -> bool {
+    const LEAST: usize = 2;
+    let end = bytes.iter().position(|&byte| byte == 0);
+    let text = &bytes[..end.unwrap_or(bytes.len())];
+    let is_letter = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ' || *byte >= 0x80;
+    text.len() >= LEAST && text.iter().all(is_letter) && std::str::from_utf8(text).is_ok()
 }

@@ -9,6 +9,7 @@ use heapprof_perl_heap::{Kind, Phase, Value};
 
 use crate::Address;
 use crate::claims::{Owner, whole};
+use crate::contexts;
 use crate::fill::Fill;
 use crate::find::Variable;
 
@@ -131,10 +132,25 @@ impl Roots {
             .map_or(0, |at| fill.reader.half(at));
         self.add_words(fill, "savestack", entries.into(), "(saved by local)");
         for &stack in &self.stacks {
-            let contexts = fill.reader.word(stack.wrapping_add(CONTEXTS));
-            let newest = fill.reader.half(stack.wrapping_add(NEWEST)).wrapping_add(1);
-            let words = u64::from(newest) * fill.perl.context_size() / 8;
-            self.add_root_words(fill, contexts, words, "(running)");
+            self.running(fill, stack);
+        }
+    }
+
+    /// What runs on a stack keeps values.
+    fn running(&self, fill: &mut Fill<'_>, stack: Address) {
+        let layout = fill.perl.contexts();
+        let contexts = fill.reader.word(stack.wrapping_add(CONTEXTS));
+        let newest = fill.reader.half(stack.wrapping_add(NEWEST));
+        let count = fill.allow(newest.wrapping_add(1).into());
+        for number in 0..count {
+            let at = contexts.wrapping_add(number * layout.size);
+            for place in contexts::places(&fill.reader, &layout, fill.perl.version, at) {
+                let value = fill.reader.word(at.wrapping_add(place));
+                if fill.builder.number(value).is_some() {
+                    fill.builder
+                        .add_root(Phase::Others, &self.outer, "(running)", value);
+                }
+            }
         }
     }
 

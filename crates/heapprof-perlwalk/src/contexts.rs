@@ -1,0 +1,43 @@
+//! The values that a context keeps: what Perl notes of each sub, eval, loop and substitution that it
+//! is in. A context is used again and again, so only that is read which its kind has.
+
+use heapprof_perl::{ContextLayout, Version};
+
+use crate::Address;
+use crate::reader::Reader;
+
+/// It has arguments.
+const HAS_ARGUMENTS: u8 = 0x20;
+/// From this series on, kinds have the same order and parts.
+const UNIFORM: u8 = 24;
+
+/// The places in a context that may have a value, counted from its beginning.
+pub(crate) fn places(
+    reader: &Reader<'_>,
+    layout: &ContextLayout,
+    version: Version,
+    context: Address,
+) -> Vec<u64> {
+    let flags = reader.byte(context);
+    let own = layout.own;
+    let all = || (own..layout.size).step_by(8).collect();
+    if version.version < UNIFORM {
+        return all();
+    }
+    // Loops stand before subs, formats and evals behind them, then substitutions.
+    match i16::from(flags & layout.mask) - i16::from(layout.sub) {
+        // The array that a loop goes over, the ends of a range of texts, and what its variable was.
+        -5 => vec![own + 0x08, own + 0x10, own + 0x18],
+        -4 => vec![own + 0x08, own + 0x10, own + 0x18, own + 0x20],
+        -3 | -2 => vec![own + 0x08, own + 0x10],
+        // `given` has what `$_` was.
+        -6 => vec![own + 0x08],
+        0 if flags & HAS_ARGUMENTS != 0 => vec![layout.code, layout.code + 0x10],
+        0 => vec![layout.code],
+        1 => vec![layout.code, layout.code + 0x08, layout.code + 0x10],
+        // The name of the file, the text that is evaluated, and its code.
+        2 => vec![layout.name, layout.name + 0x10, layout.name + 0x18],
+        3 => all(),
+        _ => Vec::new(),
+    }
+}
