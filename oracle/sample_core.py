@@ -16,16 +16,14 @@ PROGRAM = pathlib.Path("/usr/local/bin/sessions")
 PAGE = 4096
 
 
-def segments(core, own):
+def segments(core, is_own):
     """The pages that are no zeros, of what the program could write to and of its own file."""
     data, found = bytearray(), []
     for address, offset, there, _, flags in core.loads:
-        if not flags & WRITE and not any(start <= address < end for start, end in own):
-            continue
         first = len(found)
         for page in range(0, there, PAGE):
             content = core.text[offset + page:offset + page + PAGE]
-            if not any(content):
+            if not any(content) or not flags & WRITE and not is_own(address + page):
                 continue
             last = found[-1] if len(found) > first else None
             if last and last[0] + last[2] == address + page:
@@ -71,7 +69,7 @@ def main():
         child.kill()
         child.wait()
         PROGRAM.unlink()
-    found, data = segments(core, own)
+    found, data = segments(core, lambda page: any(start <= page < end for start, end in own))
     notes = core.text[core.note[0]:sum(core.note)]
     pathlib.Path(sys.argv[1]).write_bytes(elf(found, kept(notes), data))
 

@@ -163,21 +163,22 @@ impl Paths {
         self.places[place as usize].1
     }
 
-    /// The names of a place, the last one first.
-    pub fn names(&self, place: u32) -> impl Iterator<Item = TextId> + '_ {
+    /// A place and those before it, the last one first.
+    pub(crate) fn places(&self, place: u32) -> impl Iterator<Item = u32> + '_ {
         let mut at = place;
         std::iter::from_fn(move || {
-            let &(before, name) = self.places.get(at as usize)?;
+            let own = at;
+            let &(before, _) = self.places.get(own as usize)?;
             at = before;
-            Some(name)
+            Some(own)
         })
     }
 
     /// The path of a value in words, such as `main::;%CACHE;{*}`.
     #[must_use]
     pub fn shown(&self, values: &Values, value: u32) -> String {
-        let names = self.names(self.place(value));
-        let mut names: Vec<&str> = names.map(|name| values.text(name)).collect();
+        let places = self.places(self.place(value));
+        let mut names: Vec<&str> = places.map(|at| values.text(self.name(at))).collect();
         names.reverse();
         names.join(";")
     }

@@ -3,7 +3,7 @@
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 use heapprof_graph::Graph;
-use heapprof_profile::{LocationIndex, Profile, ProfileBuilder};
+use heapprof_profile::{FrameText, LocationIndex, Profile, ProfileBuilder};
 
 use crate::kind::Kind;
 use crate::paths::Paths;
@@ -16,6 +16,9 @@ const TYPES: [(&str, &str); 3] = [
     ("self_space", "bytes"),
     ("retained_space", "bytes"),
 ];
+
+/// A longer path is cut where it stands for a file.
+const LONGEST: usize = 400;
 
 /// Makes a profile: `objects`, `self_space` (which is the default, and adds up) and
 /// `retained_space` (what would go if each went, which does not add up), by the path of names, with
@@ -46,12 +49,12 @@ pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Prof
     let mut rows: Vec<_> = sums.into_iter().collect();
     rows.sort_unstable_by_key(|(key, _)| *key);
     let mut builder = ProfileBuilder::new(&TYPES);
-    let mut locations: HashMap<TextId, LocationIndex, RandomState> = HashMap::default();
+    let mut locations: HashMap<u32, LocationIndex, RandomState> = HashMap::default();
     for ((place, kind, class, references), sum) in rows {
-        let names = paths.names(place);
-        let stack = names.map(|name| {
-            let found = locations.entry(name);
-            *found.or_insert_with(|| builder.name(values.text(name)))
+        let places = paths.places(place);
+        let stack = places.map(|at| {
+            let found = locations.entry(at);
+            *found.or_insert_with(|| location(&mut builder, values, paths, at))
         });
         let stack: Vec<LocationIndex> = stack.collect();
         let mut labels = vec![
@@ -66,6 +69,31 @@ pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Prof
     let mut profile = builder.finish();
     profile.default_sample_type = profile.strings.intern("self_space");
     profile
+}
+
+/// A place as a location. The path that leads there stands for the file, so that functions with
+/// their files are places.
+fn location(
+    builder: &mut ProfileBuilder,
+    values: &Values,
+    paths: &Paths,
+    place: u32,
+) -> LocationIndex {
+    let before: Vec<u32> = paths.places(place).skip(1).collect();
+    let names = before.iter().rev();
+    let names: Vec<&str> = names.map(|&at| values.text(paths.name(at))).collect();
+    let mut path = names.join(";");
+    if path.len() > LONGEST {
+        let end = path.floor_char_boundary(LONGEST);
+        path.truncate(end);
+        path.push('…');
+    }
+    builder.frame(&[FrameText {
+        name: values.text(paths.name(place)),
+        filename: &path,
+        start_line: 0,
+        line: 0,
+    }])
 }
 
 /// What would go if each value went, by a size of each.

@@ -21,8 +21,18 @@ pub(crate) enum Owner {
 pub(crate) struct Claims<'a> {
     heap: Option<&'a Heap>,
     owners: Vec<Owner>,
-    /// Of chunks that values have: the chunk, and the number of the value.
-    all: Vec<(u32, u32)>,
+    /// Of chunks that values have.
+    all: Vec<Claim>,
+}
+
+/// A chunk that a value has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Claim {
+    chunk: u32,
+    /// The number of the value.
+    value: u32,
+    /// How many bytes of it Perl asked for.
+    asked: u32,
 }
 
 /// How many bytes malloc took for a chunk, with its own word.
@@ -59,14 +69,21 @@ impl<'a> Claims<'a> {
         self.owners[chunk as usize]
     }
 
-    /// Says that a value has the chunk that an address lies in. Returns whether there is one.
-    pub(crate) fn claim(&mut self, at: Address, value: u32) -> bool {
+    /// Says that a value has the chunk that an address lies in, of which Perl asked for so many
+    /// bytes. Returns whether there is one.
+    pub(crate) fn claim(&mut self, at: Address, value: u32, asked: u64) -> bool {
         let Some(chunk) = self.find(at) else {
             return false;
         };
         if matches!(self.owner(chunk), Owner::Nobody | Owner::Value) {
             self.owners[chunk as usize] = Owner::Value;
-            self.all.push((chunk, value));
+            let size = self.chunk(chunk).map_or(0, |chunk| chunk.size);
+            let asked = u32::try_from(asked.min(size)).unwrap_or(u32::MAX);
+            self.all.push(Claim {
+                chunk,
+                value,
+                asked,
+            });
         }
         true
     }
@@ -81,18 +98,25 @@ impl<'a> Claims<'a> {
         self.chunk(chunk)
     }
 
-    /// Calls `each` with the bytes that each value has of its chunks.
-    pub(crate) fn settle(&mut self, mut each: impl FnMut(u32, u64)) {
+    /// Calls `each` with the bytes that each value has of its chunks, and with how many of these
+    /// Perl asked for.
+    pub(crate) fn settle(&mut self, mut each: impl FnMut(u32, u64, u64)) {
         let mut all = std::mem::take(&mut self.all);
         all.sort_unstable();
-        for one in all.chunk_by(|one, other| one.0 == other.0) {
-            let Some(chunk) = self.chunk(one[0].0) else {
+        for one in all.chunk_by(|one, other| one.chunk == other.chunk) {
+            let Some(chunk) = self.chunk(one[0].chunk) else {
                 continue;
             };
             let (size, count) = (whole(chunk), one.len() as u64);
             // The first ones have what is left over.
-            for (i, &(_, value)) in (0..).zip(one) {
-                each(value, size / count + u64::from(i < size % count));
+            for (i, claim) in (0..).zip(one) {
+                let asked = match claim.asked {
+                    // It is as large as the chunk, which may be larger than this can say.
+                    u32::MAX => chunk.size,
+                    asked => asked.into(),
+                };
+                let share = |bytes: u64| bytes / count + u64::from(i < bytes % count);
+                each(claim.value, share(size), share(asked));
             }
         }
     }

@@ -15,6 +15,8 @@ const LAST_FIELD: u64 = 0x10;
 const FIELDS: u64 = 0x20;
 // An entry of a hash: the next one, the key, the value. They lie in arenas.
 const ENTRY: u64 = 24;
+/// Of a hash: its keys are those of the table of all keys.
+const IS_SHARING: u32 = 0x2000_0000;
 /// Keys of hashes with more entries are not kept: the path has none of them.
 const MOST_KEYS: u64 = 10_000;
 // What a hash knows besides: its names, who refers weakly to it, how its methods are looked up, and
@@ -92,6 +94,7 @@ impl Fill<'_> {
     fn entries(&mut self, head: &Sv, buckets: u64) {
         let keys = self.body(head, FILL);
         let are_kept = keys <= MOST_KEYS;
+        let before = if head.has(IS_SHARING) { ENTRY } else { 0 };
         let buckets = self.allow(buckets);
         let (mut entries, mut left) = (0u64, self.left);
         for bucket in self.reader.words(head.own, buckets) {
@@ -101,7 +104,7 @@ impl Fill<'_> {
                 entries += 1;
                 let mut words = self.reader.words(entry, 3);
                 let [next, key, to] = [(); 3].map(|()| words.next().unwrap_or(0));
-                self.entry(key, to, are_kept);
+                self.entry(key, to, before, are_kept);
                 entry = next;
             }
         }
@@ -111,9 +114,9 @@ impl Fill<'_> {
         self.value.size += entries * ENTRY;
     }
 
-    fn entry(&mut self, key: Address, to: Address, is_kept: bool) {
+    fn entry(&mut self, key: Address, to: Address, before: u64, is_kept: bool) {
         match self.reader.key_length(key) {
-            Some(_) => self.claim_key(key),
+            Some(_) => self.claim_own_key(key, before),
             None => {
                 // The key is a value.
                 let value = self.reader.word(key.wrapping_add(8));

@@ -201,26 +201,31 @@ impl<'a> Fill<'a> {
         if at == 0 {
             return;
         }
-        let is_there = self.claims.claim(at, self.number);
+        self.claims.claim(at, self.number, asked);
         if let Some(wanted) = &mut self.wanted
             && wanted.chunk.is_some()
             && wanted.chunk == self.claims.find(at)
         {
             wanted.owner.get_or_insert(self.value.address);
         }
-        if is_there || !self.claims.has_heap() {
-            self.value.asked = self.value.asked.saturating_add(asked);
-        }
+        // Without chunks, what was asked for is all that is known.
         if !self.claims.has_heap() {
+            self.value.asked = self.value.asked.saturating_add(asked);
             self.value.size = self.value.size.saturating_add(asked);
         }
     }
 
     /// Says that the value has a key (`HEK`), which others may have, too.
     pub(crate) fn claim_key(&mut self, key: Address) {
+        // An entry in the table of all keys stands before it.
+        self.claim_own_key(key, 24);
+    }
+
+    /// Says that the value has a key, behind so many bytes of the same block.
+    pub(crate) fn claim_own_key(&mut self, key: Address, before: u64) {
         // A hash, a length, the text, a zero and a byte of flags.
         if let Some(length) = self.reader.key_length(key).filter(|_| key != 0) {
-            self.claim(key, 8 + length + 2);
+            self.claim(key, before + 8 + length + 2);
         }
     }
 

@@ -238,20 +238,18 @@ impl Roots {
             return;
         };
         let mut left = fill.left;
-        let (claims, mut asked) = (&mut fill.claims, 0);
+        let claims = &mut fill.claims;
         // Damage is told by the sums.
         let _ = fill.perl.each_key(image, self.at, |key| {
             left = left.checked_sub(1)?;
             if let Some(chunk) = claims.find(key)
                 && claims.owner(chunk) == Owner::Nobody
             {
-                claims.claim(key, number);
-                asked += claims.chunk(chunk).map_or(0, |chunk| chunk.size);
+                claims.claim(key, number, u64::MAX);
             }
             Some(())
         });
         fill.left = left;
-        fill.builder.value_mut(number).asked += asked;
     }
 }
 

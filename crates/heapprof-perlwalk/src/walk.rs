@@ -142,9 +142,10 @@ pub fn walk(
         one.claim_keys(&mut fill, image);
     }
     let builder = &mut fill.builder;
-    fill.claims.settle(|value, bytes| {
+    fill.claims.settle(|value, bytes, asked| {
         let value = builder.value_mut(value);
         value.size = value.size.saturating_add(bytes);
+        value.asked = value.asked.saturating_add(asked);
     });
     if let Some(heap) = heap {
         let mut rest = Rest::new(&mut fill, image, heap);

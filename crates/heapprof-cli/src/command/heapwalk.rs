@@ -19,7 +19,14 @@ pub(super) fn run(shared: &Shared, args: &HeapwalkArgs) -> Result<()> {
     if args.bytes.is_some() && args.format != Format::Text {
         bail!("--bytes: is text only; leave --format out");
     }
-    let (target, image, notes) = Target::open(&args.target, args.exe.as_deref())?;
+    let (target, image, mut notes) = Target::open(&args.target, args.exe.as_deref())?;
+    if !target.has_program()? {
+        notes.push(
+            "the program's file is not where it was, or was changed; --exe FILE says where it is, \
+             and gives names"
+                .to_string(),
+        );
+    }
     let heap = Heap::walk(&image).map_err(|error| advised(&args.target, error))?;
     let marks = Marks::new(&image, &heap);
     let mut words = Words {

@@ -50,22 +50,20 @@ impl Target {
             Some(path) => {
                 let of_core = Self::of_core(&name::path(path), program);
                 let (target, image) = of_core.map_err(|error| advised(target, error))?;
-                let mut notes = Vec::new();
-                if let What::Core(_, core) = &target.what
-                    && !acting(target.owner, || core.has_program())?
-                {
-                    notes.push(
-                        "the program's file is not where it was, or was changed; --exe FILE says \
-                         where it is, and gives names"
-                            .to_string(),
-                    );
-                }
-                Ok((target, image, notes))
+                Ok((target, image, Vec::new()))
             }
             None if program.is_some() => {
                 bail!("--exe: is for core files; a process says itself what it runs")
             }
             None => Self::of_process(target),
+        }
+    }
+
+    /// Whether the program's own file is at hand, as that of a process always is.
+    pub(in crate::command) fn has_program(&self) -> Result<bool> {
+        match &self.what {
+            What::Process(..) => Ok(true),
+            What::Core(_, core) => Ok(acting(self.owner, || core.has_program())?),
         }
     }
 

@@ -85,7 +85,8 @@ impl Origin {
             What::Core(_, core) => walk(&image, core, heap.as_ref(), wanted),
         })?;
         let name = name::shown(&args.target);
-        let walked = walked.map_err(|error| advised(&name, &target, error))?;
+        let has_program = target.has_program()?;
+        let walked = walked.map_err(|error| advised(&name, has_program, error))?;
         lacks.extend(lacks_of(&walked, &image));
         let interpreters = match walked.interpreters.len() {
             1 => String::new(),
@@ -131,11 +132,9 @@ fn found(mut values: Values, args: &PerlHeapArgs) -> Found {
     Found::new(values)
 }
 
-fn advised(name: &str, target: &Target, error: Error) -> anyhow::Error {
-    let advice = match (&error, &target.what) {
-        (Error::NoPerl, What::Core(_, core)) if !core.has_program() => {
-            "; --exe FILE says where the program's file is"
-        }
+fn advised(name: &str, has_program: bool, error: Error) -> anyhow::Error {
+    let advice = match error {
+        Error::NoPerl if !has_program => "; --exe FILE says where the program's file is now",
         _ => "",
     };
     anyhow!("{name}: {error}{advice}")
