@@ -60,6 +60,8 @@ mod perl_module;
 mod perl_arenas;
 // Where all of a Perl program's memory is.
 mod perl_account;
+// What holds the memory of a Perl program, from outside.
+mod perl_heap;
 // Values of Perl, and who made them.
 mod perl_values;
 // Frames of interpreters that register themselves.

@@ -27,6 +27,7 @@ mod mutation;
 // How much memory reports take.
 mod memory;
 // Files of Devel::MAT, beside its own counts.
+mod perl_heap;
 mod pmat;
 // Frames without symbols in two runs.
 mod addresses;

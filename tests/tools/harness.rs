@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Every command, each with its help, its man page and its page in the docs.
-pub const COMMANDS: [&str; 46] = [
+pub const COMMANDS: [&str; 47] = [
     "record",
     "preload-path",
     "perl-install",
@@ -33,6 +33,7 @@ pub const COMMANDS: [&str; 46] = [
     "follow",
     "fork-audit",
     "heapwalk",
+    "perl-heap",
     "proc",
     "watch",
     "mark",

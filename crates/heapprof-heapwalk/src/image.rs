@@ -71,8 +71,8 @@ pub struct Image {
     /// What was mapped that was copied, also where no page is there yet, one by one and in order.
     /// Empty if that is not known.
     pub mapped: Vec<Range<u64>>,
-    /// What the kernel told the program of itself when it began: pairs of a key and a word. Empty if
-    /// that is not known.
+    /// What the kernel told the program of itself when it began: pairs of a key and a word. Empty
+    /// if that is not known.
     pub auxiliary: Vec<u8>,
     /// Bytes that should be there and are not: a core file may be cut, or leave something out.
     pub missing: u64,

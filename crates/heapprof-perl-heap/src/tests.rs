@@ -2,7 +2,7 @@
 
 use heapprof_profile::Profile;
 
-use crate::{Builder, Kind, Phase, Step, Value, Values, profile};
+use crate::{Builder, Bytes, Found, Kind, Phase, Step, Value, Values, profile};
 
 /// Values by their names in a line: `a>b` leads from a to b, `a~b` does so weakly. Each has 10
 /// bytes.
@@ -111,4 +111,206 @@ fn a_long_list_takes_linear_room() {
     assert!(profile.samples.len() < 200, "{}", profile.samples.len());
     let sizes = (0..profile.samples.len()).map(|i| profile.samples.values(i)[1]);
     assert_eq!(sizes.sum::<i64>(), 199_999);
+}
+
+/// A hash of 10 bytes, of which 8 were asked for.
+fn value(address: u64, kind: Kind) -> Value {
+    Value {
+        address,
+        size: 10,
+        asked: 8,
+        references: 1,
+        kind,
+        ..Value::default()
+    }
+}
+
+/// `%CACHE` with a reference to a hash under `a`, whose `list` is an array with a text, which a sub
+/// `keep` has in its `my $x`, too.
+fn program() -> Found {
+    let mut builder = Builder::default();
+    builder.add_root(Phase::Symbols, "", "main::", 1);
+    let main = builder.text_id("main");
+    let names = ["CACHE", "keep", "a", "list", "$x"].map(|name| builder.text_id(name));
+    let [cache, keep, a, list, x] = names;
+    let mut add = |value: Value, ways: &[(u64, Step)]| {
+        for &(to, step) in ways {
+            builder.lead_to(to, step, true);
+        }
+        builder.end(value);
+    };
+    let named = |address, kind, name| Value {
+        name,
+        ..value(address, kind)
+    };
+    add(
+        named(1, Kind::Stash, main),
+        &[(2, Step::Key(cache)), (3, Step::Key(keep))],
+    );
+    add(named(2, Kind::Glob, cache), &[(4, Step::Slot(b'%'))]);
+    add(named(3, Kind::Glob, keep), &[(5, Step::Slot(b'&'))]);
+    add(value(4, Kind::Hash), &[(6, Step::Key(a))]);
+    add(value(5, Kind::Code), &[(10, Step::Pad(1))]);
+    add(value(6, Kind::Reference), &[(7, Step::Referent)]);
+    add(value(7, Kind::Hash), &[(8, Step::Key(list))]);
+    add(value(8, Kind::Reference), &[(9, Step::Referent)]);
+    add(value(9, Kind::Array), &[(11, Step::Element(0))]);
+    add(value(10, Kind::Array), &[(11, Step::Variable(x))]);
+    add(value(11, Kind::Scalar), &[]);
+    Found::new(builder.finish())
+}
+
+#[test]
+fn a_variable_is_found_as_a_program_writes_it() {
+    let found = program();
+    let address = |text: &str| {
+        let number = found.variable(text);
+        number
+            .map(|number| found.values().get(number).address)
+            .map_err(|error| error.to_string())
+    };
+    for (text, expected) in [
+        ("%CACHE", 4),
+        ("%main::CACHE", 4),
+        ("%::CACHE", 4),
+        ("$CACHE{a}", 6),
+        ("$CACHE{'a'}{list}", 8),
+        ("$CACHE{a}->{list}->[0]", 11),
+        ("$CACHE{a}{list}[-1]", 11),
+        ("&keep", 5),
+        ("&keep my $x", 11),
+        ("*CACHE", 2),
+    ] {
+        assert_eq!(address(text), Ok(expected), "{text}");
+    }
+    for (text, expected) in [
+        ("CACHE", "is no variable"),
+        ("%", "is no variable"),
+        ("%CACHE;", "is no variable"),
+        ("%Foo::bar", "there is no package Foo"),
+        ("@CACHE", "there is no @CACHE"),
+        ("%NONE", "there is no %NONE"),
+        ("$CACHE{b}", "$CACHE has no {b}"),
+        ("$CACHE{a}{list}[1]", "$CACHE{a}{list} has no [1]"),
+        ("&keep my $y", "&keep has no variable $y"),
+    ] {
+        let error = address(text).unwrap_err();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_variable_has_three_sizes() {
+    let found = program();
+    let size = found.size(found.variable("%CACHE").unwrap());
+    let bytes = |count: u64| Bytes {
+        asked: 8 * count,
+        given: 10 * count,
+    };
+    // The text is the sub's, too.
+    assert_eq!(
+        (size.own, size.total, size.objects),
+        (bytes(1), bytes(6), 6)
+    );
+    assert_eq!(size.retained, bytes(5));
+}
+
+#[test]
+fn pads_say_what_a_sub_keeps_and_who_leads_there() {
+    let found = program();
+    let pads = found.pads();
+    assert_eq!(pads.len(), 1);
+    assert_eq!((pads[0].sub.as_str(), pads[0].depth), ("main::;&keep", 1));
+    assert_eq!((pads[0].retained, pads[0].largest.as_str()), (10, "my $x"));
+    let number = found.values().number(11).unwrap();
+    let found = found.identify(number);
+    assert_eq!(found.value.path, "main::;&keep;<pad depth 1>;my $x");
+    let steps = found.way.iter().map(|(step, _)| step.as_str());
+    let steps: Vec<&str> = steps.collect();
+    assert_eq!(steps, ["main::", "{keep}", "&", "<pad depth 1>", "my $x"]);
+    let steps = found.referrers.iter().map(|one| one.step.as_str());
+    assert_eq!(steps.collect::<Vec<_>>(), ["[0]", "my $x"]);
+}
+
+#[test]
+fn rings_that_look_the_same_are_one_row() {
+    // Two rings of one, one of three, and one that is still reached; `g` is held by a ring.
+    let values = made("z", "a>a b>b c>d d>e e>c z>y y>z e>g");
+    let found = Found::new(values);
+    let cycles = found.cycles();
+    let rows: Vec<_> = cycles
+        .iter()
+        .map(|one| (one.count, one.objects, one.retained, one.closed_by.as_str()))
+        .collect();
+    // The keys of the rings of one differ.
+    assert_eq!(
+        rows,
+        [(1, 3, 40, "{c}"), (1, 1, 10, "{a}"), (1, 1, 10, "{b}")]
+    );
+    assert_eq!(cycles[0].ring, "HASH {d} HASH {e} HASH {c} HASH");
+}
+
+/// Memory of C code holds only what nothing else does.
+#[test]
+fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
+    let mut builder = Builder::default();
+    builder.add_root(Phase::Symbols, "", "main::", 1);
+    builder.add_root(Phase::Mentions, "(C memory)", "lib.so", 4);
+    let key = builder.text_id("k");
+    builder.lead_to(2, Step::Key(key), true);
+    builder.lead_to(5, Step::Key(key), true);
+    builder.end(value(1, Kind::Hash));
+    builder.lead_to(3, Step::Memory, true);
+    builder.end(value(2, Kind::Scalar));
+    for mentioned in [5, 6] {
+        builder.lead_to(mentioned, Step::Mention, true);
+    }
+    builder.end(value(3, Kind::Memory));
+    for address in 4..7 {
+        builder.end(value(address, Kind::Scalar));
+    }
+    let found = Found::new(builder.finish());
+    let path = |address| {
+        let number = found.values().number(address).unwrap();
+        found.described(number)
+    };
+    assert_eq!(path(3).path, "main::;{k};(C memory)");
+    assert_eq!(path(4).path, "(C memory);lib.so");
+    assert_eq!(path(5).path, "main::;{k}");
+    assert_eq!(path(6).path, "main::;{k};(C memory);->");
+    // The one that C code alone leads to goes with it, and the other one does not.
+    assert_eq!((path(3).retained, path(2).retained), (20, 30));
+}
+
+#[test]
+fn renamed_keys_leave_nothing_of_the_old_ones() {
+    let mut values = made("secret", "secret>other");
+    values.rename_keys(|key| format!("#{}", key.len()));
+    let profile = profile(&mut values);
+    let paths = folded(&profile, 0).join("\n");
+    assert!(
+        paths.contains("main::;{#6}") && !paths.contains("secret"),
+        "{paths}"
+    );
+}
+
+/// Bytes by type and by part add up to all.
+#[test]
+fn sums_add_up() {
+    let summary = program().summary();
+    let kinds: u64 = summary.kinds.iter().map(|(_, sum)| sum.bytes).sum();
+    let parts: u64 = summary.parts.iter().map(|(_, sum)| sum.bytes).sum();
+    assert_eq!([kinds, parts, summary.all.bytes], [110; 3]);
+    let holders: Vec<_> = summary
+        .holders
+        .iter()
+        .map(|one| (one.path.as_str(), one.retained))
+        .collect();
+    assert_eq!(
+        holders,
+        [
+            ("main::;%CACHE", 50),
+            ("main::;&keep;<pad depth 1>;my $x", 10)
+        ]
+    );
 }

@@ -28,7 +28,8 @@ const METHODS: u64 = 0x20;
 const CLASS: [u64; 4] = [0x38, 0x40, 0x48, 0x60];
 const CLASS_FIELDS: u64 = 0x50;
 const WITH_CLASS: u64 = 0x70;
-/// How methods are looked up (`struct mro_meta`): all orders of classes, the current one, and tables.
+/// How methods are looked up (`struct mro_meta`): all orders of classes, the current one, and
+/// tables.
 const METHODS_SIZE: u64 = 72;
 const ORDERS: u64 = 0;
 const CURRENT_ORDER: u64 = 8;

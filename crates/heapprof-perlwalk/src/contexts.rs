@@ -1,5 +1,5 @@
-//! The values that a context keeps: what Perl notes of each sub, eval, loop and substitution that it
-//! is in. A context is used again and again, so only that is read which its kind has.
+//! The values that a context keeps: what Perl notes of each sub, eval, loop and substitution that
+//! it is in. A context is used again and again, so only that is read which its kind has.
 
 use heapprof_perl::{ContextLayout, Version};
 

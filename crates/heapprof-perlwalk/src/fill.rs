@@ -8,7 +8,7 @@ use heapprof_perl_heap::{Builder, Kind, Step, TextId, Value};
 use crate::Address;
 use crate::claims::Claims;
 use crate::layout::Layout;
-use crate::pads::Names;
+use crate::names::Names;
 use crate::reader::Reader;
 use crate::sv::{self, Sv};
 
@@ -132,7 +132,11 @@ impl<'a> Fill<'a> {
 
     /// Makes the value of a head.
     pub(crate) fn fill(&mut self, head: &Sv) {
-        let body = self.perl.body_size(head.kind(), head.flags);
+        // The bodies of formats are not in arenas, because there are few.
+        let body = match head.kind() {
+            sv::FORMAT => 0,
+            kind => self.perl.body_size(kind, head.flags),
+        };
         self.number = self.builder.len() as u32;
         self.value = Value {
             address: head.at,
@@ -142,6 +146,9 @@ impl<'a> Fill<'a> {
             ..Value::default()
         };
         self.note_body(head, body);
+        if head.kind() == sv::FORMAT {
+            self.claim(head.any, self.perl.body_size(sv::FORMAT, head.flags));
+        }
         if head.kind() >= sv::MAGICAL {
             self.magic(head);
         }

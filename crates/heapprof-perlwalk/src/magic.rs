@@ -5,8 +5,8 @@ use heapprof_perl_heap::Step;
 use crate::fill::Fill;
 use crate::sv::{self, Sv};
 
-// A piece of magic (`struct magic`): how many bytes it has, the next one, its letter, its flags, how
-// long its text is, a value, and a text or something else.
+// A piece of magic (`struct magic`): how many bytes it has, the next one, its letter, its flags,
+// how long its text is, a value, and a text or something else.
 const SIZE: u64 = 48;
 const NEXT: u64 = 0;
 const LETTER: u64 = 0x12;

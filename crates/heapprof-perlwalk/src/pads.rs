@@ -1,7 +1,5 @@
 //! Pads: the values of a sub's variables, once for each depth of recursion, and their names.
 
-use std::collections::HashMap;
-
 use heapprof_perl_heap::{Step, TextId};
 
 use crate::Address;
@@ -27,22 +25,6 @@ const TEXT: u64 = 0;
 const CLASS: u64 = 8;
 const OF_TYPE: u64 = 0x10;
 
-/// The lists of names that were read.
-#[derive(Default)]
-pub(crate) struct Names {
-    numbers: HashMap<Address, u32>,
-    lists: Vec<Vec<TextId>>,
-}
-
-impl Names {
-    /// The name of a variable by its place; an empty one for what has none.
-    fn of(&self, list: u32, place: u32) -> TextId {
-        let list = self.lists.get(list as usize);
-        let name = list.and_then(|list| list.get(place as usize));
-        name.copied().unwrap_or(TextId::NONE)
-    }
-}
-
 impl Fill<'_> {
     /// The pads of the sub that is being made.
     pub(crate) fn pads(&mut self, list: Address) {
@@ -66,11 +48,10 @@ impl Fill<'_> {
 
     /// The number of a list of names. The first sub that has it owns its memory.
     fn names_of(&mut self, list: Address) -> u32 {
-        if let Some(&known) = self.names.numbers.get(&list) {
+        if let Some(known) = self.names.number(list) {
             return known;
         }
-        let number = self.names.lists.len() as u32;
-        self.names.numbers.insert(list, number);
+        let number = self.names.begin(list);
         let word = |at: u64| self.reader.word(list.wrapping_add(at));
         let (last, at, room) = (word(LAST_NAME), word(NAMES_AT), word(ROOM));
         let mut names = Vec::new();
@@ -83,7 +64,7 @@ impl Fill<'_> {
                 names.push(name);
             }
         }
-        self.names.lists.push(names);
+        self.names.end(names);
         number
     }
 

@@ -79,11 +79,10 @@ pub struct Walked {
 }
 
 /// Reads the values of a program. `constants` is what the program can't write to, which need not be
-/// in the copy. Without a `heap`, sizes are what Perl asked for, and other threads are not seen. The
-/// value is told that has what is at the `wanted` address.
+/// in the copy. Without a `heap`, sizes are what Perl asked for, and other threads are not seen.
+/// The value is told that has what is at the `wanted` address.
 ///
-/// # Errors
-/// There may be no perl, or one that is not known.
+/// # Errors There may be no perl, or one that is not known.
 pub fn walk(
     image: &Image,
     constants: impl Memory,

@@ -58,6 +58,15 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-wiretap",
         ],
     ),
+    (
+        "heapprof-perlwalk",
+        &[
+            "heapprof-heapwalk",
+            "heapprof-memory",
+            "heapprof-perl",
+            "heapprof-perl-heap",
+        ],
+    ),
     ("heapprof-memory", &[]),
     ("heapprof-perl", &["heapprof-memory"]),
     (
@@ -86,6 +95,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
         &[
             "heapprof-analysis",
             "heapprof-heapwalk",
+            "heapprof-perl-heap",
             "heapprof-process",
             "heapprof-profile",
             "heapprof-text",
@@ -113,6 +123,8 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-formats",
             "heapprof-heapwalk",
             "heapprof-live",
+            "heapprof-perl-heap",
+            "heapprof-perlwalk",
             "heapprof-process",
             "heapprof-profile",
             "heapprof-report",

@@ -1,4 +1,5 @@
-//! What heapwalk and perl-heap walk: a process or a core file, its memory, and the names of what is in it.
+//! What heapwalk and perl-heap walk: a process or a core file, its memory, and the names of what is
+//! in it.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -109,7 +109,7 @@ pub fn perl_identify(
         }));
     }
     let measure = Measure::bytes(style)?;
-    if style.format == Format::Csv {
+    if style.format != Format::Text {
         let mut table = Table::new(&[
             ("step", Align::Left),
             ("type", Align::Left),

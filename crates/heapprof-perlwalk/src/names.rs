@@ -1,0 +1,39 @@
+//! The names of variables, which closures of the same sub share.
+
+use std::collections::HashMap;
+
+use heapprof_perl_heap::TextId;
+
+use crate::Address;
+
+/// The lists of names that were read.
+#[derive(Default)]
+pub(crate) struct Names {
+    numbers: HashMap<Address, u32>,
+    lists: Vec<Vec<TextId>>,
+}
+
+impl Names {
+    /// The number of a list that was read.
+    pub(crate) fn number(&self, list: Address) -> Option<u32> {
+        self.numbers.get(&list).copied()
+    }
+
+    /// Begins a list, which is the next one to be ended. Returns its number.
+    pub(crate) fn begin(&mut self, list: Address) -> u32 {
+        let number = self.lists.len() as u32;
+        self.numbers.insert(list, number);
+        number
+    }
+
+    pub(crate) fn end(&mut self, names: Vec<TextId>) {
+        self.lists.push(names);
+    }
+
+    /// The name of a variable by its place; an empty one for what has none.
+    pub(crate) fn of(&self, list: u32, place: u32) -> TextId {
+        let list = self.lists.get(list as usize);
+        let name = list.and_then(|list| list.get(place as usize));
+        name.copied().unwrap_or(TextId::NONE)
+    }
+}

@@ -1,0 +1,298 @@
+//! `perl-heap` beside a sweep from within the program, and what it says of planted things.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use heapprof_tests::built::have;
+use heapprof_tests::harness::{ok, run};
+use serde_json::Value;
+
+use crate::perl_hazards::{compile, embed_options};
+use crate::process::{json, number};
+use crate::scripts::program;
+
+/// A script that waits, and ends with the test.
+struct Waiting {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    folder: tempfile::TempDir,
+}
+
+impl Waiting {
+    /// Starts a script. `None` if there is no perl with headers, or no compiler.
+    fn start(script: &str) -> Option<Self> {
+        let options = embed_options()?;
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("sweep.so");
+        let before = format!("-shared -fPIC -w -o {}", library.display());
+        compile(folder.path(), &before, "sweep.c", &options);
+        std::fs::copy(program("Sweep.pm"), folder.path().join("Sweep.pm")).unwrap();
+        let path = folder.path().join("script.pl");
+        std::fs::write(&path, format!("{script}\nSweep::wait();\n")).unwrap();
+        let mut child = Command::new("perl")
+            .arg(format!("-I{}", folder.path().display()))
+            .arg("-MSweep")
+            .arg(path)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        Some(Self { child, out, folder })
+    }
+
+    /// The next line of a sweep: of an interpreter that waits.
+    fn sweep(&mut self) -> Value {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
+    }
+
+    fn target(&self) -> String {
+        format!("pid:{}", self.child.id())
+    }
+
+    fn ask(&self, words: &[&str]) -> Value {
+        let target = self.target();
+        json(&ok(&[
+            &["perl-heap", &target, "-f", "json", "-n", "0"],
+            words,
+        ]
+        .concat()))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The counts of an interpreter, in the order of Perl's types.
+fn types(interpreter: &Value) -> Vec<i64> {
+    const NAMES: [&str; 17] = [
+        "NULL", "IV", "NV", "PV", "INVLIST", "PVIV", "PVNV", "PVMG", "REGEXP", "PVGV", "PVLV",
+        "PVAV", "PVHV", "PVCV", "PVFM", "PVIO", "PVOBJ",
+    ];
+    let of = |name: &&str| number(&interpreter["types"][*name]);
+    NAMES.iter().map(of).collect()
+}
+
+fn swept(sweep: &Value) -> Vec<i64> {
+    sweep["types"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(number)
+        .collect()
+}
+
+/// Rings of three kinds, values that are held, and what must not be taken for leaked.
+const PLANTED: &str = r#"
+use strict; use warnings;
+use Scalar::Util 'weaken';
+package Node { sub new { my ($class, %a) = @_; bless {%a}, $class } }
+for (1 .. 100) { my $n = Node->new(id => $_, payload => "y" x 500); $n->{self} = $n; }
+for (1 .. 100) { my ($a, $b) = ([], {}); push @$a, $b; $b->{back} = $a; }
+for (1 .. 100) { my $code; my $n = $_; $code = sub { $n ? $code : undef }; }
+our @kept = map { my $n = Node->new; $n->{self} = $n; $n } 1 .. 50;
+our @weak = map { my $n = Node->new; $n->{self} = $n; weaken $n->{self}; $n } 1 .. 50;
+sub keep { my $big = "k" x (1 << 20); length $big } keep();
+sub deep { my ($left) = @_; my $buffer = "d" x (1 << 20); $left ? deep($left - 1) : 0 } deep(49);
+tie our %tied, 'Tied'; package Tied { sub TIEHASH { bless [ 1 .. 10 ] } }
+local our $saved = [ "kept by local" ]; local $saved = 1;
+our $anonymous = do { my $inner = 7; sub { $inner++ } };
+format STDERR =
+@<<< @>>>
+$main::saved, $main::saved
+.
+"2026-11" =~ /(?<year>\d+)-(?<month>\d+)/;
+"#;
+
+#[test]
+fn values_and_bytes_are_those_from_within() {
+    let Some(mut waiting) = Waiting::start(PLANTED) else {
+        return;
+    };
+    let sweep = waiting.sweep();
+    let found = waiting.ask(&[]);
+    let interpreter = &found["interpreters"][0];
+    assert_eq!(types(interpreter), swept(&sweep));
+    assert_eq!(interpreter["sv_count"], sweep["count"]);
+    assert_eq!(found["bytes"], found["malloc"]);
+    // malloc counts what threads keep for later as given out.
+    let given = number(&found["bytes"]) + number(&found["malloc_cached"]);
+    let said = number(&sweep["malloc"]);
+    let apart = (given - said).abs() * 100;
+    assert!(apart <= said, "{given} and {said}");
+    let part = |name: &str| {
+        let parts = found["parts"].as_array().unwrap();
+        let part = parts.iter().find(|part| part["name"] == name);
+        part.map_or(0, |part| number(&part["bytes"]))
+    };
+    let leaked = part("(leaked)");
+    assert!((100_000..250_000).contains(&leaked), "{leaked}");
+    assert!(part("(not Perl's)") * 20 < given, "{found}");
+}
+
+#[test]
+fn planted_cycles_are_found_and_no_other() {
+    let Some(mut waiting) = Waiting::start(PLANTED) else {
+        return;
+    };
+    waiting.sweep();
+    let cycles = waiting.ask(&["--cycles"]);
+    assert_eq!(cycles["cycles"], 300, "{cycles}");
+    let rows = cycles["rows"].as_array().unwrap().iter();
+    let mut rows: Vec<_> = rows
+        .map(|row| (number(&row["count"]), row["closed_by"].as_str().unwrap()))
+        .collect();
+    rows.sort_unstable();
+    assert_eq!(rows, [(100, "[0]"), (100, "my $code"), (100, "{self}")]);
+}
+
+/// What a sub's variables keep stands under the depth of its recursion.
+#[test]
+fn pads_keep_what_a_sub_had() {
+    let Some(mut waiting) = Waiting::start(PLANTED) else {
+        return;
+    };
+    waiting.sweep();
+    let pads = waiting.ask(&["--pads"]);
+    let rows = pads["rows"].as_array().unwrap();
+    let of = |sub: &str| {
+        let rows = rows.iter().filter(|row| row["sub"] == sub);
+        let depths = rows.map(|row| {
+            assert!(number(&row["retained"]) >= 1 << 20, "{row}");
+            number(&row["depth"])
+        });
+        let mut depths: Vec<i64> = depths.collect();
+        depths.sort_unstable();
+        depths
+    };
+    assert_eq!(of("main::;&keep"), [1]);
+    let depths = of("main::;&deep");
+    assert_eq!(depths, (1..=50).collect::<Vec<_>>());
+    let found = waiting.ask(&[]);
+    let variables = found["variables"].as_array().unwrap().iter();
+    let paths: Vec<&str> = variables.filter_map(|row| row["path"].as_str()).collect();
+    assert!(paths.contains(&"main::;&deep;<pad depth 50>;my $buffer"));
+    assert!(paths.contains(&"main::;&keep;<pad depth 1>;my $big"));
+}
+
+/// Each thread has an interpreter.
+#[test]
+fn threads_have_interpreters() {
+    const THREADS: &str = r#"
+use threads;
+my @threads = map { my $n = $_; threads->create(sub {
+    my @own = map { { id => $_ } } 1 .. 100 * $n; Sweep::wait() }) } 1 .. 3;
+sleep 1;
+"#;
+    let threaded = Command::new("perl").args(["-Mthreads", "-e1"]).status();
+    if !threaded.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED a test: this perl has no threads");
+        return;
+    }
+    let Some(mut waiting) = Waiting::start(THREADS) else {
+        return;
+    };
+    let mut within: Vec<Vec<i64>> = (0..4).map(|_| swept(&waiting.sweep())).collect();
+    let found = waiting.ask(&[]);
+    let interpreters = found["interpreters"].as_array().unwrap();
+    let mut from_outside: Vec<Vec<i64>> = interpreters.iter().map(types).collect();
+    within.sort();
+    from_outside.sort();
+    assert_eq!(from_outside, within);
+}
+
+/// Texts do not leave the process, and keys do not with --anonymize.
+#[test]
+fn secrets_are_not_told() {
+    const SECRETS: &str = r#"
+our $text = "secret-1-of-text"; our @list = ("secret-2-of-list") x 3;
+our %hash = (plain => "secret-3-of-hash", "topkey-1-of-hash" => { "topkey-2-of-hash" => 1 });
+my $lexical = "secret-4-of-my"; my $code = sub { my $inner = "secret-5-constant"; $lexical };
+our $object = bless { name => "secret-6-of-object" }, 'Safe'; our $copy = $text;
+our $pattern = qr/secret-7-pattern/; $main::object->{name} =~ $pattern; $ENV{HIDDEN} = "secret-8-of-env";
+our $ring = { name => "secret-9-of-ring" }; $ring->{self} = $ring; undef $ring; $code->();
+our $utf = "secret-10-\x{263a}"; open our $handle, '<', \ "secret-11-in-memory"; our $chopped = "xxsecret-12"; $chopped =~ s/^xx//;
+"#;
+    let Some(mut waiting) = Waiting::start(SECRETS) else {
+        return;
+    };
+    waiting.sweep();
+    let target = waiting.target();
+    let written = waiting.folder.path().join("h.pb.gz");
+    let written = written.to_str().unwrap();
+    let address = number(&waiting.ask(&["--size", "$text"])["value"]["address"]);
+    let address = format!("{address:#x}");
+    let questions: [&[&str]; 9] = [
+        &["-o", written],
+        &["-f", "json"],
+        &["-f", "csv"],
+        &["--cycles"],
+        &["--pads", "-f", "json"],
+        &["--size", "$text"],
+        &["--size", "%hash", "-f", "json"],
+        &["--identify", &address],
+        &["--who", &address],
+    ];
+    for words in questions {
+        for more in [&[][..], &["--anonymize"]] {
+            let words = [&["perl-heap", &target, "-n", "0"], words, more].concat();
+            let done = run(waiting.folder.path(), &words);
+            assert_eq!(done.code, 0, "{words:?}: {}", done.err);
+            let mut said = done.out + &done.err;
+            if words.contains(&written) {
+                said += &ok(&["convert", "--to", "folded", written]);
+                said += &ok(&["traces", "-n", "0", written]);
+            }
+            assert!(!said.contains("secret-"), "{words:?}: {said}");
+            if !more.is_empty() {
+                assert!(!said.contains("topkey-"), "{words:?}: {said}");
+            }
+        }
+    }
+    let shown = ok(&["perl-heap", &target, "--size", "$text", "--contents"]);
+    assert!(shown.contains("secret-1-of-text"), "{shown}");
+    let cut = ok(&["perl-heap", &target, "--identify", &address, "--contents=8"]);
+    assert!(
+        cut.contains("contents: secret-1…") && !cut.contains("of-text"),
+        "{cut}"
+    );
+}
+
+/// A core file says what the process said.
+#[test]
+fn a_core_file_has_the_same_values() {
+    if !have(&["gcore"]) {
+        return;
+    }
+    let Some(mut waiting) = Waiting::start(PLANTED) else {
+        return;
+    };
+    waiting.sweep();
+    let core = waiting.folder.path().join("core");
+    let made = Command::new("gcore")
+        .arg("-o")
+        .arg(&core)
+        .arg(waiting.child.id().to_string())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let core = core.with_extension(waiting.child.id().to_string());
+    let target = format!("core:{}", core.display());
+    let of_core = json(&ok(&["perl-heap", &target, "-f", "json", "-n", "0"]));
+    let of_process = waiting.ask(&[]);
+    for part in [
+        "interpreters",
+        "bytes",
+        "malloc",
+        "types",
+        "parts",
+        "variables",
+    ] {
+        assert_eq!(of_core[part], of_process[part], "{part}");
+    }
+}
