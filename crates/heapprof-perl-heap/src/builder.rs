@@ -43,6 +43,14 @@ impl Default for Builder {
 }
 
 impl Builder {
+    /// Makes room for so many values more.
+    pub fn reserve(&mut self, values: usize) {
+        self.all.reserve(values);
+        self.first.reserve(values);
+        self.ways.reserve(values);
+        self.numbers.reserve(values);
+    }
+
     /// The id of a text.
     pub fn text_id(&mut self, text: &str) -> TextId {
         self.texts.id(text)

@@ -66,7 +66,11 @@ pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Prof
         }
         builder.sample(stack, &sum, &mut labels);
     }
+    // Each value is counted.
+    let period_type = builder.value_type("space", "bytes");
     let mut profile = builder.finish();
+    profile.period_type = Some(period_type);
+    profile.period = 1;
     profile.default_sample_type = profile.strings.intern("self_space");
     profile
 }

@@ -121,6 +121,8 @@ pub fn walk(
     let mut arenas: Vec<(Address, Type)> = Vec::new();
     for &at in &addresses {
         let heads = head_arenas(&found.perl, image, at);
+        let count: usize = heads.iter().map(|arena| arena.1).sum();
+        fill.builder.reserve(count);
         let types = values_of(&mut fill, &heads);
         let says = found.perl.value_count(image, at).unwrap_or(0);
         interpreters.push(Interpreter {

@@ -27,7 +27,7 @@ pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
                 path.display()
             );
         }
-        let profile = origin.found.profile();
+        let profile = origin.profile();
         output::profile(args.file_mode.mode()?, Some(path), |out| {
             Ok(heapprof_profile::encode(&profile, out)?)
         })?;

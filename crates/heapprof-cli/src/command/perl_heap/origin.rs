@@ -1,11 +1,13 @@
 //! Where Perl's values come from: a process, a core file, or a file of Devel::MAT.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_heapwalk::{Heap, Image};
 use heapprof_perl_heap::{Found, Values};
 use heapprof_perlwalk::{Error, Walked, walk};
+use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
 use crate::args::PerlHeapArgs;
@@ -104,6 +106,28 @@ impl Origin {
             owner: walked.owner,
             memory: Some((target, image)),
         })
+    }
+
+    /// The profile of all values, with when they were so, as far as that is known.
+    pub(super) fn profile(&self) -> Profile {
+        let mut profile = self.found.profile();
+        if let Some((
+            Target {
+                what: What::Process(..),
+                ..
+            },
+            _,
+        )) = &self.memory
+        {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).ok();
+            let now = now.and_then(|now| i64::try_from(now.as_nanos()).ok());
+            profile.time_nanos = now.unwrap_or(0);
+        }
+        if !self.perl.is_empty() {
+            let comment = profile.strings.intern(&format!("perl-heap: {}", self.perl));
+            profile.comment.push(comment);
+        }
+        profile
     }
 
     /// Whether a path leads to the file that is read.
