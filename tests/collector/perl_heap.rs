@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::perl_hazards::{compile, embed_options};
 use crate::process::{json, number};
-use crate::scripts::program;
+use crate::scripts::{has_threads, program};
 
 /// A script that waits, and ends with the test.
 struct Waiting {
@@ -189,9 +189,7 @@ my @threads = map { my $n = $_; threads->create(sub {
     my @own = map { { id => $_ } } 1 .. 100 * $n; Sweep::wait() }) } 1 .. 3;
 sleep 1;
 "#;
-    let threaded = Command::new("perl").args(["-Mthreads", "-e1"]).status();
-    if !threaded.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED a test: this perl has no threads");
+    if !has_threads() {
         return;
     }
     let Some(mut waiting) = Waiting::start(THREADS) else {
@@ -225,9 +223,9 @@ our $utf = "secret-10-\x{263a}"; open our $handle, '<', \ "secret-11-in-memory";
     let target = waiting.target();
     let written = waiting.folder.path().join("h.pb.gz");
     let written = written.to_str().unwrap();
-    let address = number(&waiting.ask(&["--size", "$text"])["value"]["address"]);
-    let address = format!("{address:#x}");
-    let questions: [&[&str]; 9] = [
+    let found = waiting.ask(&["--size", "$text"]);
+    let address = found["value"]["address"].as_str().unwrap();
+    let questions: [&[&str]; 10] = [
         &["-o", written],
         &["-f", "json"],
         &["-f", "csv"],
@@ -235,8 +233,9 @@ our $utf = "secret-10-\x{263a}"; open our $handle, '<', \ "secret-11-in-memory";
         &["--pads", "-f", "json"],
         &["--size", "$text"],
         &["--size", "%hash", "-f", "json"],
-        &["--identify", &address],
-        &["--who", &address],
+        &["--identify", address],
+        &["--who", address],
+        &["--leaked"],
     ];
     for words in questions {
         for more in [&[][..], &["--anonymize"]] {
@@ -256,7 +255,7 @@ our $utf = "secret-10-\x{263a}"; open our $handle, '<', \ "secret-11-in-memory";
     }
     let shown = ok(&["perl-heap", &target, "--size", "$text", "--contents"]);
     assert!(shown.contains("secret-1-of-text"), "{shown}");
-    let cut = ok(&["perl-heap", &target, "--identify", &address, "--contents=8"]);
+    let cut = ok(&["perl-heap", &target, "--identify", address, "--contents=8"]);
     assert!(
         cut.contains("contents: secret-1…") && !cut.contains("of-text"),
         "{cut}"
@@ -295,4 +294,68 @@ fn a_core_file_has_the_same_values() {
     ] {
         assert_eq!(of_core[part], of_process[part], "{part}");
     }
+}
+
+/// What was found by attacks: nothing of these is leaked, and each has its own name.
+#[test]
+fn what_is_held_in_unusual_ways_has_not_leaked() {
+    const HELD: &str = r#"
+package A1; our %DATA = map { $_ => "x" x 100 } 1 .. 500;
+package B1; our %DATA = map { $_ => "y" x 100 } 1 .. 500;
+package main;
+our $code = \&Foo::bar; sub Foo::bar { 1 }
+open FH, "<", "/etc/passwd"; our @FH = map { [$_] } 1 .. 5000; my $line = <FH>; local *FH;
+require Storable;
+our ($one, $two); $one = join ",", 1 .. 20000; $two = $one;
+our $closure = do { my @log = map { "line $_" } 1 .. 500; sub { scalar @log } };
+our %many = map { ("k$_" => "v$_") } 1 .. 20000; our @sparse; $sparse[5] = "five"; $#sparse = 9;
+my @r = map { my $x; $x = \$x; \$x } 1 .. 100; undef @r;
+"#;
+    let Some(mut waiting) = Waiting::start(HELD) else {
+        return;
+    };
+    waiting.sweep();
+    let found = waiting.ask(&[]);
+    let variables = found["variables"].as_array().unwrap();
+    let held = |path: &str| {
+        let row = variables.iter().find(|row| row["path"] == path);
+        row.map_or(0, |row| number(&row["retained"]))
+    };
+    assert!(held("main::;A1::;%DATA") > 50_000 && held("main::;B1::;%DATA") > 50_000);
+    // A text that two share goes with neither.
+    assert!(held("main::;$one") < 1000 && held("main::;$two") < 1000);
+    assert_eq!(waiting.ask(&["--cycles"])["cycles"], 100);
+    let leaked = waiting.ask(&["--leaked"]);
+    assert!(number(&leaked["retained"]) < 5000, "{leaked}");
+    let size = |variable: &str| waiting.ask(&["--size", variable, "--contents"]);
+    assert_eq!(size("&Foo::bar")["value"]["path"], "main::;Foo::;&bar");
+    assert_eq!(size("$many{k17}")["contents"], "v17");
+    assert_eq!(size("$sparse[-5]")["contents"], "five");
+    assert!(number(&size("$closure my @log")["retained"]["given"]) > 10_000);
+    assert!(number(&size("$one")["total_size"]["given"]) > 100_000);
+    let none = run(
+        waiting.folder.path(),
+        &["perl-heap", &waiting.target(), "--size", "$many{\"\"}"],
+    );
+    assert!(none.err.contains("%many has no {}"), "{}", none.err);
+}
+
+/// What threads share is in an interpreter of its own, and the variables lead there.
+#[test]
+fn shared_variables_have_not_leaked() {
+    const SHARED: &str = r#"
+use threads; use threads::shared;
+our %h :shared; $h{$_} = "x" x 1000 for 1 .. 1000;
+"#;
+    if !has_threads() {
+        return;
+    }
+    let Some(mut waiting) = Waiting::start(SHARED) else {
+        return;
+    };
+    waiting.sweep();
+    let leaked = waiting.ask(&["--leaked"]);
+    assert!(number(&leaked["retained"]) < 5000, "{leaked}");
+    let size = waiting.ask(&["--size", "%h"]);
+    assert!(number(&size["retained"]["given"]) > 1_000_000, "{size}");
 }

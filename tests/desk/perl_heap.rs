@@ -38,10 +38,10 @@ fn a_file_of_devel_mat_is_asked_the_same() {
     assert_eq!(found["values"], 11_357);
     let size = json(&[PMAT, "--size", "%CACHE"]);
     assert_eq!(size["value"]["path"], "main::;%CACHE");
-    let address = format!("{:#x}", number(&size["value"]["address"]));
-    let who = json(&[PMAT, "--who", &address]);
+    let address = size["value"]["address"].as_str().unwrap();
+    let who = json(&[PMAT, "--who", address]);
     assert_eq!(who["referrers"][0]["step"], "%");
-    let way = json(&[PMAT, "--identify", &address]);
+    let way = json(&[PMAT, "--identify", address]);
     assert_eq!(way["way"].as_array().unwrap().len(), 3);
     assert_eq!(json(&[PMAT, "--cycles"])["cycles"], 7);
     let pads = json(&[PMAT, "--pads"]);
@@ -54,14 +54,15 @@ fn a_file_of_devel_mat_is_asked_the_same() {
 
 #[test]
 fn each_report_has_each_format() {
-    let address = number(&json(&[CORE, "--size", "$CACHE{7}"])["value"]["address"]);
-    let address = format!("{address:#x}");
-    let questions: [&[&str]; 6] = [
+    let found = json(&[CORE, "--size", "$CACHE{7}"]);
+    let address = found["value"]["address"].as_str().unwrap();
+    let questions: [&[&str]; 7] = [
         &[],
         &["--size", "%CACHE"],
-        &["--identify", &address],
-        &["--who", &address],
+        &["--identify", address],
+        &["--who", address],
         &["--cycles"],
+        &["--leaked"],
         &["--pads"],
     ];
     for words in questions {
@@ -118,7 +119,7 @@ fn what_grows_is_first_in_a_diff() {
 #[test]
 fn what_cannot_be_had_is_said_in_a_line() {
     let folder = tempfile::tempdir().unwrap();
-    let cases: [(&[&str], &str); 14] = [
+    let cases: [(&[&str], &str); 18] = [
         (&[CORE, "--contents"], "--contents: needs a value"),
         (&[CORE, "--size", "CACHE"], "CACHE: is no variable"),
         (&[CORE, "--size", "@CACHE"], "there is no @CACHE"),
@@ -126,6 +127,10 @@ fn what_cannot_be_had_is_said_in_a_line() {
             &[CORE, "--size", "$CACHE{7}{none}"],
             "$CACHE{7} has no {none}",
         ),
+        (&[CORE, "--size", "%page"], "there is no %page"),
+        (&[CORE, "--size", "$page"], "&handle has 'my $page'"),
+        (&[PMAT, "-o", PMAT], "is the file that is read"),
+        (&[CORE, "-o", "-"], "name a file"),
         (&[CORE, "--identify", "0x10"], "0x10: no value is there"),
         (&[CORE, "--who", "zz"], "is no address"),
         (&[CORE, "--unit", "miles"], "miles"),

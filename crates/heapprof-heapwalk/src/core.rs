@@ -73,7 +73,7 @@ impl Core {
             own.program = Some((own.files[then].path.clone(), program));
             if own.opened(then).is_none() {
                 return Err(Error::OtherProgram(
-                    "it is of another program, or of another build",
+                    "it is of another program or another build, or the core file lacks its first page",
                 ));
             }
         }

@@ -147,19 +147,29 @@ impl Builder {
     /// Ends them all. Ways to what is no value are left out.
     #[must_use]
     pub fn finish(mut self) -> Values {
-        self.place_later();
-        let mut edges = Vec::with_capacity(self.ways.len());
+        let later = std::mem::take(&mut self.later).into_iter();
+        let later = later.filter_map(|(from, way)| Some((self.number(from)?, way)));
+        let mut later: Vec<(u32, Way)> = later.collect();
+        later.sort_by_key(|(from, _)| *from);
+        let mut later = later.into_iter().peekable();
+        let mut edges = Vec::with_capacity(self.ways.len() + later.len());
         let mut first = Vec::with_capacity(self.first.len());
         first.push(0);
-        for range in self.first.windows(2) {
+        let add = |edges: &mut Vec<Edge>, way: &Way| {
+            if let Some(&to) = self.numbers.get(&way.to) {
+                edges.push(Edge {
+                    to,
+                    is_strong: way.is_strong,
+                    step: way.step,
+                });
+            }
+        };
+        for (number, range) in (0..).zip(self.first.windows(2)) {
             for way in &self.ways[range[0]..range[1]] {
-                if let Some(&to) = self.numbers.get(&way.to) {
-                    edges.push(Edge {
-                        to,
-                        is_strong: way.is_strong,
-                        step: way.step,
-                    });
-                }
+                add(&mut edges, way);
+            }
+            while let Some((_, way)) = later.next_if(|(from, _)| *from == number) {
+                add(&mut edges, &way);
             }
             first.push(edges.len());
         }
@@ -187,27 +197,5 @@ impl Builder {
             texts: self.texts,
             in_order,
         }
-    }
-
-    /// Puts ways that were added later among those of their values.
-    fn place_later(&mut self) {
-        let later = std::mem::take(&mut self.later).into_iter();
-        let later = later.filter_map(|(from, way)| Some((self.number(from)?, way)));
-        let mut later: Vec<(u32, Way)> = later.collect();
-        if later.is_empty() {
-            return;
-        }
-        later.sort_by_key(|(from, _)| *from);
-        let mut later = later.into_iter().peekable();
-        let (mut ways, mut first) = (Vec::new(), vec![0]);
-        for (number, range) in (0..).zip(self.first.windows(2)) {
-            ways.extend_from_slice(&self.ways[range[0]..range[1]]);
-            while let Some((_, way)) = later.next_if(|(from, _)| *from == number) {
-                ways.push(way);
-            }
-            first.push(ways.len());
-        }
-        self.ways = ways;
-        self.first = first;
     }
 }

@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
-use heapprof_graph::components;
 
 use crate::found::Found;
+use crate::leaked::{first_of, leaked_components};
 use crate::step::Step;
-use crate::text::TextId;
 use crate::values::Edge;
 
 /// A ring of more steps is shown by its first ones.
@@ -40,14 +39,7 @@ impl Found {
             .numbers()
             .map(|one| self.is_leaked(one))
             .collect();
-        let next = |number: u32, place: &mut usize| {
-            let mut edges = self.values.edges(number)[*place..].iter();
-            edges.find_map(|edge| {
-                *place += 1;
-                edge.is_strong.then_some(edge.to)
-            })
-        };
-        let (of, count) = components(&is_leaked, |_| 0, next);
+        let (of, count) = leaked_components(&self.values, &is_leaked);
         let mut members: Vec<Vec<u32>> = vec![Vec::new(); count as usize];
         for (number, &of) in (0..).zip(&of) {
             if let Some(members) = members.get_mut(of as usize) {
@@ -90,21 +82,7 @@ impl Found {
 
     /// A shortest way from a member of a component back to it, in words, with what closes it.
     fn ring(&self, members: &[u32], of: &[u32]) -> Option<(String, String, u32)> {
-        // What says most is where it begins: an object, then a sub, a hash, an array.
-        let rank = |number: u32| {
-            let value = self.values.get(number);
-            let class = self.values.class(value);
-            let kind = ["CODE", "HASH", "ARRAY", "OBJECT"]
-                .iter()
-                .position(|name| *name == value.kind.name());
-            (
-                class == TextId::NONE,
-                self.values.text(class),
-                kind.unwrap_or(4),
-                value.address,
-            )
-        };
-        let first = members.iter().copied().min_by_key(|&number| rank(number))?;
+        let first = first_of(&self.values, members)?;
         let component = of[first as usize];
         let mut before: HashMap<u32, (u32, Edge), RandomState> = HashMap::default();
         let mut queue = VecDeque::from([first]);
@@ -136,6 +114,17 @@ impl Found {
             .flatten()
             .next()
             .unwrap_or_else(|| "->".to_string());
+        // A ring has as many ways as values. With more ways there are other rings in it.
+        let inside = |&from: &u32| {
+            let edges = self.values.edges(from).iter();
+            let inside = edges.filter(|edge| edge.is_strong && of[edge.to as usize] == component);
+            inside.count()
+        };
+        let ways: usize = members.iter().map(inside).sum();
+        let closed_by = match ways > members.len() {
+            true => format!("{closed_by}, and others"),
+            false => closed_by,
+        };
         let mut ring = self.called(first);
         for edge in way.iter().take(MOST_STEPS) {
             if let Some(step) = self.step_name(edge.step) {
@@ -154,9 +143,11 @@ impl Found {
 
     fn called(&self, number: u32) -> String {
         let value = self.values.get(number);
-        match self.values.text(self.values.class(value)) {
-            "" => value.kind.name().to_string(),
-            class => class.to_string(),
+        let text = |id| self.values.text(id);
+        match (text(self.values.class(value)), text(value.name)) {
+            ("", "") => value.kind.name().to_string(),
+            ("", name) => format!("{} {name}", value.kind.name()),
+            (class, _) => class.to_string(),
         }
     }
 
@@ -168,7 +159,7 @@ impl Found {
             Step::Slot(sigil) => char::from(sigil).to_string(),
             Step::Element(number) => format!("[{number}]"),
             Step::Field(number) => format!("field {number}"),
-            Step::Key(TextId::NONE) => "{*}".to_string(),
+            Step::Entry => "{*}".to_string(),
             Step::Key(key) => format!("{{{}}}", text(key)),
             Step::Pad(depth) => format!("<pad depth {depth}>"),
             Step::Variable(name) => format!("my {}", text(name)),
@@ -180,6 +171,7 @@ impl Found {
             Step::Named(name) => format!("<{}>", text(name)),
             Step::Ops => "<ops>".to_string(),
             Step::Memory | Step::Mention => "(C memory)".to_string(),
+            Step::Class => "<class>".to_string(),
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Values with their paths and with what each retains: what all questions begin with.
 
-use crate::paths::{Paths, Reached};
+use crate::paths::{MOST_KEYS, Paths, Reached};
 use crate::profile::{of_paths, retained};
 use crate::text::TextId;
 use crate::values::{Value, Values};
@@ -38,8 +38,14 @@ pub struct Described {
 impl Found {
     /// Finds the paths of values, and what each retains.
     #[must_use]
-    pub fn new(mut values: Values) -> Self {
-        let paths = Paths::new(&mut values);
+    pub fn new(values: Values) -> Self {
+        Self::with_keys(values, MOST_KEYS)
+    }
+
+    /// The same, where the values of a hash with more keys than `most_keys` have one path.
+    #[must_use]
+    pub fn with_keys(mut values: Values, most_keys: usize) -> Self {
+        let paths = Paths::new(&mut values, most_keys);
         let retained = retained(&values, &paths, |value: &Value| value.size);
         Self {
             values,
@@ -67,6 +73,14 @@ impl Found {
     /// A value in words.
     #[must_use]
     pub fn described(&self, number: u32) -> Described {
+        Described {
+            path: self.paths.shown(&self.values, number),
+            ..self.named(number)
+        }
+    }
+
+    /// A value in words, without its path.
+    pub(crate) fn named(&self, number: u32) -> Described {
         let value = self.values.get(number);
         let text = |id: TextId| self.values.text(id).to_string();
         Described {
@@ -77,7 +91,7 @@ impl Found {
             references: value.references,
             size: value.size,
             retained: self.retained[number as usize],
-            path: self.paths.shown(&self.values, number),
+            path: String::new(),
         }
     }
 }

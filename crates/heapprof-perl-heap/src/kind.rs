@@ -44,6 +44,8 @@ pub enum Kind {
     Ops,
     /// Memory of C code.
     Memory,
+    /// A text that several values share until one of them changes.
+    Shared,
     /// What is free in the memory that values are taken from.
     Free,
 }
@@ -73,6 +75,7 @@ impl Kind {
             Self::Structure => "STRUCT",
             Self::Ops => "op tree",
             Self::Memory => "C memory",
+            Self::Shared => "shared text",
             Self::Free => "free slots",
         }
     }
@@ -82,7 +85,7 @@ impl Kind {
     pub fn is_value(self) -> bool {
         !matches!(
             self,
-            Self::Structure | Self::Ops | Self::Memory | Self::Free
+            Self::Structure | Self::Ops | Self::Memory | Self::Shared | Self::Free
         )
     }
 

@@ -1,14 +1,43 @@
 //! What nothing leads to: which values of it are first, and whether they are in a ring.
 
-use heapprof_graph::done_with;
+use heapprof_graph::components;
 
-use crate::step::Step;
+use crate::kind::Kind;
+use crate::text::TextId;
 use crate::values::Values;
 
-/// The first values of what is not reached, in the order in which they are to be followed, each
-/// with whether something that it leads to leads back to it. Of a ring to which nothing else leads,
-/// the one that came first is taken, or what it refers to if it is a reference.
+/// The first values of what is not reached, each with whether something that it leads to leads back
+/// to it: one of each strong component to which no other one leads.
 pub(crate) fn firsts(values: &Values, is_reached: &[bool]) -> Vec<(u32, bool)> {
+    let is_leaked: Vec<bool> = is_reached.iter().map(|reached| !reached).collect();
+    let (of, count) = leaked_components(values, &is_leaked);
+    let mut members: Vec<Vec<u32>> = vec![Vec::new(); count as usize];
+    let mut is_held = vec![false; count as usize];
+    let mut is_ring = vec![false; count as usize];
+    for (number, &component) in (0..).zip(&of) {
+        let Some(own) = members.get_mut(component as usize) else {
+            continue;
+        };
+        own.push(number);
+        for edge in values.edges(number).iter().filter(|edge| edge.is_strong) {
+            let to = of[edge.to as usize];
+            match to == component {
+                true => is_ring[to as usize] = true,
+                false if is_leaked[edge.to as usize] => is_held[to as usize] = true,
+                false => {}
+            }
+        }
+    }
+    let first = members.iter().zip(is_held).zip(is_ring);
+    let first = first.filter(|((_, is_held), _)| !is_held);
+    let first = first.filter_map(|((members, _), ring)| Some((first_of(values, members)?, ring)));
+    let mut first: Vec<(u32, bool)> = first.collect();
+    first.sort_unstable();
+    first
+}
+
+/// The strong component of each value that has leaked, and how many there are.
+pub(crate) fn leaked_components(values: &Values, is_leaked: &[bool]) -> (Vec<u32>, u32) {
     let next = |number: u32, place: &mut usize| {
         let mut edges = values.edges(number)[*place..].iter();
         edges.find_map(|edge| {
@@ -16,36 +45,22 @@ pub(crate) fn firsts(values: &Values, is_reached: &[bool]) -> Vec<(u32, bool)> {
             edge.is_strong.then_some(edge.to)
         })
     };
-    let done = done_with(&mut is_reached.to_vec(), |_| 0, next);
-    let mut firsts = Vec::new();
-    let mut is_known = is_reached.to_vec();
-    for &number in done.iter().rev() {
-        if !is_known[number as usize] {
-            let is_ring = flood(values, number, &mut is_known);
-            // A reference says less than what it refers to.
-            let referent = values.edges(number).iter();
-            let referent = referent.filter(|edge| is_ring && edge.step == Step::Referent);
-            let first = referent.map(|edge| edge.to).next();
-            firsts.push((first.unwrap_or(number), is_ring));
-        }
-    }
-    firsts
+    components(is_leaked, |_| 0, next)
 }
 
-/// Marks all to which a value leads. Returns whether it leads back to itself.
-fn flood(values: &Values, first: u32, is_known: &mut [bool]) -> bool {
-    let mut is_ring = false;
-    let mut queue = vec![first];
-    is_known[first as usize] = true;
-    while let Some(number) = queue.pop() {
-        let strong = values.edges(number).iter().filter(|edge| edge.is_strong);
-        for to in strong.map(|edge| edge.to) {
-            is_ring |= to == first;
-            if !is_known[to as usize] {
-                is_known[to as usize] = true;
-                queue.push(to);
-            }
-        }
-    }
-    is_ring
+/// That one of some values that says most: an object, then a sub, a hash, an array.
+pub(crate) fn first_of(values: &Values, members: &[u32]) -> Option<u32> {
+    let rank = |number: u32| {
+        let value = values.get(number);
+        let class = values.class(value);
+        let kind = [Kind::Code, Kind::Hash, Kind::Array, Kind::Object];
+        let kind = kind.iter().position(|kind| *kind == value.kind);
+        (
+            class == TextId::NONE,
+            values.text(class),
+            kind.unwrap_or(4),
+            value.address,
+        )
+    };
+    members.iter().copied().min_by_key(|&number| rank(number))
 }

@@ -4,6 +4,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use crate::found::Found;
+use crate::kind::Kind;
 use crate::step::Step;
 
 /// The variables of a sub at a depth of recursion.
@@ -44,8 +45,15 @@ impl Found {
                 });
                 pad.objects += 1;
                 pad.retained += self.retained[edge.to as usize];
+                // What is captured is around the sub, and so is a symbol or a sub that it uses.
                 let variables = self.values.edges(edge.to).iter();
-                for variable in variables.filter(|one| matches!(one.step, Step::Variable(_))) {
+                let variables = variables.filter(|one| {
+                    let before = self.paths.before(one.to);
+                    let is_own = before.is_some_and(|(before, _)| before == edge.to);
+                    let kind = self.values.get(one.to).kind;
+                    is_own && !matches!(kind, Kind::Glob | Kind::Code)
+                });
+                for variable in variables {
                     let retained = self.retained[variable.to as usize];
                     if retained > pad.largest_retained {
                         pad.largest_retained = retained;

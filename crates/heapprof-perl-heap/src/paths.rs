@@ -15,8 +15,8 @@ use crate::step::Step;
 use crate::text::TextId;
 use crate::values::{Edge, Phase, Root, Values};
 
-/// A hash with more keys has one path for all of its values.
-const MOST_KEYS: usize = 32;
+/// A hash with more keys has one path for all of its values, if nothing else is asked for.
+pub const MOST_KEYS: usize = 32;
 /// A path of more names ends here: a list whose values lead to each other can be as long as memory
 /// is.
 const DEEPEST: u32 = 120;
@@ -54,9 +54,10 @@ pub enum Reached {
 }
 
 impl Paths {
-    /// Finds a path to each value.
+    /// Finds a path to each value. The values of a hash with more keys than `most_keys` have one
+    /// path.
     #[must_use]
-    pub fn new(values: &mut Values) -> Self {
+    pub fn new(values: &mut Values, most_keys: usize) -> Self {
         let count = values.all().len();
         let mut finder = Finder {
             places: Vec::new(),
@@ -65,24 +66,31 @@ impl Paths {
             of: vec![NONE; count],
             from: (0..count as u32).collect(),
             steps: vec![Step::Referent; count],
+            symbols: VecDeque::new(),
             queue: VecDeque::new(),
-            mentions: Vec::new(),
+            late: Vec::new(),
+            most_keys,
         };
         finder.begin(values, Phase::Symbols);
         finder.begin(values, Phase::Others);
         let surely: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
         finder.begin(values, Phase::Mentions);
-        finder.follow_mentions(values);
+        finder.follow_late(values);
         let is_reached: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
         let mut leaked = Vec::new();
         for (first, is_ring) in firsts(values, &is_reached) {
             leaked.push(first);
             let kind = values.get(first).kind.name();
+            // A sub without a name is known by its place.
+            let kind = match values.text(values.get(first).name) {
+                "" => kind.to_string(),
+                name => format!("{kind} {name}"),
+            };
             let words = match is_ring {
                 true => "(in a ring)",
                 false => "(nothing refers to it)",
             };
-            let (words, kind) = (values.text_id(words), values.text_id(kind));
+            let (words, kind) = (values.text_id(words), values.text_id(&kind));
             let name = values.text_id("(leaked)");
             let mut place = finder.place(values, NONE, name);
             place = finder.place(values, place, words);
@@ -92,7 +100,7 @@ impl Paths {
             }
             finder.reach(values, first, first, place);
             finder.follow(values);
-            finder.follow_mentions(values);
+            finder.follow_late(values);
         }
         let reached = surely.iter().zip(&is_reached);
         let reached = reached.map(|of| match of {
@@ -126,8 +134,8 @@ impl Paths {
     /// code to a value that is reached by other ways.
     #[must_use]
     pub fn counts(&self, edge: &Edge) -> bool {
-        let is_mention = edge.step == Step::Mention;
-        edge.is_strong && !(is_mention && self.reached(edge.to) == Reached::Surely)
+        let is_late = edge.step.is_late();
+        edge.is_strong && !(is_late && self.reached(edge.to) == Reached::Surely)
     }
 
     /// Whether a root counts, as in [`counts`](Self::counts).
@@ -193,10 +201,14 @@ struct Finder {
     of: Vec<u32>,
     from: Vec<u32>,
     steps: Vec<Step>,
-    /// Values whose ways were not followed yet.
+    /// Symbols and symbol tables whose ways were not followed yet. They come before all others: the
+    /// name of a symbol says more than a reference to what it has.
+    symbols: VecDeque<u32>,
+    /// Other values whose ways were not followed yet.
     queue: VecDeque<u32>,
-    /// Pointers in memory of C code that were not followed yet: from where, and to where.
-    mentions: Vec<(u32, Edge)>,
+    /// Ways that count only where no other one leads, which were not followed yet.
+    late: Vec<(u32, Edge)>,
+    most_keys: usize,
 }
 
 impl Finder {
@@ -230,7 +242,11 @@ impl Finder {
         }
         self.of[value as usize] = place;
         self.from[value as usize] = from;
-        self.queue.push_back(value);
+        let kind = values.get(value).kind;
+        match kind.is_stash() || kind == Kind::Glob {
+            true => self.symbols.push_back(value),
+            false => self.queue.push_back(value),
+        }
     }
 
     /// Reaches what the roots of a phase lead to.
@@ -248,15 +264,15 @@ impl Finder {
     }
 
     fn follow(&mut self, values: &mut Values) {
-        while let Some(from) = self.queue.pop_front() {
+        while let Some(from) = self.symbols.pop_front().or_else(|| self.queue.pop_front()) {
             for i in 0..values.edges(from).len() {
                 let edge = values.edges(from)[i];
                 if !edge.is_strong || self.of[edge.to as usize] != NONE {
                     continue;
                 }
-                match edge.step {
-                    Step::Mention => self.mentions.push((from, edge)),
-                    _ => self.go(values, from, edge),
+                match edge.step.is_late() {
+                    true => self.late.push((from, edge)),
+                    false => self.go(values, from, edge),
                 }
             }
         }
@@ -269,10 +285,10 @@ impl Finder {
         self.reach(values, from, edge.to, place);
     }
 
-    /// Follows the pointers in memory of C code that were found, and what they lead to.
-    fn follow_mentions(&mut self, values: &mut Values) {
-        while !self.mentions.is_empty() {
-            for (from, edge) in std::mem::take(&mut self.mentions) {
+    /// Follows the ways that count only where no other one leads, and what they lead to.
+    fn follow_late(&mut self, values: &mut Values) {
+        while !self.late.is_empty() {
+            for (from, edge) in std::mem::take(&mut self.late) {
                 if self.of[edge.to as usize] == NONE {
                     self.go(values, from, edge);
                 }
@@ -297,7 +313,7 @@ impl Finder {
                 // A symbol table has a name of its own.
                 let name = match (sigil, symbol.ends_with("::")) {
                     (b'%', true) => symbol.to_string(),
-                    _ => format!("{}{symbol}", char::from(sigil)),
+                    _ => format!("{}{}", char::from(sigil), written(symbol)),
                 };
                 let name = values.text_id(&name);
                 let outer = self.places[before as usize].0;
@@ -317,8 +333,8 @@ impl Finder {
                     values.text_id(&symbol)
                 }
             },
-            Step::Key(TextId::NONE) => values.text_id("{*}"),
-            Step::Key(_) if values.edges(from).len() > MOST_KEYS => values.text_id("{*}"),
+            Step::Entry => values.text_id("{*}"),
+            Step::Key(_) if values.edges(from).len() > self.most_keys => values.text_id("{*}"),
             Step::Key(key) => {
                 let key = format!("{{{}}}", values.text(key));
                 values.text_id(&key)
@@ -345,7 +361,17 @@ impl Finder {
             Step::Ops => values.text_id("<ops>"),
             Step::Memory => values.text_id("(C memory)"),
             Step::Mention => values.text_id("->"),
+            Step::Class => values.text_id("<class>"),
         };
         self.place(values, before, name)
+    }
+}
+
+/// A symbol as a program writes it: what begins with a control character is `{^NAME}`.
+fn written(symbol: &str) -> String {
+    match symbol.as_bytes() {
+        [control @ 1..=26] => format!("^{}", char::from(control + 64)),
+        [control @ 1..=26, ..] => format!("{{^{}{}}}", char::from(control + 64), &symbol[1..]),
+        _ => symbol.to_string(),
     }
 }

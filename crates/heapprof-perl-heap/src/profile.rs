@@ -6,7 +6,7 @@ use heapprof_graph::Graph;
 use heapprof_profile::{FrameText, LocationIndex, Profile, ProfileBuilder};
 
 use crate::kind::Kind;
-use crate::paths::Paths;
+use crate::paths::{MOST_KEYS, Paths};
 use crate::text::TextId;
 use crate::values::{Value, Values};
 
@@ -25,7 +25,7 @@ const LONGEST: usize = 400;
 /// the labels `type`, `class` and `refcount`.
 #[must_use]
 pub fn profile(values: &mut Values) -> Profile {
-    let paths = Paths::new(values);
+    let paths = Paths::new(values, MOST_KEYS);
     let retained = retained(values, &paths, |value| value.size);
     of_paths(values, &paths, &retained)
 }

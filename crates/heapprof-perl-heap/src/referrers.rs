@@ -17,14 +17,26 @@ pub struct Referrer {
     pub is_strong: bool,
 }
 
+/// A step of the way to a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// How it is reached.
+    pub step: String,
+    /// What it is; without its path.
+    pub value: Described,
+    /// How many steps come before.
+    pub depth: usize,
+}
+
 /// A value, the way to it, and who refers to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identified {
     /// The value.
     pub value: Described,
-    /// The way to it, from a root or from what has leaked: how each is reached, and what it is. The
-    /// last one is the value itself.
-    pub way: Vec<(String, Described)>,
+    /// The way to it, from a root or from what has leaked. The last one is the value itself.
+    pub way: Vec<Way>,
+    /// How many steps are left out in the middle of the way.
+    pub way_left_out: usize,
     /// Whether nothing leads to it from a root.
     pub is_leaked: bool,
     /// Who refers to it.
@@ -34,19 +46,35 @@ pub struct Identified {
 }
 
 impl Found {
-    /// Says what a value is, how it is reached, and who refers to it.
+    /// Says what a value is, how it is reached, and who refers to it. Of the way, so many steps are
+    /// told at the most: the first ones and the last ones.
     #[must_use]
-    pub fn identify(&self, number: u32) -> Identified {
-        let mut way = Vec::new();
+    pub fn identify(&self, number: u32, most: usize) -> Identified {
+        let mut all = Vec::new();
         let mut at = number;
-        while let Some((before, step)) = self.paths.before(at) {
-            way.push((self.shown_step(step), self.described(at)));
-            at = before;
+        loop {
+            let before = self.paths.before(at);
+            all.push((at, before.map(|(_, step)| step)));
+            match before {
+                Some((before, _)) => at = before,
+                None => break,
+            }
         }
-        let first = self.described(at);
-        let root = self.root_name(at).unwrap_or_default();
-        way.push((root, first));
-        way.reverse();
+        all.reverse();
+        let first = (most / 2).min(all.len());
+        let last = most.saturating_sub(first).min(all.len() - first);
+        let is_told = |depth: usize| depth < first || depth + last >= all.len();
+        let told = all.iter().enumerate().filter(|(depth, _)| is_told(*depth));
+        let way = told.map(|(depth, &(number, step))| Way {
+            step: match step {
+                Some(step) => self.shown_step(step),
+                None => self.root_name(number).unwrap_or_default(),
+            },
+            value: self.named(number),
+            depth,
+        });
+        let way: Vec<Way> = way.collect();
+        let way_left_out = all.len() - way.len();
         let mut referrers = Vec::new();
         let mut left_out = 0;
         let mut add = |from: Option<u32>, step: String, is_strong| match referrers.len() < MOST {
@@ -79,6 +107,7 @@ impl Found {
         Identified {
             value: self.described(number),
             way,
+            way_left_out,
             is_leaked: self.is_leaked(number),
             referrers,
             left_out,

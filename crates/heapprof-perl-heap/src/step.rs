@@ -15,6 +15,8 @@ pub enum Step {
     Field(u32),
     /// The value of a key.
     Key(TextId),
+    /// The value of a key whose name was not kept.
+    Entry,
     /// The values of a sub's variables at a depth of recursion.
     Pad(u32),
     /// A variable of a sub.
@@ -38,4 +40,15 @@ pub enum Step {
     /// A value to which memory of C code points. It counts only for values to which no other way
     /// leads, because memory also has pointers that nobody uses any more.
     Mention,
+    /// The class that a variable was declared with, or its package. It is reached in other ways,
+    /// which say more.
+    Class,
+}
+
+impl Step {
+    /// Whether it counts only for values to which no other way leads.
+    #[must_use]
+    pub fn is_late(self) -> bool {
+        matches!(self, Self::Mention | Self::Class)
+    }
 }

@@ -7,6 +7,9 @@ use crate::found::Found;
 use crate::kind::Kind;
 use crate::step::Step;
 
+/// Of what has no name, only this many bytes and more are told.
+const LARGE: u64 = 1024;
+
 /// How many, and how many bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
@@ -123,6 +126,12 @@ impl Found {
         match step {
             Some(Step::Slot(b'$' | b'@') | Step::Variable(_)) => true,
             Some(Step::Slot(b'%')) => !self.is_table(number),
+            // A constant, or what was computed last.
+            Some(Step::Temporary) => {
+                let kind = self.values.get(number).kind;
+                let is_large = self.retained[number as usize] >= LARGE;
+                is_large && !matches!(kind, Kind::Glob | Kind::Code)
+            }
             _ => false,
         }
     }

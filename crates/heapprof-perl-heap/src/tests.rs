@@ -164,7 +164,7 @@ fn program() -> Found {
 fn a_variable_is_found_as_a_program_writes_it() {
     let found = program();
     let address = |text: &str| {
-        let number = found.variable(text);
+        let number = found.variable(text, &());
         number
             .map(|number| found.values().get(number).address)
             .map_err(|error| error.to_string())
@@ -180,6 +180,11 @@ fn a_variable_is_found_as_a_program_writes_it() {
         ("&keep", 5),
         ("&keep my $x", 11),
         ("*CACHE", 2),
+        ("${CACHE}{ a }", 6),
+        ("%main::", 1),
+        ("%::", 1),
+        ("$main::{CACHE}", 2),
+        ("&keep my $x", 11),
     ] {
         assert_eq!(address(text), Ok(expected), "{text}");
     }
@@ -187,10 +192,14 @@ fn a_variable_is_found_as_a_program_writes_it() {
         ("CACHE", "is no variable"),
         ("%", "is no variable"),
         ("%CACHE;", "is no variable"),
+        ("@{$x}", "is no variable"),
+        ("@$x", "is no variable"),
+        ("@odd name", "is no variable"),
+        ("$CACHE{a", "is no variable"),
         ("%Foo::bar", "there is no package Foo"),
         ("@CACHE", "there is no @CACHE"),
         ("%NONE", "there is no %NONE"),
-        ("$CACHE{b}", "$CACHE has no {b}"),
+        ("$CACHE{b}", "%CACHE has no {b}"),
         ("$CACHE{a}{list}[1]", "$CACHE{a}{list} has no [1]"),
         ("&keep my $y", "&keep has no variable $y"),
     ] {
@@ -202,7 +211,7 @@ fn a_variable_is_found_as_a_program_writes_it() {
 #[test]
 fn a_variable_has_three_sizes() {
     let found = program();
-    let size = found.size(found.variable("%CACHE").unwrap());
+    let size = found.size(found.variable("%CACHE", &()).unwrap());
     let bytes = |count: u64| Bytes {
         asked: 8 * count,
         given: 10 * count,
@@ -223,9 +232,11 @@ fn pads_say_what_a_sub_keeps_and_who_leads_there() {
     assert_eq!((pads[0].sub.as_str(), pads[0].depth), ("main::;&keep", 1));
     assert_eq!((pads[0].retained, pads[0].largest.as_str()), (10, "my $x"));
     let number = found.values().number(11).unwrap();
-    let found = found.identify(number);
+    let cut = found.identify(number, 3);
+    assert_eq!((cut.way.len(), cut.way_left_out), (3, 2));
+    let found = found.identify(number, 100);
     assert_eq!(found.value.path, "main::;&keep;<pad depth 1>;my $x");
-    let steps = found.way.iter().map(|(step, _)| step.as_str());
+    let steps = found.way.iter().map(|one| one.step.as_str());
     let steps: Vec<&str> = steps.collect();
     assert_eq!(steps, ["main::", "{keep}", "&", "<pad depth 1>", "my $x"]);
     let steps = found.referrers.iter().map(|one| one.step.as_str());

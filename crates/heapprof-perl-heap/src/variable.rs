@@ -1,4 +1,4 @@
-//! Finds a value by what a program calls it: `$Foo::x`, `%CACHE`, `@{$x}[3]` written as `$x->[3]`.
+//! Finds a value by what a program calls it: `$Foo::x`, `%CACHE`, `$x->{key}[3]`, `&sub my $x`.
 
 use crate::found::Found;
 use crate::step::Step;
@@ -9,7 +9,9 @@ use crate::values::Phase;
 #[non_exhaustive]
 pub enum NoVariable {
     /// It is not written as a variable.
-    #[error("is no variable, such as '$Foo::x', '%CACHE', '$x->{{key}}[3]' or '&sub my $x'")]
+    #[error(
+        "is no variable, such as '$Foo::x', '%CACHE', '$x->{{key}}[3]', '&sub my $x' or 'my $x'"
+    )]
     NotWritten,
     /// There is no such package.
     #[error("there is no package {0}")]
@@ -22,46 +24,100 @@ pub enum NoVariable {
     NoElement(String, String),
 }
 
+/// Answers what the values do not have: keys of large hashes, and how long arrays are.
+pub trait Memory {
+    /// The address of what the hash at an address has under a key.
+    fn under_key(&self, hash: u64, key: &str) -> Option<u64>;
+
+    /// How many elements the array at an address has.
+    fn length(&self, array: u64) -> Option<u64>;
+
+    /// The name of a key among the values, which may have been given other ones.
+    fn named(&self, key: &str) -> String {
+        key.to_string()
+    }
+}
+
+/// Nothing more is known.
+impl Memory for () {
+    fn under_key(&self, _: u64, _: &str) -> Option<u64> {
+        None
+    }
+
+    fn length(&self, _: u64) -> Option<u64> {
+        None
+    }
+}
+
+/// A step from a value to an element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Subscript {
+    Key(String),
+    Number(i64),
+}
+
+impl std::fmt::Display for Subscript {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Key(key) => write!(f, "{{{key}}}"),
+            Self::Number(number) => write!(f, "[{number}]"),
+        }
+    }
+}
+
 impl Found {
     /// The value that a program calls so: a sigil and a name, and then elements. A sub may be
-    /// followed by one of its variables, as in `&foo my $x`.
+    /// followed by one of its variables, as in `&foo my $x`. Without a sub, `my $x` is a variable
+    /// of the program's file.
     ///
     /// # Errors
     /// It may not be there, or not be written so.
-    pub fn variable(&self, text: &str) -> Result<u32, NoVariable> {
+    pub fn variable(&self, text: &str, memory: &impl Memory) -> Result<u32, NoVariable> {
         let text = text.trim();
-        let mut chars = text.chars();
-        let sigil = chars.next().filter(|sigil| "$@%&*".contains(*sigil));
-        let sigil = sigil.ok_or(NoVariable::NotWritten)?;
-        let rest = chars.as_str();
-        let is_name = |c: char| c.is_alphanumeric() || "_:'".contains(c);
-        // Names such as `$!` and `$^W` have one or two other characters.
-        let end = match rest.find(|c| !is_name(c)) {
-            Some(0) => rest.char_indices().nth(1).map_or(rest.len(), |(at, _)| at),
-            Some(end) => end,
-            None => rest.len(),
-        };
-        let (name, mut rest) = rest.split_at(end);
-        if name.is_empty() {
-            return Err(NoVariable::NotWritten);
+        if let Some(own) = declared(text) {
+            let mut roots = self.values.roots().iter();
+            let is_program = |name| self.values.text(name) == "(main program)";
+            let program = roots.find(|root| is_program(root.name));
+            let program = program.ok_or_else(|| NoVariable::NoSymbol(text.to_string()))?;
+            return self.of_sub(program.number, own, "the program's file", memory);
         }
+        // A variable of a sub, or of the closure that a variable has.
+        let inner = [" my ", " state "]
+            .iter()
+            .find_map(|word| text.split_once(word));
+        if let Some((sub, own)) = inner {
+            let of = self.variable(sub, memory)?;
+            let of = self.referent(of).unwrap_or(of);
+            return self.of_sub(of, own, sub.trim(), memory);
+        }
+        let (sigil, name, rest) = parts(text).ok_or(NoVariable::NotWritten)?;
+        let steps = subscripts(rest).ok_or(NoVariable::NotWritten)?;
         // `$x{a}` is an element of `%x`, and `$x[0]` one of `@x`.
         let slot = match (sigil, rest.chars().next()) {
             ('$', Some('{')) => '%',
             ('$', Some('[')) => '@',
             (sigil, _) => sigil,
         };
-        let mut at = self.symbol(slot, name)?;
-        if let ('&', Some(variable)) = (sigil, rest.trim_start().strip_prefix("my ")) {
-            return self.of_sub(at, variable.trim(), name);
-        }
-        let mut done = format!("{sigil}{name}");
-        while !rest.is_empty() {
-            let step;
-            (step, rest) = subscript(rest).ok_or(NoVariable::NotWritten)?;
-            let element = self.element(at, step);
-            at = element.ok_or_else(|| NoVariable::NoElement(done.clone(), step.to_string()))?;
-            done += step;
+        let first = self.symbol(slot, &name)?;
+        self.walk(first, format!("{slot}{name}"), &steps, memory)
+    }
+
+    /// Follows steps from a value that was called so.
+    fn walk(
+        &self,
+        mut at: u32,
+        mut called: String,
+        steps: &[Subscript],
+        memory: &impl Memory,
+    ) -> Result<u32, NoVariable> {
+        for step in steps {
+            let element = self.element(at, step, memory);
+            at = element.ok_or_else(|| NoVariable::NoElement(called.clone(), step.to_string()))?;
+            // From here on it is `$x{a}`, and no hash.
+            if let Some(name) = called.strip_prefix(['%', '@']) {
+                called = format!("${name}");
+            }
+            called += &step.to_string();
         }
         Ok(at)
     }
@@ -69,22 +125,28 @@ impl Found {
     /// What a symbol has in a slot.
     fn symbol(&self, slot: char, name: &str) -> Result<u32, NoVariable> {
         let mut roots = self.values.roots().iter();
-        let main = roots.find(|root| root.phase == Phase::Symbols);
-        let missing = || NoVariable::NoSymbol(format!("{slot}{name}"));
+        let is_main = |name| self.values.text(name) == "main::";
+        let main = roots.find(|root| root.phase == Phase::Symbols && is_main(root.name));
+        let missing = || {
+            let name = format!("{slot}{name}");
+            NoVariable::NoSymbol(match self.lexical(&name) {
+                Some(elsewhere) => format!("{name}; {elsewhere}"),
+                None => name,
+            })
+        };
         let mut table = main.ok_or_else(missing)?.number;
         let name = name.replace('\'', "::");
-        let name = name.strip_prefix("main::").unwrap_or(&name);
-        let name = name.strip_prefix("::").unwrap_or(name);
-        let (mut rest, is_table) = match name.strip_suffix("::") {
-            Some(package) => (package, true),
-            None => (name, false),
-        };
+        let mut rest = name.as_str();
+        while let Some(inner) = rest.strip_prefix("main::").or(rest.strip_prefix("::")) {
+            rest = inner;
+        }
+        let is_table = name.ends_with("::");
         while let Some((package, inner)) = rest.split_once("::") {
             table = self.package(table, package)?;
             rest = inner;
         }
-        if is_table {
-            return self.package(table, rest);
+        if is_table && slot != '*' {
+            return Ok(table);
         }
         let key = self.key(table, rest).ok_or_else(missing)?;
         if slot == '*' {
@@ -100,6 +162,23 @@ impl Found {
         }
     }
 
+    /// Where a variable of this name is declared by `my`, if it is.
+    fn lexical(&self, name: &str) -> Option<String> {
+        let has_it = |pad: u32| {
+            let mut edges = self.values.edges(pad).iter();
+            edges
+                .any(|edge| matches!(edge.step, Step::Variable(id) if self.values.text(id) == name))
+        };
+        let sub = self.values.numbers().find(|&sub| {
+            let mut pads = self.values.edges(sub).iter();
+            pads.any(|edge| matches!(edge.step, Step::Pad(_)) && has_it(edge.to))
+        })?;
+        Some(match self.paths.shown(&self.values, sub).as_str() {
+            "(main program)" => format!("'my {name}' is there"),
+            path => format!("{path} has 'my {name}'"),
+        })
+    }
+
     /// The table of a package inside another one.
     fn package(&self, table: u32, name: &str) -> Result<u32, NoVariable> {
         let symbol = self.key(table, &format!("{name}::"));
@@ -111,7 +190,7 @@ impl Found {
             .ok_or_else(|| NoVariable::NoPackage(name.to_string()))
     }
 
-    /// What a hash has under a key.
+    /// What a hash has under a key whose name was kept.
     fn key(&self, hash: u32, key: &str) -> Option<u32> {
         let mut edges = self.values.edges(hash).iter();
         let is_it = |step| matches!(step, Step::Key(id) if self.values.text(id) == key);
@@ -126,51 +205,139 @@ impl Found {
             .map(|edge| edge.to)
     }
 
-    /// An element, `{key}` or `[number]`, of a value or of what it refers to.
-    fn element(&self, of: u32, step: &str) -> Option<u32> {
+    /// An element of a value or of what it refers to.
+    fn element(&self, of: u32, step: &Subscript, memory: &impl Memory) -> Option<u32> {
         let of = self.referent(of).unwrap_or(of);
-        let inner = &step[1..step.len() - 1];
-        if step.starts_with('{') {
-            return self.key(of, inner.trim_matches(['"', '\'']));
+        let address = self.values.get(of).address;
+        match step {
+            Subscript::Key(key) => {
+                let known = self.key(of, &memory.named(key));
+                known.or_else(|| self.values.number(memory.under_key(address, key)?))
+            }
+            Subscript::Number(number) => {
+                let number = match number {
+                    0.. => *number,
+                    _ => {
+                        let length = memory.length(address).or_else(|| self.length(of))?;
+                        number + i64::try_from(length).ok()?
+                    }
+                };
+                let number = u32::try_from(number).ok()?;
+                let mut edges = self.values.edges(of).iter();
+                edges
+                    .find(|edge| edge.step == Step::Element(number))
+                    .map(|edge| edge.to)
+            }
         }
-        let count = self.values.edges(of).iter();
-        let count = count.filter_map(|edge| match edge.step {
-            Step::Element(number) => Some(number + 1),
-            _ => None,
-        });
-        let number: i64 = inner.parse().ok()?;
-        let number = match number {
-            0.. => number,
-            _ => number + i64::from(count.max()?),
-        };
-        let number = u32::try_from(number).ok()?;
-        let mut edges = self.values.edges(of).iter();
-        edges
-            .find(|edge| edge.step == Step::Element(number))
-            .map(|edge| edge.to)
     }
 
-    /// A variable of a sub, at the first depth that has it.
-    fn of_sub(&self, sub: u32, variable: &str, name: &str) -> Result<u32, NoVariable> {
+    /// How many elements an array has, without undefined ones at its end.
+    fn length(&self, array: u32) -> Option<u64> {
+        let numbers = self.values.edges(array).iter();
+        let numbers = numbers.filter_map(|edge| match edge.step {
+            Step::Element(number) => Some(u64::from(number) + 1),
+            _ => None,
+        });
+        numbers.max()
+    }
+
+    /// A variable of a sub, at the first depth that has it, and its elements.
+    fn of_sub(
+        &self,
+        sub: u32,
+        text: &str,
+        name: &str,
+        memory: &impl Memory,
+    ) -> Result<u32, NoVariable> {
+        let text = text.trim();
+        let end = text.find(['-', '[', '{']).unwrap_or(text.len());
+        let (variable, rest) = text.split_at(end);
+        let steps = subscripts(rest).ok_or(NoVariable::NotWritten)?;
+        // `$x{a}` is an element of `%x` here, too.
+        let variable = match (variable.strip_prefix('$'), rest.chars().next()) {
+            (Some(name), Some('{')) => format!("%{name}"),
+            (Some(name), Some('[')) => format!("@{name}"),
+            _ => variable.to_string(),
+        };
         let pads = self.values.edges(sub).iter();
         let pads = pads.filter(|edge| matches!(edge.step, Step::Pad(_)));
         let mut variables = pads.flat_map(|pad| self.values.edges(pad.to));
         let is_it = |step| matches!(step, Step::Variable(id) if self.values.text(id) == variable);
         let found = variables.find(|edge| is_it(edge.step));
-        found.map(|edge| edge.to).ok_or_else(|| {
-            NoVariable::NoElement(format!("&{name}"), format!("variable {variable}"))
-        })
+        let found = found.ok_or_else(|| {
+            NoVariable::NoElement(name.to_string(), format!("variable {variable}"))
+        })?;
+        self.walk(found.to, variable, &steps, memory)
     }
 }
 
-/// The first subscript of a text, and the rest.
-fn subscript(text: &str) -> Option<(&str, &str)> {
-    let text = text.strip_prefix("->").unwrap_or(text);
-    let close = match text.chars().next()? {
-        '{' => '}',
-        '[' => ']',
-        _ => return None,
+/// What is behind `my` or `state`.
+fn declared(text: &str) -> Option<&str> {
+    text.strip_prefix("my ").or(text.strip_prefix("state "))
+}
+
+/// The sigil, the name and the rest of what a program writes.
+fn parts(text: &str) -> Option<(char, String, &str)> {
+    let mut chars = text.chars();
+    let sigil = chars.next().filter(|sigil| "$@%&*".contains(*sigil))?;
+    let rest = chars.as_str();
+    // `${name}` is `$name`.
+    let (name, rest) = match rest.strip_prefix('{') {
+        Some(inner) => inner.split_once('}')?,
+        None => {
+            let is_name = |c: char| c.is_alphanumeric() || "_:'".contains(c);
+            let end = match rest.find(|c| !is_name(c)) {
+                // `$^W` and `$!`.
+                Some(0) if rest.starts_with('^') => 2,
+                Some(0) => rest.chars().next()?.len_utf8(),
+                Some(end) => end,
+                None => rest.len(),
+            };
+            (rest.get(..end)?, rest.get(end..)?)
+        }
     };
-    let end = text.find(close)? + 1;
-    (end > 2).then(|| text.split_at(end))
+    // A control character is what stands in the table for `^W`.
+    let name = match name.strip_prefix('^') {
+        Some(rest) if !rest.is_empty() => {
+            let first = rest.chars().next().filter(char::is_ascii)?;
+            let control = char::from(first as u8 & 0x1f);
+            format!("{control}{}", &rest[1..])
+        }
+        _ => name.to_string(),
+    };
+    let is_written = !name.is_empty() && !name.starts_with(['$', '@', '%', '&', '*', '{', ' ']);
+    // `$$` is a variable, and so is `$&`; what is behind them is none of a reference.
+    let is_written = is_written || name.len() == 1 && rest.is_empty() && name != " ";
+    is_written.then_some((sigil, name, rest))
+}
+
+/// The steps of a text such as `->{key}[3]`.
+fn subscripts(mut text: &str) -> Option<Vec<Subscript>> {
+    let mut steps = Vec::new();
+    while !text.is_empty() {
+        text = text.strip_prefix("->").unwrap_or(text);
+        let close = match text.chars().next()? {
+            '{' => '}',
+            '[' => ']',
+            _ => return None,
+        };
+        let inner = text[1..].trim_start();
+        let quote = inner.chars().next().filter(|c| matches!(c, '\'' | '"'));
+        let (inner, rest) = match quote {
+            Some(quote) => {
+                let (inner, rest) = inner[1..].split_once(quote)?;
+                (inner, rest.trim_start().strip_prefix(close)?)
+            }
+            None => {
+                let (inner, rest) = inner.split_once(close)?;
+                (inner.trim(), rest)
+            }
+        };
+        steps.push(match close {
+            '}' => Subscript::Key(inner.to_string()),
+            _ => Subscript::Number(inner.parse().ok()?),
+        });
+        text = rest;
+    }
+    Some(steps)
 }

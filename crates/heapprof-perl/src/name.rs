@@ -227,8 +227,8 @@ impl Perl {
         Some(())
     }
 
-    /// The line of the first statement of a sub.
-    fn start_line<M: Memory>(&self, memory: M, sub: u64) -> Option<u32> {
+    /// The line of the first statement of a sub; `None` if it has none.
+    pub fn start_line<M: Memory>(&self, memory: M, sub: u64) -> Option<u32> {
         let layout = &self.layout;
         let body = memory.u64(sub + u64::from(layout.sv_any))?;
         if memory.u32(body + u64::from(layout.cv_flags))? & layout.cv_is_xsub != 0 {

@@ -1,4 +1,5 @@
-//! Which of malloc's chunks is whose. A chunk that several values have is divided between them.
+//! Which of malloc's chunks is whose. A chunk that several values have is divided between them,
+//! except for a text, which is a value of its own then.
 
 use heapprof_heapwalk::{Chunk, Heap};
 
@@ -33,6 +34,17 @@ struct Claim {
     value: u32,
     /// How many bytes of it Perl asked for.
     asked: u32,
+    /// Whether it is a text that is shared until somebody changes it.
+    is_shared: bool,
+}
+
+/// What a value has of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'a> {
+    /// So many bytes, and how many of these Perl asked for.
+    Own(u64, u64),
+    /// It shares the chunk, of which Perl asked for so many bytes.
+    Shared(&'a Chunk, u64),
 }
 
 /// How many bytes malloc took for a chunk, with its own word.
@@ -71,7 +83,7 @@ impl<'a> Claims<'a> {
 
     /// Says that a value has the chunk that an address lies in, of which Perl asked for so many
     /// bytes. Returns whether there is one.
-    pub(crate) fn claim(&mut self, at: Address, value: u32, asked: u64) -> bool {
+    pub(crate) fn claim(&mut self, at: Address, value: u32, asked: u64, is_shared: bool) -> bool {
         let Some(chunk) = self.find(at) else {
             return false;
         };
@@ -83,6 +95,7 @@ impl<'a> Claims<'a> {
                 chunk,
                 value,
                 asked,
+                is_shared,
             });
         }
         true
@@ -98,9 +111,8 @@ impl<'a> Claims<'a> {
         self.chunk(chunk)
     }
 
-    /// Calls `each` with the bytes that each value has of its chunks, and with how many of these
-    /// Perl asked for.
-    pub(crate) fn settle(&mut self, mut each: impl FnMut(u32, u64, u64)) {
+    /// Calls `each` with what each value has of its chunks.
+    pub(crate) fn settle(&mut self, mut each: impl FnMut(u32, Part<'_>)) {
         let mut all = std::mem::take(&mut self.all);
         all.sort_unstable();
         for one in all.chunk_by(|one, other| one.chunk == other.chunk) {
@@ -108,6 +120,7 @@ impl<'a> Claims<'a> {
                 continue;
             };
             let (size, count) = (whole(chunk), one.len() as u64);
+            let is_shared = count > 1 && one.iter().all(|claim| claim.is_shared);
             // The first ones have what is left over.
             for (i, claim) in (0..).zip(one) {
                 let asked = match claim.asked {
@@ -116,7 +129,10 @@ impl<'a> Claims<'a> {
                     asked => asked.into(),
                 };
                 let share = |bytes: u64| bytes / count + u64::from(i < bytes % count);
-                each(claim.value, share(size), share(asked));
+                match is_shared {
+                    true => each(claim.value, Part::Shared(chunk, asked)),
+                    false => each(claim.value, Part::Own(share(size), share(asked))),
+                }
             }
         }
     }

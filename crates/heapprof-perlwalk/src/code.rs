@@ -21,6 +21,7 @@ const NAME: u64 = 0x20;
 const IS_CONSTANT: u32 = 0x4;
 const IS_C: u32 = 0x8;
 const IS_OUTSIDE_WEAK: u32 = 0x10;
+const IS_ANONYMOUS: u32 = 0x80;
 const COUNTS_SYMBOL: u32 = 0x400;
 const HAS_FILE: u32 = 0x1000;
 const IS_NAMED: u32 = 0x8000;
@@ -54,6 +55,13 @@ impl Fill<'_> {
             if of_symbol.is_symbol() && name != 0 {
                 self.value.name = self.key(name);
             }
+        }
+        if has(IS_ANONYMOUS)
+            && let Some(line) = self.perl.start_line(self.reader.image(), head.at)
+        {
+            // It has no name. The file and the line say which one it is.
+            let file = self.reader.text(self.body(head, FILE), LONGEST_FILE);
+            self.value.name = self.builder.text_id(&format!("{file}:{line}"));
         }
         let outside = self.body(head, OUTSIDE);
         self.lead_to(outside, Step::Outside, !has(IS_OUTSIDE_WEAK));

@@ -1,6 +1,6 @@
 //! Arrays, hashes and objects of `class`.
 
-use heapprof_perl_heap::{Kind, Step, TextId};
+use heapprof_perl_heap::{Kind, Step};
 
 use crate::Address;
 use crate::fill::Fill;
@@ -50,6 +50,10 @@ impl Fill<'_> {
             let elements = self.reader.words(head.own, count);
             for (number, to) in (0..).zip(elements) {
                 self.lead_to(to, Step::Element(number), is_counting);
+                if !is_counting {
+                    // A module may keep other things on a stack of its own.
+                    self.link(to);
+                }
             }
         }
         Kind::Array
@@ -126,11 +130,11 @@ impl Fill<'_> {
                 self.link(key);
             }
         }
-        let name = match is_kept {
-            true => self.key(key),
-            false => TextId::NONE,
+        let step = match is_kept {
+            true => Step::Key(self.key(key)),
+            false => Step::Entry,
         };
-        self.lead_to(to, Step::Key(name), true);
+        self.lead_to(to, step, true);
     }
 
     /// What a hash knows besides keys and values. Returns what kind of hash it is.

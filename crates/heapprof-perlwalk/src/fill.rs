@@ -78,6 +78,8 @@ pub(crate) struct Steps {
     pub(crate) groups: Step,
     pub(crate) matched: Step,
     pub(crate) arguments: Step,
+    pub(crate) shared: Step,
+    pub(crate) anonymous: Step,
 }
 
 impl Steps {
@@ -93,6 +95,8 @@ impl Steps {
             groups: builder.named("named groups"),
             matched: builder.named("matched text"),
             arguments: builder.named("@_"),
+            shared: builder.named("shared text"),
+            anonymous: builder.named("anonymous sub"),
         }
     }
 }
@@ -205,10 +209,15 @@ impl<'a> Fill<'a> {
     /// Says that the value has the chunk that an address lies in, of which Perl asked for so many
     /// bytes.
     pub(crate) fn claim(&mut self, at: Address, asked: u64) {
+        self.claim_text(at, asked, false);
+    }
+
+    /// The same, of a text, which may be shared until somebody changes it.
+    pub(crate) fn claim_text(&mut self, at: Address, asked: u64, is_shared: bool) {
         if at == 0 {
             return;
         }
-        self.claims.claim(at, self.number, asked);
+        self.claims.claim(at, self.number, asked, is_shared);
         if let Some(wanted) = &mut self.wanted
             && wanted.chunk.is_some()
             && wanted.chunk == self.claims.find(at)

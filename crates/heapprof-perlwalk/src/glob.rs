@@ -21,6 +21,13 @@ const FILE: u64 = 0x48;
 // Of a handle: its layers for writing, its folder, names and symbols of formats.
 const WRITER: u64 = 0x28;
 const FOLDER: u64 = 0x30;
+// A layer of a handle (`PerlIOBuf`) begins with the one below. It has so many bytes if it has a
+// buffer, whose address and size are there.
+const BUFFERED: u64 = 72;
+const BUFFER: u64 = 0x20;
+const BUFFER_SIZE: u64 = 0x40;
+/// No handle has more layers.
+const MOST_LAYERS: usize = 100;
 const NAMES: [u64; 3] = [0x50, 0x60, 0x70];
 const FORMATS: [u64; 3] = [0x58, 0x68, 0x78];
 
@@ -44,11 +51,35 @@ impl Fill<'_> {
         Kind::Glob
     }
 
+    /// The layers of a handle, and their buffers.
+    fn layers(&mut self, handle: u64) {
+        let mut layer = self.reader.word(handle);
+        for _ in 0..MOST_LAYERS {
+            let chunk = self.claims.find(layer);
+            let Some(chunk) = chunk.and_then(|chunk| self.claims.chunk(chunk)) else {
+                return;
+            };
+            self.link(layer);
+            if chunk.size >= BUFFERED {
+                let word = |at: u64| self.reader.word(layer.wrapping_add(at));
+                let (buffer, size) = (word(BUFFER), word(BUFFER_SIZE));
+                let found = self.claims.find(buffer);
+                let found = found.and_then(|found| self.claims.chunk(found));
+                // What is in a buffer are no pointers.
+                if found.is_some_and(|found| found.at == buffer && size > 0 && size <= found.size) {
+                    self.claim(buffer, size);
+                }
+            }
+            layer = self.reader.word(layer);
+        }
+    }
+
     pub(crate) fn handle(&mut self, head: &Sv) -> Kind {
         // A handle leads to a place in Perl's table of handles, and that to its layers.
-        for handle in [head.own, self.body(head, WRITER)] {
-            let layers = self.reader.word(handle);
-            self.link(layers);
+        let [reader, writer] = [head.own, self.body(head, WRITER)];
+        self.layers(reader);
+        if writer != reader {
+            self.layers(writer);
         }
         let folder = self.body(head, FOLDER);
         self.link(folder);

@@ -21,6 +21,7 @@
 mod claims;
 mod code;
 mod container;
+mod contents;
 mod contexts;
 mod error;
 mod fill;
@@ -39,8 +40,8 @@ mod sv;
 mod tests;
 mod walk;
 
+pub use self::contents::{Inside, contents};
 pub use self::error::Error;
-pub use self::scalar::contents;
 pub use self::walk::{Interpreter, Malloc, Walked, walk};
 
 /// An address in a program's memory.

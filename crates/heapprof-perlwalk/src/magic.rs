@@ -47,7 +47,11 @@ impl Fill<'_> {
             match length {
                 IS_VALUE => self.lead_to(pointer, step, true),
                 1.. if pointer != 0 => self.claim(pointer, length.unsigned_abs() + 1),
-                _ => self.link(pointer),
+                _ => {
+                    self.link(pointer);
+                    // A variable that threads share has its value in another interpreter.
+                    self.lead_to(pointer, Step::Mention, true);
+                }
             }
             at = next;
         }

@@ -24,6 +24,8 @@ const MOST_NAMES: u64 = 1 << 16;
 const TEXT: u64 = 0;
 const CLASS: u64 = 8;
 const OF_TYPE: u64 = 0x10;
+/// A flag of a name, behind its length.
+const IS_OUR: u8 = 16;
 
 impl Fill<'_> {
     /// The pads of the sub that is being made.
@@ -78,25 +80,38 @@ impl Fill<'_> {
             return TextId::NONE;
         }
         let length = self.reader.byte(name.wrapping_add(self.layout.name_length));
+        let flags = self
+            .reader
+            .byte(name.wrapping_add(self.layout.name_length + 1));
         self.claim(name, self.layout.name + u64::from(length) + 1);
         let shown = self.reader.text(text, length.into());
-        let step = self.steps.class;
         let class = self.reader.word(name.wrapping_add(CLASS));
-        self.lead_to(class, step, true);
+        self.lead_to(class, Step::Class, true);
         let of_type = self.reader.word(name.wrapping_add(OF_TYPE));
-        self.lead_to(of_type, step, true);
-        self.builder.text_id(&shown)
+        match shown.starts_with('&') {
+            // The sub that closures of it are made of.
+            true => self.lead_to(of_type, Step::Constant, true),
+            false => self.lead_to(of_type, Step::Class, true),
+        }
+        // A variable that is declared by `our` is elsewhere.
+        match flags & IS_OUR {
+            0 => self.builder.text_id(&shown),
+            _ => TextId::NONE,
+        }
     }
 
     /// Gives the elements of pads the names of the variables that they are.
     pub(crate) fn name_pads(&mut self) {
-        let arguments = self.steps.arguments;
+        let (arguments, unnamed) = (self.steps.arguments, self.steps.anonymous);
+        // What closures are made of has no other name.
+        let anonymous = self.builder.text_id("&");
         for (pad, list) in std::mem::take(&mut self.pads) {
             let names = &self.names;
             self.builder
                 .rename_elements(pad, |place| match names.of(list, place) {
                     TextId::NONE if place == 0 => arguments,
                     TextId::NONE => Step::Temporary,
+                    name if name == anonymous => unnamed,
                     name => Step::Variable(name),
                 });
         }

@@ -30,6 +30,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// The copy.
+    pub(crate) fn image(&self) -> &'a Image {
+        self.image
+    }
+
     fn region(&self, at: Address) -> Option<&'a Region> {
         let last = self.last.get();
         if last.is_some_and(|region| region.range().contains(&at)) {
@@ -87,7 +92,23 @@ impl<'a> Reader<'a> {
         let length = self.key_length(key).unwrap_or(0);
         let at = key.wrapping_add(KEY_TEXT);
         let flags = self.byte(at.wrapping_add(length).wrapping_add(1));
-        text_of(self.bytes(at, length.min(LONGEST)), flags & IS_UTF8 != 0)
+        let text = text_of(self.bytes(at, length.min(LONGEST)), flags & IS_UTF8 != 0);
+        match length > LONGEST {
+            true => text + "…",
+            false => text,
+        }
+    }
+
+    /// Whether a key has this text.
+    pub(crate) fn is_key(&self, key: Address, text: &str) -> bool {
+        let length = self.key_length(key).unwrap_or(u64::MAX);
+        let at = key.wrapping_add(KEY_TEXT);
+        // A character has one byte, or as many as UTF-8 has.
+        if length > text.len() as u64 {
+            return false;
+        }
+        let flags = self.byte(at.wrapping_add(length).wrapping_add(1));
+        text_of(self.bytes(at, length), flags & IS_UTF8 != 0) == text
     }
 
     /// A text that ends with a zero, or behind so many bytes.

@@ -11,7 +11,7 @@ use heapprof_perl_heap::{Kind, Phase, Step, Value};
 use crate::Address;
 use crate::claims::{Owner, whole};
 use crate::fill::Fill;
-use crate::roots::Roots;
+use crate::roots::{Roots, SAVED};
 
 /// Makes values of the rest.
 pub(crate) struct Rest<'f, 'a> {
@@ -87,6 +87,14 @@ impl<'f, 'a> Rest<'f, 'a> {
             }
         }
         for interpreter in interpreters {
+            for chunk in interpreter.saved(self.fill) {
+                if self.fill.claims.owner(chunk) == Owner::Nobody {
+                    let at = self.heap.chunks[chunk as usize].at;
+                    let builder = &mut self.fill.builder;
+                    builder.add_root(Phase::Others, &interpreter.outer, SAVED, at);
+                    self.take(chunk, Kind::Memory);
+                }
+            }
             for (name, chunk) in interpreter.links(self.fill) {
                 // What is in the queue was taken already, and is the interpreter's, too.
                 if self.fill.claims.owner(chunk) == Owner::Nobody {
@@ -238,6 +246,7 @@ fn is_text(bytes: &[u8]) -> bool {
     const LEAST: usize = 2;
     let end = bytes.iter().position(|&byte| byte == 0);
     let text = &bytes[..end.unwrap_or(bytes.len())];
-    let is_letter = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ' || *byte >= 0x80;
+    let is_letter =
+        |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace() || *byte >= 0x80;
     text.len() >= LEAST && text.iter().all(is_letter) && std::str::from_utf8(text).is_ok()
 }

@@ -37,6 +37,8 @@ const CONTEXTS: u64 = 8;
 const BEFORE: u64 = 0x10;
 const NEXT: u64 = 0x18;
 const NEWEST: u64 = 0x20;
+/// What the paths of values begin with that `local` has put aside.
+pub(crate) const SAVED: &str = "(saved by local)";
 /// No program has more of them.
 const MOST_STACKS: usize = 100_000;
 /// A table of handles begins with the next one. A handle has so many words.
@@ -130,7 +132,7 @@ impl Roots {
         let entries = self
             .place("savestack_ix")
             .map_or(0, |at| fill.reader.half(at));
-        self.add_words(fill, "savestack", entries.into(), "(saved by local)");
+        self.add_words(fill, "savestack", entries.into(), SAVED);
         for &stack in &self.stacks {
             self.running(fill, stack);
         }
@@ -231,6 +233,17 @@ impl Roots {
         links
     }
 
+    /// The chunks that `local` has put aside, such as the slots of a symbol.
+    pub(crate) fn saved(&self, fill: &Fill<'_>) -> Vec<u32> {
+        let entries = self
+            .place("savestack_ix")
+            .map_or(0, |at| fill.reader.half(at));
+        let words = fill
+            .reader
+            .words(self.word(fill, "savestack"), entries.into());
+        words.filter_map(|word| fill.claims.find(word)).collect()
+    }
+
     /// Says that the table of keys has those that nobody else has.
     pub(crate) fn claim_keys(&self, fill: &mut Fill<'_>, image: &Image) {
         let table = self.word(fill, "strtab");
@@ -245,7 +258,7 @@ impl Roots {
             if let Some(chunk) = claims.find(key)
                 && claims.owner(chunk) == Owner::Nobody
             {
-                claims.claim(key, number, u64::MAX);
+                claims.claim(key, number, u64::MAX, false);
             }
             Some(())
         });

@@ -1,14 +1,12 @@
 //! Scalars: numbers, texts and references; what stands for a part of another value; regular
 //! expressions.
 
-use heapprof_heapwalk::Image;
 use heapprof_perl_heap::{Kind, Step};
 
 use crate::fill::Fill;
-use crate::reader::{Reader, text_of};
 use crate::sv::{self, Sv};
 
-/// Where a scalar with more than a number has that number, if it may be an address.
+/// Where a scalar with more than a number has that number.
 const NUMBER: u64 = 0x20;
 /// What an lvalue stands for, and its letter.
 const TARGET: u64 = 0x40;
@@ -23,28 +21,6 @@ const KEY_TEXT: u64 = 8;
 /// A text whose beginning was cut off says before it how much that is: in a byte, or, if that is
 /// zero, in the word before.
 const CUT_WORD: u64 = 9;
-
-/// The text or the number that a value has, up to so many bytes. `None` if it has neither.
-#[must_use]
-pub fn contents(image: &Image, at: u64, limit: u32) -> Option<String> {
-    let reader = Reader::new(image);
-    let head = Sv::read(&reader, at);
-    if head.has_text() && head.has(sv::IS_TEXT) {
-        let length = reader.word(head.any.wrapping_add(sv::USED));
-        let bytes = reader.bytes(head.own, length.min(limit.into()));
-        let more = match length > u64::from(limit) {
-            true => format!("… ({length} bytes)"),
-            false => String::new(),
-        };
-        return Some(text_of(bytes, head.has(sv::IS_UTF8)) + &more);
-    }
-    let is_number = head.has(sv::IS_INTEGER) && head.kind() <= sv::MAGICAL;
-    let number = match head.kind() {
-        sv::INTEGER => head.own,
-        _ => reader.word(head.any.wrapping_add(NUMBER)),
-    };
-    is_number.then(|| number.cast_signed().to_string())
-}
 
 impl Fill<'_> {
     pub(crate) fn scalar(&mut self, head: &Sv) -> Kind {
@@ -71,14 +47,15 @@ impl Fill<'_> {
         }
     }
 
-    /// Follows a number that is the address of a whole chunk.
+    /// Follows a number that is the address of a whole chunk, or of a value.
     fn link_whole(&mut self, number: u64) {
-        let chunk = self
-            .claims
-            .find(number)
-            .and_then(|one| self.claims.chunk(one));
-        if chunk.is_some_and(|chunk| chunk.at == number) {
-            self.link(number);
+        let chunk = self.claims.find(number);
+        let Some(chunk) = chunk.and_then(|one| self.claims.chunk(one)) else {
+            return;
+        };
+        match chunk.at == number {
+            true => self.link(number),
+            false => self.lead_to(number, Step::Mention, true),
         }
     }
 
@@ -98,7 +75,7 @@ impl Fill<'_> {
                     false => 0,
                 };
                 let start = head.own.wrapping_sub(cut);
-                self.claim(start, length.saturating_add(cut));
+                self.claim_text(start, length.saturating_add(cut), head.has(sv::IS_SHARED));
                 if self.value.class != 0 && length <= LONGEST_STRUCTURE {
                     self.link_words(start, length / 8);
                 }

@@ -9,6 +9,7 @@ pub(crate) const HEAD: u64 = 24;
 
 // Types.
 pub(crate) const INTEGER: u32 = 1;
+pub(crate) const NUMBER: u32 = 2;
 pub(crate) const TEXT: u32 = 3;
 pub(crate) const INVLIST: u32 = 4;
 pub(crate) const MAGICAL: u32 = 7;
@@ -27,6 +28,7 @@ pub(crate) const TYPES: usize = 17;
 // Flags.
 const TYPE: u32 = 0xff;
 pub(crate) const IS_INTEGER: u32 = 0x1100;
+pub(crate) const IS_FLOAT: u32 = 0x2200;
 const IS_ANYTHING: u32 = 0xff00;
 pub(crate) const IS_REFERENCE: u32 = 0x0800;
 pub(crate) const IS_TEXT: u32 = 0x4400;
@@ -40,6 +42,8 @@ pub(crate) const HAS_MORE: u32 = 0x0200_0000;
 pub(crate) const IS_SHARED: u32 = 0x1000_0000;
 /// Of a reference.
 pub(crate) const IS_WEAK: u32 = 0x8000_0000;
+/// Of an integer.
+pub(crate) const IS_UNSIGNED: u32 = 0x8000_0000;
 /// Of an array: its elements are counted.
 pub(crate) const IS_COUNTING: u32 = 0x4000_0000;
 

@@ -4,9 +4,9 @@ use std::fs::File;
 use std::path::Path;
 
 use heapprof_heapwalk::{Core, Heap, Image};
-use heapprof_perl_heap::Found;
+use heapprof_perl_heap::{Found, Memory};
 
-use crate::{Error, Walked, contents, walk};
+use crate::{Error, Inside, Walked, contents, walk};
 
 fn core() -> Core {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -54,7 +54,7 @@ fn planted_rings_and_texts_are_found() {
         (10, "{self}")
     );
     let address = |text: &str| {
-        let number = found.variable(text).unwrap();
+        let number = found.variable(text, &()).unwrap();
         found.values().get(number).address
     };
     let shown = |text: &str, limit| contents(&image, address(text), limit).unwrap();
@@ -62,6 +62,18 @@ fn planted_rings_and_texts_are_found() {
     assert_eq!(shown("$SECRET", 7), "the key… (19 bytes)");
     assert_eq!(shown("$CACHE{7}{lines}[4]", 200), "5");
     assert_eq!(contents(&image, address("%CACHE"), 200), None);
+    let inside = Inside(&image);
+    let cache = address("%CACHE");
+    assert_eq!(inside.under_key(cache, "7"), Some(address("$CACHE{7}")));
+    assert_eq!(
+        (inside.under_key(cache, "none"), inside.length(cache)),
+        (None, None)
+    );
+    let lines = found
+        .values()
+        .get(found.variable("$CACHE{7}{lines}", &inside).unwrap());
+    let lines = image.word(lines.address + 16).unwrap();
+    assert_eq!(inside.length(lines), Some(5));
 }
 
 /// What a value has leads to it.
@@ -71,7 +83,7 @@ fn an_address_has_an_owner() {
     let image = core.image().unwrap();
     let heap = Heap::walk(&image).unwrap();
     let found = Found::new(walk(&image, &core, Some(&heap), None).unwrap().values);
-    let number = found.variable("$SECRET").unwrap();
+    let number = found.variable("$SECRET", &()).unwrap();
     let value = found.values().get(number).address;
     // Its text, its body and the middle of its head.
     for place in [image.word(value + 16), image.word(value), Some(value + 5)] {

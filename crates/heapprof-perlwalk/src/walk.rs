@@ -3,10 +3,10 @@
 use heapprof_heapwalk::{Heap, Image, Use};
 use heapprof_memory::Memory;
 use heapprof_perl::{Type, Version};
-use heapprof_perl_heap::Values;
+use heapprof_perl_heap::{Kind, Value, Values};
 
 use crate::Address;
-use crate::claims::{Claims, whole};
+use crate::claims::{Claims, Part, whole};
 use crate::error::Error;
 use crate::fill::{Fill, Wanted};
 use crate::find::Found;
@@ -143,10 +143,28 @@ pub fn walk(
         one.claim_keys(&mut fill, image);
     }
     let builder = &mut fill.builder;
-    fill.claims.settle(|value, bytes, asked| {
-        let value = builder.value_mut(value);
-        value.size = value.size.saturating_add(bytes);
-        value.asked = value.asked.saturating_add(asked);
+    let shared = fill.steps.shared;
+    fill.claims.settle(|number, part| {
+        let value = builder.value_mut(number);
+        match part {
+            Part::Own(bytes, asked) => {
+                value.size = value.size.saturating_add(bytes);
+                value.asked = value.asked.saturating_add(asked);
+            }
+            Part::Shared(chunk, asked) => {
+                let from = value.address;
+                builder.lead_later(from, chunk.at, shared, true);
+                if builder.number(chunk.at).is_none() {
+                    builder.end(Value {
+                        address: chunk.at,
+                        size: whole(chunk),
+                        asked,
+                        kind: Kind::Shared,
+                        ..Value::default()
+                    });
+                }
+            }
+        }
     });
     if let Some(heap) = heap {
         let mut rest = Rest::new(&mut fill, image, heap);

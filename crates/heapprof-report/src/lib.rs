@@ -72,7 +72,7 @@ pub use crate::{
     perl_heap::{
         PerlHeap,
         about::{perl_identify, perl_size, perl_who},
-        perl_cycles, perl_heap, perl_pads,
+        perl_cycles, perl_heap, perl_leaked, perl_pads,
     },
     process::{
         ListedProcess, ProcessOptions, ProcessRow, ProcessSnapshot, Seen, process,

@@ -2,7 +2,7 @@
 
 pub(crate) mod about;
 
-use heapprof_perl_heap::{Cycle, Pad, Sum, Summary};
+use heapprof_perl_heap::{Cycle, Leak, Pad, Sum, Summary};
 use serde_json::json;
 
 use crate::error::Error;
@@ -42,7 +42,7 @@ pub fn perl_heap(heap: &PerlHeap, limit: Option<usize>, style: &Style) -> Result
     let measure = Measure::bytes(style)?;
     let holders = holders(summary, limit, &measure);
     if style.format == Format::Csv {
-        return holders.render(style);
+        return all(summary, limit, &measure).render(style);
     }
     let mut text = format!("{}: ", printable(&heap.name));
     if !heap.perl.is_empty() {
@@ -118,6 +118,35 @@ fn holders(summary: &Summary, limit: usize, measure: &Measure) -> Table {
     table
 }
 
+/// All rows as one table, for a program.
+fn all(summary: &Summary, limit: usize, measure: &Measure) -> Table {
+    let mut table = Table::new(&[
+        ("of", Align::Left),
+        ("name", Align::Left),
+        ("objects", Align::Right),
+        ("bytes", Align::Right),
+    ]);
+    let mut row = |of: &str, name: &str, objects: u64, bytes: u64| {
+        table.row(vec![
+            of.to_string(),
+            name.to_string(),
+            objects.to_string(),
+            measure.show(bytes),
+        ]);
+    };
+    for (name, sum) in &summary.kinds {
+        row("type", name, sum.objects, sum.bytes);
+    }
+    for (name, sum) in &summary.parts {
+        row("from", name, sum.objects, sum.bytes);
+    }
+    row("total", "", summary.all.objects, summary.all.bytes);
+    for one in summary.holders.iter().take(limit) {
+        row("variable", &one.path, one.objects, one.retained);
+    }
+    table
+}
+
 /// Says how many rows are left out.
 fn more(table: &mut Table, count: usize, limit: usize, columns: usize) {
     let left_out = count.saturating_sub(limit);
@@ -171,7 +200,8 @@ pub fn perl_cycles(
         let rows = cycles.iter().take(limit).map(|one| {
             json!({
                 "count": one.count, "objects": one.objects, "retained": one.retained,
-                "ring": one.ring, "closed_by": one.closed_by, "example": one.example,
+                "ring": one.ring, "closed_by": one.closed_by,
+                "example": format!("{:#x}", one.example),
             })
         });
         let left_out = cycles.len().saturating_sub(limit);
@@ -208,9 +238,65 @@ pub fn perl_cycles(
         false => {
             let cycles = plural(&count.to_string(), "cycle");
             format!(
-                "{head}: {cycles} to which nothing leads\n\n{}",
+                "{head}: {cycles} of what has leaked\n\n{}",
                 table.render(style)?
             )
+        }
+    })
+}
+
+/// Writes what has leaked, by its first values, at most so many rows.
+///
+/// # Errors
+/// It can't be written in this format, or the unit is none of bytes.
+pub fn perl_leaked(
+    name: &str,
+    leaks: &[Leak],
+    limit: Option<usize>,
+    style: &Style,
+) -> Result<String, Error> {
+    let limit = limit.unwrap_or(usize::MAX);
+    let retained: u64 = leaks.iter().map(|leak| leak.retained).sum();
+    if style.format == Format::Json {
+        let rows = leaks.iter().take(limit).map(|one| {
+            json!({
+                "path": one.path, "type": one.kind, "count": one.count,
+                "retained": one.retained, "example": format!("{:#x}", one.example),
+            })
+        });
+        let left_out = leaks.len().saturating_sub(limit);
+        return crate::json::text(json!({
+            "name": name, "retained": retained, "rows": rows.collect::<Vec<_>>(),
+            "other": left_out,
+        }));
+    }
+    let measure = Measure::bytes(style)?;
+    let mut table = Table::new(&[
+        ("retained", Align::Right),
+        ("values", Align::Right),
+        ("type", Align::Left),
+        ("path", Align::Left),
+        ("the first at", Align::Left),
+    ]);
+    for one in leaks.iter().take(limit) {
+        table.row(vec![
+            measure.show(one.retained),
+            one.count.to_string(),
+            one.kind.to_string(),
+            one.path.clone(),
+            format!("{:#x}", one.example),
+        ]);
+    }
+    more(&mut table, leaks.len(), limit, 5);
+    if style.format == Format::Csv {
+        return table.render(style);
+    }
+    let head = printable(name);
+    Ok(match leaks.is_empty() {
+        true => format!("{head}: nothing has leaked\n"),
+        false => {
+            let retained = measure.show(retained);
+            format!("{head}: {retained} have leaked\n\n{}", table.render(style)?)
         }
     })
 }

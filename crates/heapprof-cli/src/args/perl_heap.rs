@@ -21,7 +21,7 @@ pub(crate) struct PerlHeapArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Say how large a variable is, alone and with all that it leads to: '$Foo::x', '%CACHE',
-    /// '$x->{key}[3]', '&sub my $x'
+    /// '$x->{key}[3]', '&sub my $x', 'my $x' of the program's file
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) size: Option<String>,
     /// Say what the value at this address is, and how it is reached
@@ -34,8 +34,11 @@ pub(crate) struct PerlHeapArgs {
     /// List the rings of references that nothing else leads to, and what closes each
     #[arg(long, conflicts_with_all = ["size", "identify", "who"])]
     pub(crate) cycles: bool,
-    /// Say what the variables of subs keep between calls, by depth of recursion
+    /// List what has leaked: values to which nothing leads, and rings
     #[arg(long, conflicts_with_all = ["size", "identify", "who", "cycles"])]
+    pub(crate) leaked: bool,
+    /// Say what the variables of subs keep between calls, by depth of recursion
+    #[arg(long, conflicts_with_all = ["size", "identify", "who", "cycles", "leaked"])]
     pub(crate) pads: bool,
     /// Show the text of the value that --size, --identify or --who names, up to so many bytes
     #[arg(long, value_name = "BYTES", num_args = 0..=1, default_missing_value = "200",
@@ -44,6 +47,10 @@ pub(crate) struct PerlHeapArgs {
     /// Show a hash of each key of hashes instead of the key; symbols and variables keep their names
     #[arg(long)]
     pub(crate) anonymize: bool,
+    /// Name the keys of hashes with at most so many of them in paths; 0 names none, so that a hash
+    /// that grows past the number makes no difference of its own
+    #[arg(long, value_name = "NUMBER", default_value_t = heapprof_perl_heap::MOST_KEYS)]
+    pub(crate) keys: usize,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
     /// text, json, csv or markdown

@@ -2,6 +2,8 @@
 
 mod origin;
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use heapprof_perl_heap::Found;
 use heapprof_report::{Format, Measure, PerlHeap, Style};
@@ -11,6 +13,9 @@ use super::Shared;
 use crate::args::PerlHeapArgs;
 use crate::{messages, name, output};
 
+/// So many variables are shown where nobody asked for more.
+const ROWS: usize = 20;
+
 pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
     // What can't be had is said before a process is held.
     Measure::new("bytes", args.unit.as_deref())?;
@@ -18,8 +23,13 @@ pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
     if args.contents.is_some() && !is_of_one {
         bail!("--contents: needs a value: --size, --identify or --who");
     }
+    if args.output.as_deref() == Some(Path::new("-")) {
+        bail!("-o -: stdout has the report; name a file");
+    }
     let origin = Origin::open(shared, args)?;
     let name = name::shown(&args.target).into_owned();
+    // A question that has no answer writes no file.
+    let text = report(shared, args, name, &origin)?;
     if let Some(path) = &args.output {
         if origin.is_file(path) {
             bail!(
@@ -34,7 +44,7 @@ pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
         let shown = path.display();
         messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));
     }
-    output::text(None, &report(shared, args, name, &origin)?)
+    output::text(None, &text)
 }
 
 fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -> Result<String> {
@@ -48,7 +58,7 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
     let found = &origin.found;
     let about = match (&args.size, args.identify, args.who) {
         (Some(variable), ..) => {
-            let number = found.variable(variable);
+            let number = origin.variable(variable, args.anonymize);
             let number = number.with_context(|| variable.clone())?;
             let contents = origin.contents(number, args.contents)?;
             let size = found.size(number);
@@ -59,7 +69,7 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
         }
         (_, Some(at), _) => {
             let (number, contents) = at_address(origin, args, at)?;
-            let identified = found.identify(number);
+            let identified = found.identify(number, limit.unwrap_or(usize::MAX));
             let contents = contents.as_deref();
             Some(heapprof_report::perl_identify(
                 &identified,
@@ -69,7 +79,7 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
         }
         (.., Some(at)) => {
             let (number, contents) = at_address(origin, args, at)?;
-            let identified = found.identify(number);
+            let identified = found.identify(number, 0);
             let contents = contents.as_deref();
             Some(heapprof_report::perl_who(
                 &identified,
@@ -81,6 +91,10 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
         _ if args.cycles => {
             let cycles = found.cycles();
             Some(heapprof_report::perl_cycles(&name, &cycles, limit, &style)?)
+        }
+        _ if args.leaked => {
+            let leaks = found.leaks();
+            Some(heapprof_report::perl_leaked(&name, &leaks, limit, &style)?)
         }
         _ if args.pads => {
             let pads = found.pads();
@@ -106,6 +120,11 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
         // A table has no place for them.
         heap.notes.iter().for_each(|note| messages::note(note));
     }
+    // There are as many variables as a program has, and most hold nothing.
+    let limit = match (args.limit.limit, args.format) {
+        (None, Format::Text | Format::Markdown) => Some(limit.unwrap_or(ROWS)),
+        _ => limit,
+    };
     Ok(heapprof_report::perl_heap(&heap, limit, &style)?)
 }
 

@@ -110,13 +110,8 @@ impl Target {
 
     /// Whether a path leads to the core file that is walked.
     pub(in crate::command) fn is_file(&self, path: &Path) -> bool {
-        let id = |path: &Path| {
-            std::fs::metadata(path)
-                .map(|found| (found.dev(), found.ino()))
-                .ok()
-        };
         match &self.what {
-            What::Core(core, _) => id(path).is_some_and(|found| Some(found) == id(core)),
+            What::Core(core, _) => is_same(core, path),
             What::Process(..) => false,
         }
     }
@@ -201,6 +196,15 @@ impl Target {
         }
         ask(&labels[&map.path])
     }
+}
+
+/// Whether two paths lead to the same file.
+pub(in crate::command) fn is_same(one: &Path, other: &Path) -> bool {
+    let id = |path: &Path| {
+        let found = std::fs::metadata(path).ok()?;
+        Some((found.dev(), found.ino()))
+    };
+    id(one).is_some_and(|found| Some(found) == id(other))
 }
 
 /// Where a file of a process is.

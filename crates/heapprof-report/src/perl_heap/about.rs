@@ -1,6 +1,6 @@
 //! Writes what is known of one value of Perl's: how large it is, what it is, who refers to it.
 
-use heapprof_perl_heap::{Described, Identified, Referrer, Size};
+use heapprof_perl_heap::{Described, Identified, Referrer, Size, Way};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -21,7 +21,7 @@ fn words(value: &Described) -> String {
 
 fn document(value: &Described) -> Value {
     json!({
-        "address": value.address, "type": value.kind, "class": value.class, "name": value.name,
+        "address": format!("{:#x}", value.address), "type": value.kind, "class": value.class, "name": value.name,
         "references": value.references, "size": value.size, "retained": value.retained,
         "path": value.path,
     })
@@ -104,8 +104,9 @@ pub fn perl_identify(
         return crate::json::text(json!({
             "value": document(&found.value), "contents": contents, "is_leaked": found.is_leaked,
             "way": found.way.iter()
-                .map(|(step, value)| json!({"step": step, "value": document(value)}))
+                .map(|one| json!({"step": one.step, "value": document(&one.value)}))
                 .collect::<Vec<_>>(),
+            "way_left_out": found.way_left_out,
         }));
     }
     let measure = Measure::bytes(style)?;
@@ -117,7 +118,7 @@ pub fn perl_identify(
             ("name", Align::Left),
             ("address", Align::Left),
         ]);
-        for (step, value) in &found.way {
+        for Way { step, value, .. } in &found.way {
             table.row(vec![
                 step.clone(),
                 value.kind.to_string(),
@@ -142,8 +143,14 @@ pub fn perl_identify(
         true => "\nThe way there, from what has leaked\n",
         false => "\nThe way there, from a root\n",
     };
-    for (depth, (step, value)) in found.way.iter().enumerate() {
-        let indent = "  ".repeat(depth.min(40));
+    let mut next = 0;
+    for Way { step, value, depth } in &found.way {
+        let indent = "  ".repeat((*depth).min(40));
+        if *depth != next {
+            let left_out = plural(&found.way_left_out.to_string(), "step");
+            text += &format!("{indent}({left_out} more)\n");
+        }
+        next = depth + 1;
         let step = match step.as_str() {
             "" => String::new(),
             step => format!("{step}  "),

@@ -1,18 +1,18 @@
 //! Where Perl's values come from: a process, a core file, or a file of Devel::MAT.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_heapwalk::{Heap, Image};
-use heapprof_perl_heap::{Found, Values};
+use heapprof_perl_heap::{Found, Memory, NoVariable, Values};
 use heapprof_perlwalk::{Error, Walked, walk};
 use heapprof_profile::Profile;
 use sha2::{Digest, Sha256};
 
 use crate::args::PerlHeapArgs;
 use crate::command::Shared;
-use crate::command::target::{Target, What};
+use crate::command::target::{Target, What, is_same};
 use crate::name;
 use crate::place::acting;
 
@@ -33,6 +33,31 @@ pub(super) struct Origin {
     pub(super) owner: Option<u64>,
     /// The program's memory, if it is at hand.
     memory: Option<(Target, Image)>,
+    /// The file of Devel::MAT that was read.
+    file: Option<PathBuf>,
+}
+
+/// The program's memory, and how keys are called among the values.
+struct Inside<'a> {
+    memory: Option<heapprof_perlwalk::Inside<'a>>,
+    is_anonymous: bool,
+}
+
+impl Memory for Inside<'_> {
+    fn under_key(&self, hash: u64, key: &str) -> Option<u64> {
+        self.memory?.under_key(hash, key)
+    }
+
+    fn length(&self, array: u64) -> Option<u64> {
+        self.memory?.length(array)
+    }
+
+    fn named(&self, key: &str) -> String {
+        match self.is_anonymous {
+            true => hashed(key),
+            false => key.to_string(),
+        }
+    }
 }
 
 impl Origin {
@@ -66,6 +91,7 @@ impl Origin {
             malloc: None,
             owner: None,
             memory: None,
+            file: Some(path.to_path_buf()),
         })
     }
 
@@ -76,7 +102,8 @@ impl Origin {
             Ok(heap) => Some(heap),
             Err(error) => {
                 lacks.push(format!(
-                    "{error}; sizes are those that Perl asked for, and other threads are not seen"
+                    "{error}; sizes are those that Perl asked for, other threads are not seen, and \
+                     what only C code holds is shown as leaked"
                 ));
                 None
             }
@@ -105,6 +132,7 @@ impl Origin {
             malloc: walked.malloc.map(|malloc| (malloc.bytes, malloc.cached)),
             owner: walked.owner,
             memory: Some((target, image)),
+            file: None,
         })
     }
 
@@ -133,7 +161,18 @@ impl Origin {
     /// Whether a path leads to the file that is read.
     pub(super) fn is_file(&self, path: &Path) -> bool {
         let target = self.memory.as_ref();
-        target.is_some_and(|(target, _)| target.is_file(path))
+        let is_core = target.is_some_and(|(target, _)| target.is_file(path));
+        is_core || self.file.as_ref().is_some_and(|file| is_same(file, path))
+    }
+
+    /// The value that a program calls so.
+    pub(super) fn variable(&self, text: &str, is_anonymous: bool) -> Result<u32, NoVariable> {
+        let memory = self.memory.as_ref();
+        let inside = Inside {
+            memory: memory.map(|(_, image)| heapprof_perlwalk::Inside(image)),
+            is_anonymous,
+        };
+        self.found.variable(text, &inside)
     }
 
     /// The text of a value, up to so many bytes, if that is wanted.
@@ -145,7 +184,10 @@ impl Origin {
             bail!("--contents: needs the program's memory, a process or a core file");
         };
         let value = self.found.values().get(number);
-        Ok(heapprof_perlwalk::contents(image, value.address, limit))
+        let found = heapprof_perlwalk::contents(image, value.address, limit);
+        Ok(Some(found.unwrap_or_else(|| {
+            format!("(a {} has none that can be shown)", value.kind.name())
+        })))
     }
 }
 
@@ -153,7 +195,7 @@ fn found(mut values: Values, args: &PerlHeapArgs) -> Found {
     if args.anonymize {
         values.rename_keys(hashed);
     }
-    Found::new(values)
+    Found::with_keys(values, args.keys)
 }
 
 fn advised(name: &str, has_program: bool, error: Error) -> anyhow::Error {
@@ -168,7 +210,13 @@ fn advised(name: &str, has_program: bool, error: Error) -> anyhow::Error {
 fn lacks_of(walked: &Walked, image: &Image) -> Vec<String> {
     let mut lacks = Vec::new();
     for (number, one) in (1..).zip(&walked.interpreters) {
-        if one.found() != one.says {
+        let apart = one.found().abs_diff(one.says);
+        if apart == 1 {
+            lacks.push(format!(
+                "interpreter {number} was making or freeing a value; what it was freeing is shown \
+                 as leaked"
+            ));
+        } else if apart > 1 {
             lacks.push(format!(
                 "interpreter {number} says that it has {} values, and {} were found",
                 one.says,

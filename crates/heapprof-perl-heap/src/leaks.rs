@@ -1,0 +1,55 @@
+//! What has leaked, by its first values: those to which nothing leads, or one of each ring.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
+
+use crate::found::Found;
+
+/// First values of what has leaked that look the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leak {
+    /// What they are: the path, which begins with `(leaked)`.
+    pub path: String,
+    /// The name of their kind.
+    pub kind: &'static str,
+    /// How many there are.
+    pub count: u64,
+    /// What they retain, in bytes.
+    pub retained: u64,
+    /// The address of one of them.
+    pub example: u64,
+}
+
+impl Found {
+    /// What has leaked, those that retain most first.
+    #[must_use]
+    pub fn leaks(&self) -> Vec<Leak> {
+        let mut leaks: HashMap<(u32, &str), Leak, RandomState> = HashMap::default();
+        for &number in self.paths.leaked() {
+            let value = self.values.get(number);
+            let key = (self.paths.place(number), value.kind.name());
+            let leak = leaks.entry(key).or_insert_with(|| Leak {
+                path: self.paths.shown(&self.values, number),
+                kind: value.kind.name(),
+                count: 0,
+                retained: 0,
+                example: value.address,
+            });
+            leak.count += 1;
+            leak.retained += self.retained[number as usize];
+            leak.example = leak.example.min(value.address);
+        }
+        let mut leaks: Vec<Leak> = leaks.into_values().collect();
+        leaks.sort_by(|one, other| {
+            let key = |leak: &Leak| {
+                (
+                    std::cmp::Reverse(leak.retained),
+                    leak.path.clone(),
+                    leak.kind,
+                )
+            };
+            key(one).cmp(&key(other))
+        });
+        leaks
+    }
+}

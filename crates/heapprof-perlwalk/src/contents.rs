@@ -1,0 +1,99 @@
+//! Looks into values: the text or the number of one, the element of a hash, how long an array is.
+
+use heapprof_heapwalk::Image;
+use heapprof_perl_heap::Memory;
+
+use crate::Address;
+use crate::reader::{Reader, text_of};
+use crate::sv::{self, Sv};
+
+/// Where a scalar with more than a number has its integer and its float.
+const INTEGER: u64 = 0x20;
+const FLOAT: u64 = 0x28;
+/// Of a hash: its last bucket. Of an array: its last element.
+const LAST: u64 = 0x18;
+const FILL: u64 = 0x10;
+/// More entries of a hash are not looked at.
+const MOST: usize = 1 << 28;
+
+/// The text or the number that a value has, up to so many bytes. `None` if it has neither.
+#[must_use]
+pub fn contents(image: &Image, at: u64, limit: u32) -> Option<String> {
+    let reader = Reader::new(image);
+    let head = Sv::read(&reader, at);
+    text(&reader, &head, limit).or_else(|| number(&reader, &head))
+}
+
+fn text(reader: &Reader<'_>, head: &Sv, limit: u32) -> Option<String> {
+    let has_text = head.has_text() && head.has(sv::IS_TEXT);
+    if !has_text && (head.kind() != sv::REGEXP || head.own == 0) {
+        return None;
+    }
+    let length = reader.word(head.any.wrapping_add(sv::USED));
+    let bytes = reader.bytes(head.own, length.min(limit.into()));
+    if bytes.is_empty() && length != 0 {
+        // It is a constant of C code, which the copy does not have.
+        return None;
+    }
+    let more = match length > bytes.len() as u64 {
+        true => format!("… ({length} bytes)"),
+        false => String::new(),
+    };
+    Some(text_of(bytes, head.has(sv::IS_UTF8)) + &more)
+}
+
+fn number(reader: &Reader<'_>, head: &Sv) -> Option<String> {
+    let is_scalar = head.kind() <= sv::MAGICAL && !head.has(sv::IS_REFERENCE);
+    let body = |at: u64| reader.word(head.any.wrapping_add(at));
+    match head.kind() {
+        _ if !is_scalar => None,
+        sv::INTEGER if head.has(sv::IS_INTEGER) => Some(integer(head, head.own)),
+        sv::NUMBER if head.has(sv::IS_FLOAT) => Some(f64::from_bits(head.own).to_string()),
+        sv::TEXT.. if head.has(sv::IS_INTEGER) => Some(integer(head, body(INTEGER))),
+        sv::TEXT.. if head.has(sv::IS_FLOAT) => Some(f64::from_bits(body(FLOAT)).to_string()),
+        _ => None,
+    }
+}
+
+fn integer(head: &Sv, word: u64) -> String {
+    match head.has(sv::IS_UNSIGNED) {
+        true => word.to_string(),
+        false => word.cast_signed().to_string(),
+    }
+}
+
+/// A program's memory, which knows more than the values do.
+#[derive(Clone, Copy, Debug)]
+pub struct Inside<'a>(pub &'a Image);
+
+impl Memory for Inside<'_> {
+    fn under_key(&self, hash: Address, key: &str) -> Option<Address> {
+        let reader = Reader::new(self.0);
+        let head = Sv::read(&reader, hash);
+        if head.kind() != sv::HASH || head.own == 0 {
+            return None;
+        }
+        let buckets = reader.word(head.any.wrapping_add(LAST)).wrapping_add(1);
+        let mut left = MOST;
+        for bucket in reader.words(head.own, buckets) {
+            let mut entry = bucket;
+            while entry != 0 && left != 0 {
+                left -= 1;
+                let mut words = reader.words(entry, 3);
+                let [next, found, value] = [(); 3].map(|()| words.next().unwrap_or(0));
+                if reader.is_key(found, key) {
+                    return Some(value);
+                }
+                entry = next;
+            }
+        }
+        None
+    }
+
+    fn length(&self, array: Address) -> Option<u64> {
+        let reader = Reader::new(self.0);
+        let head = Sv::read(&reader, array);
+        let last = reader.word(head.any.wrapping_add(FILL));
+        (head.kind() == sv::ARRAY).then(|| last.wrapping_add(1))
+    }
+}
