@@ -5,6 +5,7 @@ usage: oracle/perl_heap_hostile.py HEAPPROF [--cores N] [--files N] [--seed N]""
 import argparse
 import concurrent.futures
 import gzip
+import json
 import os
 import pathlib
 import random
@@ -97,6 +98,11 @@ def ask(heapprof, number, seed, core, pieces, file, folder):
             wrong = f"not one line of error: {error[:300]}"
         elif done.returncode == 0 and not done.stdout:
             wrong = "it says nothing"
+        elif done.returncode == 0 and words == ["-f", "json"]:
+            found = json.loads(done.stdout)
+            for rows in ("types", "parts"):
+                if sum(row["bytes"] for row in found[rows]) != found["bytes"]:
+                    wrong = f"{rows} do not add up to {found['bytes']}"
         code = done.returncode
     except subprocess.TimeoutExpired:
         wrong, code = f"more than {SECONDS} s", None

@@ -52,7 +52,11 @@ impl Found {
                 let mut edges = self.values.edges(number).iter();
                 edges.any(|edge| edge.is_strong && edge.to == number)
             };
-            if members.len() < 2 && !members.iter().any(leads_to_itself) {
+            // Memory of C code may lead in a circle, too.
+            let has_values = members
+                .iter()
+                .any(|&one| self.values.get(one).kind.is_value());
+            if !has_values || members.len() < 2 && !members.iter().any(leads_to_itself) {
                 continue;
             }
             let Some((ring, closed_by, first)) = self.ring(&members, &of) else {

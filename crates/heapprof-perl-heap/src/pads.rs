@@ -29,7 +29,11 @@ impl Found {
     #[must_use]
     pub fn pads(&self) -> Vec<Pad> {
         let mut pads: HashMap<(u32, u32), Pad, RandomState> = HashMap::default();
-        for sub in self.values.numbers() {
+        let mut roots = self.values.roots().iter();
+        let program = roots.find(|root| self.values.text(root.name) == "(main program)");
+        let program = program.map(|root| root.number);
+        // The variables of the program's file are no sub's.
+        for sub in self.values.numbers().filter(|&sub| Some(sub) != program) {
             for edge in self.values.edges(sub) {
                 let Step::Pad(depth) = edge.step else {
                     continue;

@@ -27,7 +27,7 @@ const NONE: u32 = u32::MAX;
 
 /// The path of each value.
 #[derive(Debug)]
-pub struct Paths {
+pub(crate) struct Paths {
     /// Each place: the place before it, and its name.
     places: Vec<(u32, TextId)>,
     /// The place of each value.
@@ -44,7 +44,7 @@ pub struct Paths {
 
 /// How a value is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
+pub(crate) enum Reached {
     /// By Perl's own ways.
     Surely,
     /// Only by a pointer in memory of C code.
@@ -57,7 +57,7 @@ impl Paths {
     /// Finds a path to each value. The values of a hash with more keys than `most_keys` have one
     /// path.
     #[must_use]
-    pub fn new(values: &mut Values, most_keys: usize) -> Self {
+    pub(crate) fn new(values: &mut Values, most_keys: usize) -> Self {
         let count = values.all().len();
         let mut finder = Finder {
             places: Vec::new(),
@@ -120,20 +120,20 @@ impl Paths {
 
     /// The first values of what nothing leads to.
     #[must_use]
-    pub fn leaked(&self) -> &[u32] {
+    pub(crate) fn leaked(&self) -> &[u32] {
         &self.leaked
     }
 
     /// How a value is reached.
     #[must_use]
-    pub fn reached(&self, value: u32) -> Reached {
+    pub(crate) fn reached(&self, value: u32) -> Reached {
         self.reached[value as usize]
     }
 
     /// Whether an edge counts: it keeps a value alive, and is not only a pointer in memory of C
     /// code to a value that is reached by other ways.
     #[must_use]
-    pub fn counts(&self, edge: &Edge) -> bool {
+    pub(crate) fn counts(&self, edge: &Edge) -> bool {
         let is_late = edge.step.is_late();
         edge.is_strong && !(is_late && self.reached(edge.to) == Reached::Surely)
     }
@@ -145,14 +145,14 @@ impl Paths {
 
     /// The place of a value.
     #[must_use]
-    pub fn place(&self, value: u32) -> u32 {
+    pub(crate) fn place(&self, value: u32) -> u32 {
         self.of[value as usize]
     }
 
     /// The value through which another one was reached, and the step; `None` if it is the first of
     /// its path.
     #[must_use]
-    pub fn before(&self, value: u32) -> Option<(u32, Step)> {
+    pub(crate) fn before(&self, value: u32) -> Option<(u32, Step)> {
         let from = self.from[value as usize];
         (from != value).then(|| (from, self.steps[value as usize]))
     }
@@ -184,7 +184,7 @@ impl Paths {
 
     /// The path of a value in words, such as `main::;%CACHE;{*}`.
     #[must_use]
-    pub fn shown(&self, values: &Values, value: u32) -> String {
+    pub(crate) fn shown(&self, values: &Values, value: u32) -> String {
         let places = self.places(self.place(value));
         let mut names: Vec<&str> = places.map(|at| values.text(self.name(at))).collect();
         names.reverse();

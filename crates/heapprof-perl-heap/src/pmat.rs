@@ -120,6 +120,7 @@ pub fn read(bytes: &[u8]) -> Result<Values, Error> {
         structures: Vec::new(),
         values: Builder::default(),
         pads: Vec::new(),
+        total: 0,
     };
     file.header()?;
     file.roots()?;
@@ -140,6 +141,8 @@ struct File<'a> {
     values: Builder,
     /// What subs say of their pads.
     pads: Vec<Pads>,
+    /// The sum of sizes so far.
+    total: u64,
 }
 
 impl<'a> File<'a> {
@@ -344,6 +347,14 @@ impl<'a> File<'a> {
             class: common.address(0),
             ..Value::default()
         };
+        // Sums of sizes are numbers of 63 bits.
+        let total = self.total.checked_add(value.size);
+        self.total = total
+            .filter(|&total| i64::try_from(total).is_ok())
+            .ok_or_else(|| {
+                self.cursor
+                    .wrong("the sizes of values are more than 63 bits")
+            })?;
         if number == OF_STRUCTURE {
             // The place of the class says which structure it is.
             let which = std::mem::take(&mut value.class);

@@ -27,13 +27,13 @@ pub struct Value {
 
 /// How a value leads to another one.
 #[derive(Clone, Copy, Debug)]
-pub struct Edge {
+pub(crate) struct Edge {
     /// The number of the other one.
-    pub to: u32,
+    pub(crate) to: u32,
     /// Whether it keeps the other one alive.
-    pub is_strong: bool,
+    pub(crate) is_strong: bool,
     /// How.
-    pub step: Step,
+    pub(crate) step: Step,
 }
 
 /// Which paths are looked for first.
@@ -127,7 +127,7 @@ impl Values {
 
     /// What a value leads to.
     #[must_use]
-    pub fn edges(&self, number: u32) -> &[Edge] {
+    pub(crate) fn edges(&self, number: u32) -> &[Edge] {
         let number = number as usize;
         &self.edges[self.first[number]..self.first[number + 1]]
     }

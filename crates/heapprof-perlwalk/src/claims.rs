@@ -52,6 +52,11 @@ pub(crate) fn whole(chunk: &Chunk) -> u64 {
     chunk.size + 8
 }
 
+/// The address of something in a chunk to which no pointer leads, because none is odd.
+pub(crate) fn apart(chunk: Address) -> Address {
+    chunk | 1
+}
+
 impl<'a> Claims<'a> {
     pub(crate) fn new(heap: Option<&'a Heap>) -> Self {
         Self {

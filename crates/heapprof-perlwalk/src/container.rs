@@ -46,6 +46,7 @@ impl Fill<'_> {
         if !self.stacks.contains(&head.at) {
             let count = self.body(head, FILL).wrapping_add(1);
             let is_counting = head.has(sv::IS_COUNTING);
+            let is_arguments = !is_counting && head.has(sv::WILL_COUNT);
             let count = self.allow(count.min(room));
             let elements = self.reader.words(head.own, count);
             for (number, to) in (0..).zip(elements) {
@@ -53,6 +54,10 @@ impl Fill<'_> {
                 if !is_counting {
                     // A module may keep other things on a stack of its own.
                     self.link(to);
+                }
+                if is_arguments {
+                    // An argument may be held by nothing else, as in DESTROY.
+                    self.lead_to(to, Step::Mention, true);
                 }
             }
         }

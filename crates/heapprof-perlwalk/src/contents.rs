@@ -75,7 +75,7 @@ impl Memory for Inside<'_> {
         }
         let buckets = reader.word(head.any.wrapping_add(LAST)).wrapping_add(1);
         let mut left = MOST;
-        for bucket in reader.words(head.own, buckets) {
+        for bucket in reader.words(head.own, buckets.min(MOST as u64)) {
             let mut entry = bucket;
             while entry != 0 && left != 0 {
                 left -= 1;

@@ -18,7 +18,4 @@ pub enum Error {
     /// It has begun, or ended.
     #[error("its perl has no values: it is starting, or has ended")]
     NoInterpreter,
-    /// The memory contradicts itself.
-    #[error("{0}")]
-    Damaged(&'static str),
 }

@@ -52,7 +52,7 @@ pub(crate) struct Wanted {
     /// The chunk that it lies in.
     chunk: Option<u32>,
     /// The address of the value that has it.
-    pub(crate) owner: Option<Address>,
+    owner: Option<Address>,
 }
 
 impl Wanted {
@@ -62,6 +62,12 @@ impl Wanted {
             chunk: claims.find(at),
             owner: None,
         })
+    }
+
+    /// The address of what has it: of a value, or of a chunk that no value has.
+    pub(crate) fn owner(&self, claims: &Claims<'_>) -> Option<Address> {
+        let chunk = self.chunk.and_then(|chunk| claims.chunk(chunk));
+        self.owner.or(chunk.map(|chunk| chunk.at))
     }
 }
 
@@ -157,7 +163,9 @@ impl<'a> Fill<'a> {
             self.magic(head);
         }
         if head.kind() >= sv::TEXT && head.has(sv::IS_BLESSED) {
-            self.value.class = self.reader.word(head.any.wrapping_add(sv::CLASS));
+            let class = self.reader.word(head.any.wrapping_add(sv::CLASS));
+            self.value.class = class;
+            self.lead_to(class, Step::Class, true);
         }
         self.value.kind = match head.kind() {
             _ if head.is_symbol() => self.symbol(head),
@@ -186,7 +194,12 @@ impl<'a> Fill<'a> {
             *used += body;
         }
         if let Some(wanted) = &mut self.wanted {
-            let head_and_body = [(head.at, sv::HEAD), (head.any, body)];
+            // The bodies of texts are shorter than their structures, which begin before.
+            let start = match head.kind() {
+                sv::TEXT..sv::MAGICAL => head.any.wrapping_add(sv::USED),
+                _ => head.any,
+            };
+            let head_and_body = [(head.at, sv::HEAD), (start, body)];
             if head_and_body
                 .iter()
                 .any(|&(at, size)| wanted.at.wrapping_sub(at) < size)

@@ -90,7 +90,7 @@ impl Fill<'_> {
         let step = self.steps.format;
         for at in FORMATS {
             let to = self.body(head, at);
-            self.lead_to(to, step, true);
+            self.lead_to(to, step, false);
         }
         Kind::Io
     }

@@ -20,6 +20,8 @@ pub(crate) struct Layout {
     pub(crate) name_length: u64,
     /// How many bytes the name of a variable has, without its text.
     pub(crate) name: u64,
+    /// Whether the name of a variable may be that of a field of a `class`.
+    pub(crate) has_fields: bool,
     /// Where the body of a hash has what it knows besides, from 5.36. Before, that lies behind its
     /// buckets.
     pub(crate) aux: Option<u64>,
@@ -41,6 +43,7 @@ impl Layout {
             code: cell("REGEXP.qr_anoncv")?,
             name_length: cell("PADNAME.xpadn_len")?,
             name: cell("sizeof.PADNAME")?,
+            has_fields: cell("PADNAME.xpadn_fieldinfo").is_some(),
             aux: cell("XPVHV_WITH_AUX.xhv_aux"),
             aux_size: cell("sizeof.XPVHV_AUX")?,
         })

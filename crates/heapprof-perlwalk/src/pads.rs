@@ -24,6 +24,10 @@ const MOST_NAMES: u64 = 1 << 16;
 const TEXT: u64 = 0;
 const CLASS: u64 = 8;
 const OF_TYPE: u64 = 0x10;
+// What the field of a `class` has besides, and in it the name of its parameter.
+const FIELD: u64 = 0x18;
+const FIELD_SIZE: u64 = 48;
+const FIELD_PARAMETER: u64 = 0x20;
 /// A flag of a name, behind its length.
 const IS_OUR: u8 = 16;
 
@@ -92,6 +96,14 @@ impl Fill<'_> {
             // The sub that closures of it are made of.
             true => self.lead_to(of_type, Step::Constant, true),
             false => self.lead_to(of_type, Step::Class, true),
+        }
+        if self.layout.has_fields {
+            let field = self.reader.word(name.wrapping_add(FIELD));
+            self.claim(field, FIELD_SIZE);
+            let parameter = self.reader.word(field.wrapping_add(FIELD_PARAMETER));
+            if field != 0 {
+                self.lead_to(parameter, Step::Constant, true);
+            }
         }
         // A variable that is declared by `our` is elsewhere.
         match flags & IS_OUR {

@@ -74,11 +74,10 @@ impl<'a> Reader<'a> {
         self.array::<1>(at)[0]
     }
 
-    /// So many words, as far as they are there.
+    /// So many words. Pages in the middle may never have been touched, and so are not there.
     pub(crate) fn words(&self, at: Address, count: u64) -> impl Iterator<Item = u64> + use<'a> {
-        let bytes = self.bytes(at, count.saturating_mul(8));
-        let words = bytes.as_chunks::<8>().0.iter();
-        words.map(|word| u64::from_le_bytes(*word))
+        let reader = self.clone();
+        (0..count).map(move |i| reader.word(at.wrapping_add(8 * i)))
     }
 
     /// How long a key is in bytes; `None` if it is a value instead of a text.

@@ -5,21 +5,21 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use heapprof_heapwalk::{Heap, Image, Source, Thread, Use, root_words};
-use heapprof_perl::Type;
+use heapprof_perl::{Type, may_be_slab};
 use heapprof_perl_heap::{Kind, Phase, Step, Value};
 
 use crate::Address;
-use crate::claims::{Owner, whole};
+use crate::claims::{Owner, apart, whole};
 use crate::fill::Fill;
-use crate::roots::{Roots, SAVED};
+use crate::roots::Roots;
 
 /// Makes values of the rest.
 pub(crate) struct Rest<'f, 'a> {
     fill: &'f mut Fill<'a>,
     image: &'a Image,
     heap: &'a Heap,
-    /// Whether code of subs leads to values. With threads it has their numbers in pads instead, and
-    /// what looks like an address is old.
+    /// Whether code of subs leads to values. With threads most are in pads instead, and what looks
+    /// like an address is old.
     has_op_values: bool,
     /// Chunks whose words were not looked at yet.
     queue: VecDeque<(u32, Kind)>,
@@ -65,6 +65,8 @@ impl<'f, 'a> Rest<'f, 'a> {
                 Type::Lists => of.name().to_string(),
                 of => format!("free {}", of.name()),
             };
+            // Nothing leads there: what points into an arena points to a value.
+            let at = apart(at);
             self.fill
                 .builder
                 .add_root(Phase::Others, "(arenas)", &name, at);
@@ -87,11 +89,11 @@ impl<'f, 'a> Rest<'f, 'a> {
             }
         }
         for interpreter in interpreters {
-            for chunk in interpreter.saved(self.fill) {
+            for (name, chunk) in interpreter.put_aside(self.fill) {
                 if self.fill.claims.owner(chunk) == Owner::Nobody {
                     let at = self.heap.chunks[chunk as usize].at;
                     let builder = &mut self.fill.builder;
-                    builder.add_root(Phase::Others, &interpreter.outer, SAVED, at);
+                    builder.add_root(Phase::Others, &interpreter.outer, name, at);
                     self.take(chunk, Kind::Memory);
                 }
             }
@@ -110,7 +112,7 @@ impl<'f, 'a> Rest<'f, 'a> {
     }
 
     /// Follows what else of the program leads to chunks: variables of libraries, stacks, registers.
-    /// `own` are the places of the interpreters' variables, which were followed already.
+    /// `own` are the places of the interpreters' variables in order, which were followed already.
     pub(crate) fn follow_others(&mut self, own: &[Range<Address>]) {
         let (image, heap) = (self.image, self.heap);
         for (source, word, may_be_link) in root_words(image, heap) {
@@ -127,12 +129,13 @@ impl<'f, 'a> Rest<'f, 'a> {
                     self.follow();
                 }
                 Owner::Heads if self.fill.builder.number(word).is_some() => {
+                    let Source::Root(at) = source else { continue };
+                    let next = own.partition_point(|range| range.start <= at);
+                    if next > 0 && own[next - 1].contains(&at) {
+                        continue;
+                    }
                     let (name, is_lasting) = self.holder(source);
-                    let is_own = match source {
-                        Source::Root(at) => own.iter().any(|range| range.contains(&at)),
-                        _ => false,
-                    };
-                    if is_lasting && !is_own {
+                    if is_lasting {
                         let builder = &mut self.fill.builder;
                         builder.add_root(Phase::Mentions, "(C memory)", &name, word);
                     }
@@ -187,6 +190,18 @@ impl<'f, 'a> Rest<'f, 'a> {
         }
     }
 
+    /// Whether an address is where an op has its value (`op_sv`): the op has a function, and is in
+    /// use.
+    fn is_value_of_op(&self, at: Address) -> bool {
+        const FUNCTION: u64 = 0x10;
+        const TYPE: u64 = 0x20;
+        const VALUE: u64 = 0x28;
+        let op = at.wrapping_sub(VALUE);
+        let of_type = self.fill.reader.half(op.wrapping_add(TYPE)) & 0x1ff;
+        let function = self.fill.reader.word(op.wrapping_add(FUNCTION));
+        of_type < u32::from(self.fill.perl.ops()) && self.image.is_in_file(function)
+    }
+
     /// Takes a chunk that is nobody's.
     fn take(&mut self, chunk: u32, kind: Kind) {
         if self.fill.claims.take(chunk, Owner::Itself).is_some() {
@@ -202,6 +217,8 @@ impl<'f, 'a> Rest<'f, 'a> {
                 Kind::Ops => Step::Ops,
                 _ => Step::Memory,
             };
+            // Other blocks of a sub's code are arrays and texts.
+            let is_slab = may_be_slab(chunk.size as usize);
             let is_text = is_text(self.fill.reader.bytes(chunk.at, chunk.size));
             let words = self.fill.reader.words(chunk.at, chunk.size / 8);
             for (at, word) in (chunk.at..).step_by(8).zip(words) {
@@ -213,10 +230,14 @@ impl<'f, 'a> Rest<'f, 'a> {
                 if found == number {
                     continue;
                 }
+                let is_value_of_op = kind == Kind::Ops && self.is_value_of_op(at);
                 let builder = &mut self.fill.builder;
                 match self.fill.claims.owner(found) {
                     Owner::Heads => {
-                        let counts = !is_text && (kind != Kind::Ops || self.has_op_values);
+                        let counts = match kind {
+                            Kind::Ops if is_slab => self.has_op_values || is_value_of_op,
+                            _ => !is_text,
+                        };
                         if counts && builder.number(word).is_some() {
                             builder.lead_to(word, Step::Mention, true);
                         }
@@ -241,9 +262,10 @@ impl<'f, 'a> Rest<'f, 'a> {
     }
 }
 
-/// Whether a block has a text. What is behind its end is old.
+/// Whether a block has a text. What is behind its end is old. The bytes of an address may look like
+/// a short one.
 fn is_text(bytes: &[u8]) -> bool {
-    const LEAST: usize = 2;
+    const LEAST: usize = 7;
     let end = bytes.iter().position(|&byte| byte == 0);
     let text = &bytes[..end.unwrap_or(bytes.len())];
     let is_letter =

@@ -8,10 +8,11 @@ use heapprof_perl::{Perl, Type};
 use heapprof_perl_heap::{Kind, Phase, Value};
 
 use crate::Address;
-use crate::claims::{Owner, whole};
+use crate::claims::{Owner, apart, whole};
 use crate::contexts;
 use crate::fill::Fill;
 use crate::find::Variable;
+use crate::sv;
 
 /// What these have is old, is not counted, or is told elsewhere.
 const LEFT_OUT: [&str; 14] = [
@@ -39,9 +40,14 @@ const NEXT: u64 = 0x18;
 const NEWEST: u64 = 0x20;
 /// What the paths of values begin with that `local` has put aside.
 pub(crate) const SAVED: &str = "(saved by local)";
+/// What those begin with that something that runs has.
+const RUNNING: &str = "(running)";
+/// No program has put aside so much.
+const MOST_SAVED: u64 = 1 << 26;
+/// No program runs so much inside of each other.
+const MOST_CONTEXTS: u64 = 1 << 24;
 /// No program has more of them.
 const MOST_STACKS: usize = 100_000;
-/// A table of handles begins with the next one. A handle has so many words.
 const MOST_TABLES: usize = 10_000;
 
 /// An interpreter that is read.
@@ -133,27 +139,32 @@ impl Roots {
             .place("savestack_ix")
             .map_or(0, |at| fill.reader.half(at));
         self.add_words(fill, "savestack", entries.into(), SAVED);
-        for &stack in &self.stacks {
-            self.running(fill, stack);
+        for word in self.running_words(fill) {
+            if fill.builder.number(word).is_some() {
+                fill.builder
+                    .add_root(Phase::Others, &self.outer, RUNNING, word);
+            }
         }
     }
 
-    /// What runs on a stack keeps values.
-    fn running(&self, fill: &mut Fill<'_>, stack: Address) {
+    /// What runs on the stacks may keep these.
+    fn running_words(&self, fill: &Fill<'_>) -> Vec<u64> {
         let layout = fill.perl.contexts();
-        let contexts = fill.reader.word(stack.wrapping_add(CONTEXTS));
-        let newest = fill.reader.half(stack.wrapping_add(NEWEST));
-        let count = fill.allow(newest.wrapping_add(1).into());
-        for number in 0..count {
-            let at = contexts.wrapping_add(number * layout.size);
-            for place in contexts::places(&fill.reader, &layout, fill.perl.version, at) {
-                let value = fill.reader.word(at.wrapping_add(place));
-                if fill.builder.number(value).is_some() {
-                    fill.builder
-                        .add_root(Phase::Others, &self.outer, "(running)", value);
+        let mut words = Vec::new();
+        let mut left = MOST_CONTEXTS;
+        for &stack in &self.stacks {
+            let contexts = fill.reader.word(stack.wrapping_add(CONTEXTS));
+            let newest = fill.reader.half(stack.wrapping_add(NEWEST));
+            let count = u64::from(newest.wrapping_add(1)).min(left);
+            left -= count;
+            for number in 0..count {
+                let at = contexts.wrapping_add(number * layout.size);
+                for place in contexts::places(&fill.reader, &layout, fill.perl.version, at) {
+                    words.push(fill.reader.word(at.wrapping_add(place)));
                 }
             }
         }
+        words
     }
 
     /// Each value in so many words of a stack is a root.
@@ -184,24 +195,32 @@ impl Roots {
             self.structure(fill, stack, "stacks");
             self.structure(fill, contexts, "contexts");
         }
-        let mut table = self.word(fill, "perlio");
-        for _ in 0..MOST_TABLES {
-            if table == 0 {
-                break;
-            }
+        for table in self.tables(fill) {
             self.structure(fill, table, "table of handles");
+        }
+    }
+
+    /// The tables of handles, each of which begins with the next one.
+    fn tables(&self, fill: &Fill<'_>) -> Vec<Address> {
+        let mut tables = Vec::new();
+        let mut table = self.word(fill, "perlio");
+        while table != 0 && tables.len() < MOST_TABLES {
+            tables.push(table);
             table = fill.reader.word(table);
         }
+        tables
     }
 
     fn structure(&self, fill: &mut Fill<'_>, at: Address, name: &str) {
         let chunk = fill.claims.find(at);
         let chunk = chunk.and_then(|chunk| fill.claims.take(chunk, Owner::Itself));
         if let Some(chunk) = chunk {
+            // Modules point to the interpreter, which is not theirs.
+            let at = apart(chunk.at);
             let outer = self.inside("(interpreter)");
-            fill.builder.add_root(Phase::Others, &outer, name, chunk.at);
+            fill.builder.add_root(Phase::Others, &outer, name, at);
             fill.builder.end(Value {
-                address: chunk.at,
+                address: at,
                 size: whole(chunk),
                 asked: chunk.size,
                 kind: Kind::Memory,
@@ -230,18 +249,35 @@ impl Roots {
             let found = words.filter_map(|word| fill.claims.find(word));
             links.extend(found.map(|chunk| (variable.name, chunk)));
         }
+        // An entry of no hash, which is kept for the next lookup of a key that is a value.
+        let entry = self.word(fill, "hv_fetch_ent_mh");
+        let key = fill.reader.word(entry.wrapping_add(8));
+        let key = fill.claims.find(key).filter(|_| entry != 0);
+        links.extend(key.map(|chunk| ("hv_fetch_ent_mh", chunk)));
+        // A handle that no value has, such as that of the file that is read.
+        for table in self.tables(fill) {
+            let chunk = fill.claims.find(table);
+            let chunk = chunk.and_then(|chunk| fill.claims.chunk(chunk));
+            let words = chunk.map(|chunk| fill.reader.words(chunk.at, chunk.size / 8));
+            let found = words.into_iter().flatten();
+            let found = found.filter_map(|word| fill.claims.find(word));
+            links.extend(found.map(|chunk| ("handles", chunk)));
+        }
         links
     }
 
-    /// The chunks that `local` has put aside, such as the slots of a symbol.
-    pub(crate) fn saved(&self, fill: &Fill<'_>) -> Vec<u32> {
-        let entries = self
-            .place("savestack_ix")
-            .map_or(0, |at| fill.reader.half(at));
-        let words = fill
-            .reader
-            .words(self.word(fill, "savestack"), entries.into());
-        words.filter_map(|word| fill.claims.find(word)).collect()
+    /// The chunks that `local` has put aside, such as the slots of a symbol, and those of what
+    /// runs, each with what its path begins with.
+    pub(crate) fn put_aside(&self, fill: &Fill<'_>) -> Vec<(&'static str, u32)> {
+        let entries = self.place("savestack_ix");
+        let entries = entries.map_or(0, |at| fill.reader.half(at));
+        let entries = u64::from(entries).min(MOST_SAVED);
+        let saved = fill.reader.words(self.word(fill, "savestack"), entries);
+        let saved = saved.map(|word| (SAVED, word));
+        let running = self.running_words(fill).into_iter();
+        let all = saved.chain(running.map(|word| (RUNNING, word)));
+        all.filter_map(|(name, word)| Some((name, fill.claims.find(word)?)))
+            .collect()
     }
 
     /// Says that the table of keys has those that nobody else has.
@@ -266,17 +302,33 @@ impl Roots {
     }
 }
 
-/// The arenas of heads of an interpreter: where the first head of each is, and how many it has.
+/// An arena of heads: where its first head is, and how many it has.
+pub(crate) type HeadArena = (Address, usize);
+
+/// The arenas of heads of an interpreter. They have no more heads than `most`.
 pub(crate) fn head_arenas(
     perl: &Perl,
     image: &Image,
     interpreter: Address,
-) -> Vec<(Address, usize)> {
+    most: u64,
+) -> Vec<HeadArena> {
     let mut arenas = Vec::new();
     let mut seen = HashSet::new();
+    let mut left = most;
     // What can't be read is told by the counts.
     let _ = perl.each_arena_of_heads(image, interpreter, |first, count| {
+        left = left.checked_sub(count as u64)?;
         seen.insert(first).then(|| arenas.push((first, count)))
+    });
+    // In damaged memory they may overlap. Then the first one counts.
+    arenas.sort_unstable();
+    let mut end = 0;
+    arenas.retain(|&(first, count)| {
+        let is_apart = first >= end;
+        if is_apart {
+            end = first.saturating_add(count as u64 * sv::HEAD);
+        }
+        is_apart
     });
     arenas
 }

@@ -24,7 +24,7 @@ const CUT_WORD: u64 = 9;
 
 impl Fill<'_> {
     pub(crate) fn scalar(&mut self, head: &Sv) -> Kind {
-        if head.has(sv::IS_REFERENCE) && head.kind() <= sv::MAGICAL {
+        if head.has(sv::IS_REFERENCE) {
             let is_strong = !head.has(sv::IS_WEAK);
             self.lead_to(head.own, Step::Referent, is_strong);
             return Kind::Reference;
@@ -76,7 +76,9 @@ impl Fill<'_> {
                 };
                 let start = head.own.wrapping_sub(cut);
                 self.claim_text(start, length.saturating_add(cut), head.has(sv::IS_SHARED));
-                if self.value.class != 0 && length <= LONGEST_STRUCTURE {
+                // Modules keep structures in objects, and in scalars that have no text to show.
+                let may_be_structure = self.value.class != 0 || head.is_undefined();
+                if may_be_structure && length <= LONGEST_STRUCTURE {
                     self.link_words(start, length / 8);
                 }
             }
@@ -106,7 +108,6 @@ impl Fill<'_> {
     }
 
     pub(crate) fn regexp(&mut self, head: &Sv) -> Kind {
-        self.text(head);
         let layout = self.layout;
         let (matched, code) = (layout.saved_copy, layout.code);
         for (at, step) in [

@@ -46,6 +46,8 @@ pub(crate) const IS_WEAK: u32 = 0x8000_0000;
 pub(crate) const IS_UNSIGNED: u32 = 0x8000_0000;
 /// Of an array: its elements are counted.
 pub(crate) const IS_COUNTING: u32 = 0x4000_0000;
+/// Of an array: its elements are counted as soon as somebody else may see it, as of `@_`.
+pub(crate) const WILL_COUNT: u32 = 0x8000_0000;
 
 /// Where the bodies of all types from texts on have these.
 pub(crate) const CLASS: u64 = 0;

@@ -85,8 +85,9 @@ fn an_address_has_an_owner() {
     let found = Found::new(walk(&image, &core, Some(&heap), None).unwrap().values);
     let number = found.variable("$SECRET", &()).unwrap();
     let value = found.values().get(number).address;
-    // Its text, its body and the middle of its head.
-    for place in [image.word(value + 16), image.word(value), Some(value + 5)] {
+    // Its text, the first and the last word of its body, and the middle of its head.
+    let [any, _, text] = [0, 8, 16].map(|at| image.word(value + at).unwrap());
+    for place in [text, any + 0x10, any + 0x18, value + 5].map(Some) {
         let walked = walk(&image, &core, Some(&heap), place).unwrap();
         assert_eq!(walked.owner, Some(value), "{place:x?}");
     }

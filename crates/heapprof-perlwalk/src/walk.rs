@@ -119,10 +119,12 @@ pub fn walk(
     roots.iter_mut().for_each(|one| one.prepare(&mut fill));
     let mut interpreters = Vec::new();
     let mut arenas: Vec<(Address, Type)> = Vec::new();
+    let mut left = 8 * words / sv::HEAD;
     for &at in &addresses {
-        let heads = head_arenas(&found.perl, image, at);
+        let heads = head_arenas(&found.perl, image, at, left);
         let count: usize = heads.iter().map(|arena| arena.1).sum();
         fill.builder.reserve(count);
+        left -= count as u64;
         let types = values_of(&mut fill, &heads);
         let says = found.perl.value_count(image, at).unwrap_or(0);
         interpreters.push(Interpreter {
@@ -169,12 +171,13 @@ pub fn walk(
     if let Some(heap) = heap {
         let mut rest = Rest::new(&mut fill, image, heap);
         rest.follow_perl(&roots);
-        let own: Vec<_> = roots.iter().flat_map(Roots::places).collect();
+        let mut own: Vec<_> = roots.iter().flat_map(Roots::places).collect();
+        own.sort_unstable_by_key(|range| range.start);
         rest.follow_others(&own);
         rest.leftovers();
     }
     let is_damaged = fill.left == 0;
-    let owner = fill.wanted.and_then(|wanted| wanted.owner);
+    let owner = fill.wanted.and_then(|wanted| wanted.owner(&fill.claims));
     Ok(Walked {
         version,
         interpreters,
@@ -193,7 +196,9 @@ fn values_of(fill: &mut Fill<'_>, arenas: &[(Address, usize)]) -> [u64; sv::TYPE
         let places = (first..).step_by(sv::HEAD as usize);
         for (at, bytes) in places.zip(bytes.as_chunks().0) {
             let head = Sv::new(at, bytes);
-            if let Some(of_type) = types.get_mut(head.kind() as usize) {
+            // Another interpreter of damaged memory may have the same arena.
+            let is_new = fill.builder.number(at).is_none();
+            if let Some(of_type) = types.get_mut(head.kind() as usize).filter(|_| is_new) {
                 *of_type += 1;
                 fill.heads += 1;
                 fill.fill(&head);

@@ -348,11 +348,9 @@ pub fn perl_pads(
     if style.format == Format::Csv {
         return table.render(style);
     }
-    let retained: u64 = pads.iter().map(|pad| pad.retained).sum();
     let head = format!(
-        "{}: what the variables of subs keep between calls, {}\n\n",
-        printable(name),
-        measure.show(retained)
+        "{}: what the variables of subs keep between calls\n\n",
+        printable(name)
     );
     Ok(head + &table.render(style)?)
 }

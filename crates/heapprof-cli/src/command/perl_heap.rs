@@ -23,6 +23,12 @@ pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
     if args.contents.is_some() && !is_of_one {
         bail!("--contents: needs a value: --size, --identify or --who");
     }
+    if args.contents.is_some() && matches!(args.format, Format::Csv | Format::Markdown) {
+        bail!(
+            "--contents: is for text and json; leave --format {} out",
+            word(args.format)
+        );
+    }
     if args.output.as_deref() == Some(Path::new("-")) {
         bail!("-o -: stdout has the report; name a file");
     }
@@ -45,6 +51,16 @@ pub(super) fn run(shared: &Shared, args: &PerlHeapArgs) -> Result<()> {
         messages::note(&format!("{shown}: is written; next: heapprof top {shown}"));
     }
     output::text(None, &text)
+}
+
+/// What a format is called on the command line.
+fn word(format: Format) -> &'static str {
+    match format {
+        Format::Text => "text",
+        Format::Json => "json",
+        Format::Csv => "csv",
+        Format::Markdown => "markdown",
+    }
 }
 
 fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -> Result<String> {
@@ -132,7 +148,9 @@ fn report(shared: &Shared, args: &PerlHeapArgs, name: String, origin: &Origin) -
 fn at_address(origin: &Origin, args: &PerlHeapArgs, at: u64) -> Result<(u32, Option<String>)> {
     let found: &Found = &origin.found;
     let number = found.values().number(at);
-    let number = number.or_else(|| origin.owner.and_then(|at| found.values().number(at)));
+    // What is free and what is the interpreter's has an odd address.
+    let owner = |at: u64| found.values().number(at).or(found.values().number(at | 1));
+    let number = number.or_else(|| owner(origin.owner?));
     let number = number.with_context(|| format!("{at:#x}: no value is there"))?;
     Ok((number, origin.contents(number, args.contents)?))
 }

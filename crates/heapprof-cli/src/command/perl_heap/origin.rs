@@ -65,6 +65,7 @@ impl Origin {
         let path = name::path(&args.target);
         let is_named = args.target.starts_with("core:") || args.target.starts_with("pid:");
         match path.is_file() && !is_named {
+            true if args.exe.is_some() => bail!("--exe: is for core files"),
             true => Self::of_file(shared, args, &path),
             false => Self::of_program(args),
         }
