@@ -16,7 +16,7 @@ pub(crate) const ARENA: usize = 4080;
 /// No arena is smaller or larger.
 pub const ARENA_SIZES: core::ops::RangeInclusive<usize> = 2048..=4096;
 /// The size of a head. The first of an arena leads to the next arena.
-const HEAD: usize = 24;
+const HEAD: usize = crate::sv::HEAD as usize;
 /// Where a head has how often it is referred to, and its flags.
 const HEAD_COUNT: usize = 8;
 const HEAD_FLAGS: usize = 12;
@@ -28,7 +28,7 @@ const LIST_ENTRIES: usize = 0x10;
 const LIST_ENTRY: usize = 24;
 const LIST_MOST: usize = 169;
 /// The types of bodies, as Perl counts them.
-pub(crate) const TYPES: usize = 17;
+pub(crate) const TYPES: usize = crate::sv::TYPES;
 /// The type of the bodies of hashes that know more than keys and values, from 5.36. It is that of
 /// integers, which need no body.
 const HASHES: usize = 1;

@@ -19,6 +19,7 @@
 //!   a deep stack.
 //! * `last.rs`, `unchanged.rs`: what a thread's next walk need not walk again.
 //! * `arenas.rs`: the memory that values are taken from, and how much of it is used.
+//! * `sv.rs`: the types and the flags of values.
 //! * `values.rs`: the type, the class and the size of a value.
 //! * `belongings.rs`: which parts of arenas, and which blocks, a value has.
 //! * `name.rs`: the name, file and line of a frame.
@@ -37,6 +38,7 @@ mod interpreter;
 mod last;
 mod layout;
 mod name;
+pub mod sv;
 mod unchanged;
 mod values;
 mod walk;

@@ -7,30 +7,17 @@
 
 use heapprof_memory::Memory;
 
-use crate::arenas::TYPES;
 use crate::frame::Text;
 use crate::interpreter::Perl;
+use crate::sv::{
+    ARRAY, HASH, INTEGER, IS_BLESSED, IS_REFERENCE, IS_SHARED, LVALUE, NUMBER, REGEXP, TEXT, TYPE,
+    TYPES,
+};
 
 /// The size of a head.
-pub const HEAD: usize = 24;
+pub const HEAD: usize = crate::sv::HEAD as usize;
 /// The words of a body that are read.
 pub const BODY: usize = 5;
-
-const IV: u32 = 1;
-const NV: u32 = 2;
-const PV: u32 = 3;
-const REGEXP: u32 = 8;
-const LVALUE: u32 = 10;
-const ARRAY: u32 = 11;
-const HASH: u32 = 12;
-/// All bits of the type are set in a head that is free.
-const FREE: u32 = 0xff;
-/// It is an object of a class.
-const IS_OBJECT: u32 = 0x0010_0000;
-/// It refers to another value.
-const IS_REFERENCE: u32 = 0x0800;
-/// Its text is shared with other values until one of them changes.
-const IS_SHARED: u32 = 0x1000_0000;
 
 /// The word of a body that has the class.
 const STASH: usize = 0;
@@ -70,12 +57,12 @@ impl Head {
     }
 
     pub(crate) fn kind(&self) -> u32 {
-        self.flags & FREE
+        self.flags & TYPE
     }
 
     /// Whether no value has it.
     pub fn is_free(&self) -> bool {
-        self.kind() == FREE
+        self.kind() == TYPE
     }
 
     /// Whether one of these flags is set.
@@ -85,7 +72,7 @@ impl Head {
 
     /// Where its body is, if it has one that says more.
     pub fn body(&self) -> Option<u64> {
-        (self.kind() >= PV && self.any != 0).then_some(self.any)
+        (self.kind() >= TEXT && self.any != 0).then_some(self.any)
     }
 
     /// The number of its type's name in [`NAMES`].
@@ -110,7 +97,7 @@ pub type Body = [u64; BODY];
 
 /// Where the class of an object is; `None` if it has none.
 pub fn class_of(head: &Head, body: &Body) -> Option<u64> {
-    (head.has(IS_OBJECT) && body[STASH] != 0).then_some(body[STASH])
+    (head.has(IS_BLESSED) && body[STASH] != 0).then_some(body[STASH])
 }
 
 /// Where the byte is that says how many others have the same text.
@@ -127,12 +114,12 @@ pub(crate) fn in_buffer(head: &Head) -> Option<u64> {
 
 /// Where the body of a value is, if it lies in an arena.
 pub(crate) fn body_at(head: &Head) -> Option<u64> {
-    (head.kind() >= NV && head.any != 0).then_some(head.any)
+    (head.kind() >= NUMBER && head.any != 0).then_some(head.any)
 }
 
 /// Whether it has a text of its own.
 fn has_text(head: &Head) -> bool {
-    let may_have = matches!(head.kind(), PV..REGEXP | LVALUE);
+    let may_have = matches!(head.kind(), TEXT..REGEXP | LVALUE);
     may_have && head.u != 0 && !head.has(IS_REFERENCE)
 }
 
@@ -198,10 +185,10 @@ impl Perl {
             return 0;
         };
         match kind {
-            0 | IV => 0,
+            0 | INTEGER => 0,
             // The first types stand for other things among arenas.
             HASH if sizes[1] != 0 && flags & self.layout.sv_has_aux != 0 => sizes[1],
-            NV | PV.. if (kind as usize) < TYPES => sizes[kind as usize],
+            NUMBER | TEXT.. if (kind as usize) < TYPES => sizes[kind as usize],
             _ => 0,
         }
     }
