@@ -21,7 +21,7 @@ pub(crate) struct PerlHeapArgs {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Say how large a variable is, alone and with all that it leads to: '$Foo::x', '%CACHE',
-    /// '$x->{key}[3]', '&sub my $x', 'my $x' of the program's file
+    /// '$x->{key}', '&sub my $x', 'my $x' of the program's file
     #[arg(long, value_name = "VARIABLE")]
     pub(crate) size: Option<String>,
     /// Say what the value at this address is, and how it is reached
