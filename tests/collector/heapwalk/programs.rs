@@ -1,5 +1,17 @@
 //! Little programs that lose memory, each in its own way.
 
+/// Where the programs' blocks begin under valgrind: behind as many bytes as `CHECK` says.
+macro_rules! moved {
+    () => {
+        r#"
+static void *volatile before;
+__attribute__((constructor)) static void moved(void) {
+    if (getenv("CHECK")) before = malloc(atol(getenv("CHECK")));
+}
+"#
+    };
+}
+
 /// What all programs begin with. `checkpoint` is where they are looked at: LeakSanitizer and
 /// valgrind check there and end, and otherwise the program waits. What was on the stack before, and
 /// in registers, is wiped.
@@ -18,6 +30,7 @@ extern int __lsan_do_recoverable_leak_check(void) __attribute__((weak));
 static void *volatile kept[64];
 "#,
     wipe!(),
+    moved!(),
     r#"static __attribute__((noinline)) void checkpoint(void) {
     wipe();
     if (__lsan_do_recoverable_leak_check) {
@@ -235,6 +248,7 @@ struct C : A, B { long c = 3; };
 static void *volatile kept[8];
 "#,
     wipe!(),
+    moved!(),
     r#"__attribute__((noinline)) static void make() {
     B *second = new C;
     kept[0] = second;
