@@ -88,6 +88,57 @@ fn loaded_profiles_read_as_files_do() {
     }
 }
 
+/// The views compute flat and cum as `top` does. They cut nothing, so profiles that want frames to
+/// be dropped are asked without that.
+#[test]
+fn views_add_up_as_top_does() {
+    let mut rows = 0;
+    for file in valid() {
+        // The views follow all stacks of a database.
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("heap.db");
+        let db = db.to_str().unwrap();
+        let path = file.to_str().unwrap();
+        let stored = name(&file);
+        ok(&with_db(db, &["load", "--as", &stored, path]));
+        let top = ok(&["top", "-n", "0", "--all-frames", "-f", "json", path]);
+        let top: serde_json::Value = serde_json::from_str(&top).unwrap();
+        let sample_type = &top["sample_type"];
+        let mut expected: Vec<(String, i64, i64)> = top["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| {
+                let number = |key: &str| row[key].as_i64().unwrap();
+                let name = row["function"].as_str().unwrap().to_string();
+                (name, number("flat"), number("cum"))
+            })
+            .collect();
+        expected.sort();
+        let sql = format!(
+            "SELECT function, flat, cum FROM function_report WHERE profile = '{stored}' AND \
+             sample_type = {} AND unit = {} AND (flat <> 0 OR cum <> 0)",
+            sample_type["type"].to_string().replace('"', "'"),
+            sample_type["unit"].to_string().replace('"', "'"),
+        );
+        let found = ok(&with_db(db, &["sql", "-f", "json", &sql]));
+        let found: Vec<serde_json::Value> = serde_json::from_str(&found).unwrap();
+        let mut found: Vec<(String, i64, i64)> = found
+            .iter()
+            .map(|row| {
+                let number = |key: &str| row[key].as_i64().unwrap();
+                let name = row["function"].as_str().unwrap().to_string();
+                (name, number("flat"), number("cum"))
+            })
+            .collect();
+        found.sort();
+        expected.retain(|row| row.1 != 0 || row.2 != 0);
+        assert_eq!(found, expected, "{path}");
+        rows += found.len();
+    }
+    assert!(rows > 500, "{rows}");
+}
+
 #[test]
 fn two_loaded_profiles_differ_as_their_files_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +221,8 @@ fn removing_gives_the_space_back() {
         "mapping",
         "label",
         "sample",
-        "function_total",
+        "heap_sample",
+        "stack_function",
         "sample_type",
         "profile_mapping",
         "profile_total",

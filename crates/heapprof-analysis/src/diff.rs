@@ -213,10 +213,6 @@ pub fn diff(
         type_sides,
         ..Diff::default()
     };
-    let place = match session.question {
-        Some(_) => "function, line, address",
-        None => "function, 0 AS line, 0 AS address",
-    };
     let (places, order) = (
         place::columns(query.granularity, "u"),
         place::order(query.granularity, "u"),
@@ -224,7 +220,7 @@ pub fn diff(
     let is_estimate = diff.total_sides.spread.map(|spread| spread.is_some());
     // If all values are exact, the statement asks for no estimates.
     let (sums, of_before, of_after) = match is_estimate.contains(&true) {
-        true => spread_sql(session),
+        true => spread_sql(),
         false => Default::default(),
     };
     let step = diff.total_sides.step;
@@ -243,10 +239,10 @@ pub fn diff(
     diff.rows = session.rows(
         &format!(
             "SELECT {places}, sum(fb), sum(fa), sum(cb), sum(ca), sum(was), sum(now){sums} FROM \
-             (SELECT {place}, flat AS fb, 0 AS fa, cum AS cb, 0 AS ca, 1 AS was, 0 AS \
-             now{of_before} FROM function_total t WHERE profile = ?1 AND type = ?2 UNION ALL \
-             SELECT {place}, 0, flat, 0, cum, 0, 1{of_after} FROM function_total t WHERE profile \
-             = ?3 AND type = ?4) u JOIN function f ON f.id = u.function GROUP BY {order}"
+             (SELECT function, line, address, flat AS fb, 0 AS fa, cum AS cb, 0 AS ca, 1 AS was, 0 \
+             AS now{of_before} FROM function_total t WHERE profile = ?1 AND type = ?2 UNION ALL \
+             SELECT function, line, address, 0, flat, 0, cum, 0, 1{of_after} FROM function_total t \
+             WHERE profile = ?3 AND type = ?4) u JOIN function f ON f.id = u.function GROUP BY {order}"
         ),
         [before, type_before, after, type_after],
         |row| {
@@ -301,12 +297,12 @@ fn shared_steps(step: [Step; 2]) -> [Step; 2] {
 
 /// The SQL for what is known of rows, in three lists: the sums of the columns, the columns of the
 /// profile before, and those of the profile after.
-fn spread_sql(session: &Session) -> (String, String, String) {
+fn spread_sql() -> (String, String, String) {
     // The names are samples and variance of flat before, flat after, cum before, cum after.
     let names = ["sfb", "vfb", "sfa", "vfa", "scb", "vcb", "sca", "vca"];
     let (flat, cum) = (
-        session.spread_columns("t", ""),
-        session.spread_columns("t", "cum_"),
+        Session::spread_columns("t", ""),
+        Session::spread_columns("t", "cum_"),
     );
     let nothing = "NULL, NULL";
     let sums = names.map(|name| format!(", sum({name})")).concat();
@@ -323,17 +319,13 @@ type TypeChange = (crate::SampleType, Change);
 /// Sums of the sample types that both profiles have.
 fn types(session: &Session, before: i64, after: i64) -> Result<Vec<(TypeChange, Sides)>, Error> {
     let periods = [period(session, before)?, period(session, after)?];
-    let (net, prefix) = match session.question {
-        Some(_) => ("kept_net", "kept_"),
-        None => ("net", ""),
-    };
     let (of_before, of_after) = (
-        session.spread_columns("b", prefix),
-        session.spread_columns("a", prefix),
+        Session::spread_columns("b", "kept_"),
+        Session::spread_columns("a", "kept_"),
     );
     session.rows(
         &format!(
-            "SELECT s.type, s.unit, b.{net}, a.{net}, {of_before}, {of_after} FROM profile_total b \
+            "SELECT s.type, s.unit, b.kept_net, a.kept_net, {of_before}, {of_after} FROM profile_total b \
              JOIN profile_total a ON a.type = b.type AND a.profile = ?2 \
              JOIN sample_type s ON s.id = b.type WHERE b.profile = ?1 ORDER BY b.position"
         ),

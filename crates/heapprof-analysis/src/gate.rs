@@ -342,16 +342,12 @@ impl Rule {
         query: &Query,
     ) -> Result<Option<Verdict>, Error> {
         self.of_one_profile()?;
-        let (net, prefix) = match session.is_stored() {
-            true => ("net", ""),
-            false => ("kept_net", "kept_"),
-        };
         let (unit, values) = match &self.subject {
             Subject::Total(name) => {
-                let known = session.spread_columns("t", prefix);
+                let known = Session::spread_columns("t", "kept_");
                 let sums = session.rows(
                     &format!(
-                        "SELECT s.type, s.unit, t.{net}, {known} FROM profile_total t \
+                        "SELECT s.type, s.unit, t.kept_net, {known} FROM profile_total t \
                          JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 \
                          ORDER BY t.position"
                     ),
@@ -367,12 +363,12 @@ impl Rule {
                 (unit.clone(), vec![(name.clone(), *known)])
             }
             Subject::Each(sort, regex) => {
-                let (r#type, sample_type) = sample_type(session, profile, query)?;
+                let (r#type, sample_type) = sample_type(session, profile)?;
                 let (value, prefix) = match sort {
                     Sort::Flat => ("flat", ""),
                     Sort::Cum => ("cum", "cum_"),
                 };
-                let known = session.spread_columns("t", prefix);
+                let known = Session::spread_columns("t", prefix);
                 let places = place::columns(query.granularity, "t");
                 let rows = session.rows(
                     &format!(

@@ -1,7 +1,5 @@
 //! What every report begins with: its sample type, its total, and what the filters left out.
 
-use heapprof_profile::{default_sample_type, find_sample_type};
-
 use crate::error::Error;
 use crate::question::{is_counted, is_peak};
 use crate::session::{Session, read_estimate, read_spread};
@@ -63,42 +61,23 @@ impl Header {
 }
 
 /// The session's number for the sample type asked for, and its texts.
-pub(crate) fn sample_type(
-    session: &Session,
-    profile: i64,
-    query: &Query,
-) -> Result<(i64, SampleType), Error> {
+pub(crate) fn sample_type(session: &Session, profile: i64) -> Result<(i64, SampleType), Error> {
     let types = session.rows(
-        "SELECT s.id, s.type, s.unit, p.default_sample_type FROM profile_total t \
-         JOIN sample_type s ON s.id = t.type JOIN profile p ON p.id = t.profile \
-         WHERE t.profile = ?1 ORDER BY t.position",
+        "SELECT s.id, s.type, s.unit FROM profile_total t \
+         JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position",
         [profile],
         |row| {
             let sample_type = SampleType {
                 r#type: row.get(1)?,
                 unit: row.get(2)?,
             };
-            Ok((row.get::<_, i64>(0)?, sample_type, row.get::<_, String>(3)?))
+            Ok((row.get::<_, i64>(0)?, sample_type))
         },
     )?;
-    if let Some(question) = &session.question {
-        let part = &question.parts[profile as usize - 1];
-        let id = part.types[part.column] as i64 + 1;
-        let found = types.into_iter().find(|t| t.0 == id);
-        return found
-            .map(|(id, sample_type, _)| (id, sample_type))
-            .ok_or_else(|| Error::Sql("no totals for the sample type".to_string()));
-    }
-    let names: Vec<&str> = types.iter().map(|t| t.1.r#type.as_str()).collect();
-    let at = match &query.sample_type {
-        Some(asked) => find_sample_type(&names, asked)?,
-        None => default_sample_type(&names, types.first().map_or("", |t| &t.2)),
-    };
-    types
-        .into_iter()
-        .nth(at)
-        .map(|(id, sample_type, _)| (id, sample_type))
-        .ok_or_else(|| Error::Sql("the profile has no sample types".to_string()))
+    let part = &session.asked()?.parts[profile as usize - 1];
+    let id = part.types[part.column] as i64 + 1;
+    let found = types.into_iter().find(|t| t.0 == id);
+    found.ok_or_else(|| Error::Sql("no totals for the sample type".to_string()))
 }
 
 /// A profile's name, and its sampling period in bytes if it was sampled every so many bytes.
@@ -127,24 +106,15 @@ pub(crate) fn header(
     profile: i64,
     query: &Query,
 ) -> Result<(Header, i64), Error> {
-    let (r#type, sample_type) = sample_type(session, profile, query)?;
-    let kept = match session.question {
-        Some(_) => "kept_total, kept_net",
-        None => "total, net",
-    };
-    // A database has no filters.
-    let prefix = match session.question {
-        Some(_) => "kept_",
-        None => "",
-    };
+    let (r#type, sample_type) = sample_type(session, profile)?;
     let (whole, of_kept) = (
-        session.estimate_columns("t", ""),
-        session.estimate_columns("t", prefix),
+        Session::estimate_columns("t", ""),
+        Session::estimate_columns("t", "kept_"),
     );
-    let known = session.spread_columns("t", prefix);
+    let known = Session::spread_columns("t", "kept_");
     let totals = session.rows(
         &format!(
-            "SELECT total, net, {kept}, {whole}, {of_kept}, {known} FROM profile_total t \
+            "SELECT total, net, kept_total, kept_net, {whole}, {of_kept}, {known} FROM profile_total t \
              WHERE profile = ?1 AND type = ?2"
         ),
         [profile, r#type],
@@ -198,23 +168,16 @@ fn folded(session: &Session, profile: i64, query: &Query) -> Option<[i128; 2]> {
 
 /// The sample types that do have values.
 fn elsewhere(session: &Session, profile: i64) -> Result<Vec<(String, String, i64)>, Error> {
-    if let Some(question) = &session.question {
-        let part = &question.parts[profile as usize - 1];
-        let all: Vec<usize> = (0..part.profile.sample_type.len()).collect();
-        // A type that overflows does have values, but no total to name.
-        let Ok(totals) = heapprof_totals::totals::whole(&part.profile, &all) else {
-            return Ok(Vec::new());
-        };
-        let named = totals.into_iter().zip(&part.types).map(|(total, &t)| {
-            let (name, unit) = question.types[t].clone();
-            (name, unit, total.total)
-        });
-        return Ok(named.filter(|t| t.2 != 0).collect());
-    }
-    session.rows(
-        "SELECT s.type, s.unit, t.total FROM profile_total t JOIN sample_type s ON s.id = t.type \
-         WHERE t.profile = ?1 AND t.total != 0 ORDER BY t.position",
-        [profile],
-        |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-    )
+    let question = session.asked()?;
+    let part = &question.parts[profile as usize - 1];
+    let all: Vec<usize> = (0..part.profile.sample_type.len()).collect();
+    // A type that overflows does have values, but no total to name.
+    let Ok(totals) = heapprof_totals::totals::whole(&part.profile, &all) else {
+        return Ok(Vec::new());
+    };
+    let named = totals.into_iter().zip(&part.types).map(|(total, &t)| {
+        let (name, unit) = question.types[t].clone();
+        (name, unit, total.total)
+    });
+    Ok(named.filter(|t| t.2 != 0).collect())
 }

@@ -121,8 +121,8 @@ pub fn info(session: &Session) -> Result<Info, Error> {
         .into_iter()
         .next()
         .unwrap_or_default();
-    let (_, default) = crate::header::sample_type(session, 1, &crate::Query::default())?;
-    let estimate = session.estimate_columns("t", "");
+    let (_, default) = crate::header::sample_type(session, 1)?;
+    let estimate = Session::estimate_columns("t", "");
     info.types = session.rows(
         &format!(
             "SELECT s.type, s.unit, t.total, t.net, {estimate} FROM profile_total t \

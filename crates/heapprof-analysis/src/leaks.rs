@@ -98,8 +98,8 @@ pub fn leaks(
     let (header, by) = header(session, 1, query)?;
     let question = session.question.as_deref();
     let question = question.ok_or_else(|| Error::Sql("leaks reads the profile".to_string()))?;
-    let estimate = session.estimate_columns("t", "");
-    let known = session.spread_columns("t", "kept_");
+    let estimate = Session::estimate_columns("t", "");
+    let known = Session::spread_columns("t", "kept_");
     let types: Vec<TypeSums> = session.rows(
         &format!(
             "SELECT s.id, s.type, s.unit, t.net, t.kept_net, {estimate}, {known} \
@@ -351,7 +351,7 @@ impl Leaks {
         let mut names = Names::new(&self.places);
         let mut sums = sums_by_stack(session, self.by)?.into_iter().peekable();
         session.each(
-            "SELECT stack, entity, is_leaf FROM stack_func ORDER BY stack",
+            "SELECT stack, entity, is_leaf FROM stack_function ORDER BY stack",
             [],
             |row| {
                 let stack: i64 = row.get(0)?;

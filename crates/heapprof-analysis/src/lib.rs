@@ -25,11 +25,9 @@
 //!    each entity once a sample.
 //! 5. The rows go to heapprof-report, which makes a table of them, and the cli writes it.
 //!
-//! A stored profile (`heapprof top monday`) skips 1, 2 and the kernel of 4: the same statement
-//! reads the database's `function_total`. With filters, the profile is decoded from the bytes that
-//! lie beside its rows (`profile_part`). If there are none, or their totals or times are not those
-//! of the rows, it is put together from `stack` and `sample`. It then goes the way above, in a
-//! connection of its own, because a real table would hide a virtual one of the same name.
+//! A stored profile (`heapprof top monday`) is put together from the rows of the database
+//! (`store/restore.rs`) in place of 1. It then goes the way above, in a connection of its own,
+//! because a real table would hide a virtual one of the same name.
 //!
 //! Nobody holds rows that are as many as a profile's samples. `Session::each`, `Tree::each` and
 //! `Peek::neighbours` give them one by one, and the report asks for them twice if columns have

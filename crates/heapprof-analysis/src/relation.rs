@@ -122,7 +122,7 @@ pub(crate) static RELATIONS: [&Relation; 21] = [
     &tree::NODE,
     &sample::SAMPLE,
     &sample::FRAME,
-    &sample::STACK_FUNC,
+    &sample::STACK_FUNCTION,
 ];
 
 /// The name of a table or a view, what a row is, and the columns with their meanings.
@@ -175,6 +175,11 @@ const VIEWS: [Documented; 3] = [
         ],
     ),
 ];
+
+/// Whether a question has a table of this name.
+pub(crate) fn is_table(name: &str) -> bool {
+    RELATIONS.iter().any(|relation| relation.name == name)
+}
 
 /// The documented tables and views.
 pub fn documented() -> impl Iterator<Item = Documented> {

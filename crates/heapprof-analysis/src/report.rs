@@ -95,7 +95,7 @@ pub struct Report {
 /// # Errors
 /// The question may have no values, or too many nodes.
 pub fn report(session: &Session) -> Result<Report, Error> {
-    let question = asked(session)?;
+    let question = session.asked()?;
     let tree = question.tree()?;
     made(session, question, tree, &question.net())
 }
@@ -108,13 +108,9 @@ pub fn report(session: &Session) -> Result<Report, Error> {
 /// # Errors
 /// They are those of [`report`].
 pub fn report_below(session: &Session, paths: &[Vec<String>]) -> Result<Report, Error> {
-    let question = asked(session)?;
+    let question = session.asked()?;
     let Below { tree, net } = question.tree_below(paths)?;
     made(session, question, &tree, &net)
-}
-
-fn asked(session: &Session) -> Result<&Question, Error> {
-    session.question.as_deref().ok_or(Error::NoTypes)
 }
 
 /// Makes the report of a tree of the question. `net` is what there is of each block.
@@ -180,7 +176,7 @@ fn read_moments(session: &Session, report: &mut Report) -> Result<(), Error> {
             Ok::<_, Error>(())
         },
     )?;
-    let estimate = session.estimate_columns("t", "");
+    let estimate = Session::estimate_columns("t", "");
     let sql = format!("SELECT t.profile, t.type, t.net, {estimate} FROM profile_total t");
     let moments = &mut report.moments;
     session.each(&sql, [], |row| {

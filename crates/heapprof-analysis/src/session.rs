@@ -19,10 +19,6 @@ pub struct Session {
     statements: RefCell<Vec<String>>,
     /// The statements that ran already: a loop over rows runs the same text again and again.
     seen: RefCell<HashSet<String>>,
-    /// The column of `function_total` that tells its rows apart.
-    pub(crate) total_key: &'static str,
-    /// Whether the tables say how sure estimates are. Those of an older database do not.
-    knows_spread: bool,
     /// How long a statement of the user's may run, if that is limited.
     pub(crate) patience: Option<Duration>,
     /// The question behind the virtual tables; `None` over a database.
@@ -49,29 +45,28 @@ impl Session {
             connection: relation::connect(&question)?,
             statements: RefCell::default(),
             seen: RefCell::default(),
-            total_key: "entity",
-            knows_spread: true,
             patience: None,
             question: Some(question),
         })
     }
 
-    /// Makes a session over the tables of a database.
-    pub(crate) fn stored(connection: Connection, knows_spread: bool) -> Self {
+    /// Makes a session over the tables of a database, for statements of users.
+    pub(crate) fn stored(connection: Connection) -> Self {
         Self {
             connection,
             statements: RefCell::default(),
             seen: RefCell::default(),
-            total_key: "function",
-            knows_spread,
             patience: None,
             question: None,
         }
     }
 
-    /// Whether the rows come from a database.
-    pub fn is_stored(&self) -> bool {
-        self.question.is_none()
+    /// The question behind the virtual tables.
+    ///
+    /// # Errors
+    /// A session over a database is for statements, and has none.
+    pub(crate) fn asked(&self) -> Result<&Arc<Question>, Error> {
+        self.question.as_ref().ok_or(Error::NoTypes)
     }
 
     /// The statements that were run. Each stands here once, with the values of its first run filled
@@ -82,22 +77,16 @@ impl Session {
 
     /// The columns of a table `t` that [`read_estimate`] reads. Their names begin with `prefix`,
     /// which says whose value it is.
-    pub(crate) fn estimate_columns(&self, t: &str, prefix: &str) -> String {
+    pub(crate) fn estimate_columns(t: &str, prefix: &str) -> String {
         let columns = ["low", "high", "samples"];
-        let columns = columns.map(|column| match self.knows_spread {
-            true => format!("{t}.{prefix}{column}"),
-            false => "NULL".to_string(),
-        });
+        let columns = columns.map(|column| format!("{t}.{prefix}{column}"));
         columns.join(", ")
     }
 
     /// The columns of a table `t` that [`read_spread`] reads.
-    pub(crate) fn spread_columns(&self, t: &str, prefix: &str) -> String {
+    pub(crate) fn spread_columns(t: &str, prefix: &str) -> String {
         let columns = ["samples", "variance"];
-        let columns = columns.map(|column| match self.knows_spread {
-            true => format!("{t}.{prefix}{column}"),
-            false => "NULL".to_string(),
-        });
+        let columns = columns.map(|column| format!("{t}.{prefix}{column}"));
         columns.join(", ")
     }
 

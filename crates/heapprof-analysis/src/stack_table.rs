@@ -1,4 +1,4 @@
-//! The distinct stacks of samples, for the rows of `sample`, `frame` and `stack_func`.
+//! The distinct stacks of samples, for the rows of `sample`, `frame` and `stack_function`.
 //!
 //! Stacks are numbered in the order of their texts, so that the numbers follow from the content
 //! alone.

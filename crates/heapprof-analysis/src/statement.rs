@@ -83,7 +83,7 @@ impl Session {
     /// Makes the views that statements of users read. A database has them, and a question's tables
     /// do not.
     fn make_views(&self) -> Result<(), Error> {
-        if self.is_stored() {
+        if self.question.is_none() {
             return Ok(());
         }
         for view in views()? {

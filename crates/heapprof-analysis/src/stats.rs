@@ -194,7 +194,7 @@ fn threads(session: &Session) -> Result<Vec<StatsThread>, Error> {
 }
 
 fn types(session: &Session) -> Result<Vec<StatsType>, Error> {
-    let estimate = session.estimate_columns("t", "kept_");
+    let estimate = Session::estimate_columns("t", "kept_");
     let types = session.rows(
         &format!(
             "SELECT s.id, s.type, s.unit, t.kept_net, {estimate} FROM profile_total t JOIN \

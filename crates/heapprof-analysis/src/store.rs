@@ -1,9 +1,9 @@
 //! A database of profiles in plain tables that `sqlite3` reads, with stacks that all profiles
 //! share.
 
-mod bytes;
 mod fork;
 mod guard;
+mod heap;
 #[cfg(test)]
 mod hostile;
 mod load;
@@ -291,16 +291,10 @@ impl Store {
         Ok(all)
     }
 
-    /// Makes a session for reports that need only the stored totals.
-    pub fn session(self) -> Session {
-        let knows_spread = schema::has_spread(&self.connection).unwrap_or(false);
-        Session::stored(self.connection, knows_spread)
-    }
-
     /// Makes a session for statements that the user wrote. They may use the views and take as long
     /// as they need.
     pub fn session_for_statements(mut self) -> Result<Session, Error> {
         guard::set_up_for_statements(&mut self.connection)?;
-        Ok(self.session())
+        Ok(Session::stored(self.connection))
     }
 }

@@ -119,9 +119,9 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
             "SELECT {places}, t.flat, t.cum, {} FROM function_total t \
              JOIN function f ON f.id = t.function WHERE t.profile = ?1 AND t.type = ?2 \
              ORDER BY abs(t.{first}) DESC, abs(t.{second}) DESC, {order}{limit}",
-            estimates(session, "t")
+            estimates("t")
         ),
-        true => wide_sql(session, query, &types, [first, second]) + &limit,
+        true => wide_sql(query, &types, [first, second]) + &limit,
     };
     top.rows = session.rows(&sql, [profile, r#type], read)?;
 
@@ -135,7 +135,7 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
     if wide {
         let count = format!(
             "SELECT count(DISTINCT {}) FROM function_total WHERE profile = ?1",
-            session.total_key
+            "entity"
         );
         rows = session
             .rows(&count, [profile], |row| row.get(0))?
@@ -167,10 +167,10 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
 }
 
 /// The columns that say how sure flat and cum of a table are.
-fn estimates(session: &Session, t: &str) -> String {
+fn estimates(t: &str) -> String {
     let (flat, cum) = (
-        session.estimate_columns(t, ""),
-        session.estimate_columns(t, "cum_"),
+        Session::estimate_columns(t, ""),
+        Session::estimate_columns(t, "cum_"),
     );
     format!("{flat}, {cum}")
 }
@@ -180,39 +180,28 @@ const WIDEST: usize = 60;
 
 /// The statement for every sample type's flat and cum, beside those of the type that rows are
 /// ordered by.
-fn wide_sql(
-    session: &Session,
-    query: &Query,
-    types: &[(i64, SampleType)],
-    [first, second]: [&str; 2],
-) -> String {
-    let key = session.total_key;
-    // A database tells functions apart, not lines or addresses.
-    let apart = match session.question {
-        Some(_) => format!("{key}, function, line, address"),
-        None => key.to_string(),
-    };
+fn wide_sql(query: &Query, types: &[(i64, SampleType)], [first, second]: [&str; 2]) -> String {
     let (places, order) = (
         place::columns(query.granularity, "e"),
         place::order(query.granularity, "e"),
     );
     let both = |t: &str| {
-        let estimates = estimates(session, t);
+        let estimates = estimates(t);
         format!(", ifnull({t}.flat, 0), ifnull({t}.cum, 0), {estimates}")
     };
     let mut sql = format!("SELECT {places}{}", both("t"));
     for i in 0..types.len() {
         sql.push_str(&both(&format!("t{i}")));
     }
-    sql.push_str(&format!(
-        " FROM (SELECT DISTINCT {apart} FROM function_total WHERE profile = ?1) e \
-         JOIN function f ON f.id = e.function LEFT JOIN function_total t \
-         ON t.profile = ?1 AND t.type = ?2 AND t.{key} = e.{key}"
-    ));
+    sql.push_str(
+        " FROM (SELECT DISTINCT entity, function, line, address FROM function_total \
+         WHERE profile = ?1) e JOIN function f ON f.id = e.function LEFT JOIN function_total t \
+         ON t.profile = ?1 AND t.type = ?2 AND t.entity = e.entity",
+    );
     for (i, (id, _)) in types.iter().enumerate() {
         sql.push_str(&format!(
             " LEFT JOIN function_total t{i} ON t{i}.profile = ?1 AND t{i}.type = {id} \
-             AND t{i}.{key} = e.{key}"
+             AND t{i}.entity = e.entity"
         ));
     }
     sql.push_str(&format!(
@@ -223,15 +212,9 @@ fn wide_sql(
 
 /// The sample types of a profile in its own order, each with what the filters left out.
 fn all_types(session: &Session, profile: i64) -> Result<Vec<(i64, SampleType, i64)>, Error> {
-    let left_out = match session.is_stored() {
-        true => "0",
-        false => "t.net - t.kept_net",
-    };
     session.rows(
-        &format!(
-            "SELECT s.id, s.type, s.unit, {left_out} FROM profile_total t \
-             JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position"
-        ),
+        "SELECT s.id, s.type, s.unit, t.net - t.kept_net FROM profile_total t \
+         JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position",
         [profile],
         |row| {
             let sample_type = SampleType {

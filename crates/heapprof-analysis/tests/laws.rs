@@ -192,7 +192,7 @@ fn totals_are_what_the_tree_says() {
                            ifnull(sum(total) FILTER (WHERE outermost), 0) AS cum \
                            FROM node GROUP BY 1, 2 HAVING flat != 0 OR cum != 0 ORDER BY 1, 2";
             let by_stacks = "SELECT s.type, f.entity, sum(s.value * f.is_leaf), sum(s.value) \
-                             FROM sample s JOIN stack_func f ON f.stack = s.stack \
+                             FROM sample s JOIN stack_function f ON f.stack = s.stack \
                              GROUP BY 1, 2 ORDER BY 1, 2";
             let expected = run_statement(&session, totals).unwrap().rows;
             let found = run_statement(&session, by_tree).unwrap().rows;

@@ -7,7 +7,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Process, Session, Source, Store};
+use heapprof_analysis::{Process, Source, Store};
 use heapprof_dropin::{ReadAs, Transfer};
 use heapprof_formats::{Format, MprofCall, Options, Part, Reading};
 use heapprof_profile::{Profile, merge_all};
@@ -283,33 +283,6 @@ impl Sources {
             Err(error) => return Err(error).with_context(|| self.db.display().to_string()),
         }
         Ok(Some(store))
-    }
-
-    /// A session over the database and the numbers of these profiles in it, if all of them are
-    /// names there.
-    pub(crate) fn stored_session(&self, names: &[&String]) -> Result<Option<(Session, Vec<i64>)>> {
-        let mut found = None;
-        let mut numbers = Vec::new();
-        for name in names {
-            let Some(store) = self.stored(name)? else {
-                return Ok(None);
-            };
-            numbers.push(store.find(name)?);
-            found = Some(store);
-        }
-        Ok(found.map(|store| (store.session(), numbers)))
-    }
-
-    /// Returns what a session answered. An error of the database names its file.
-    pub(crate) fn told<T>(
-        &self,
-        session: &Session,
-        result: Result<T, heapprof_analysis::Error>,
-    ) -> Result<T> {
-        match session.is_stored() {
-            true => result.with_context(|| self.db.display().to_string()),
-            false => Ok(result?),
-        }
     }
 }
 

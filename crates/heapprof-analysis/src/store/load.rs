@@ -1,19 +1,19 @@
 //! Adding a profile to a database: what is stored already is found by content, and only the rest is
 //! written.
 
+mod samples;
+
 use std::hash::Hash;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Label, LabelSetIndex, Profile};
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::bytes;
 use crate::error::Error;
 use crate::question::{Question, Source, Types};
 use heapprof_totals::estimate::{Estimate, Spread};
 use heapprof_totals::query::Query;
-use heapprof_totals::totals::spread_of;
 
 /// The rows of a table by content. New rows get the next numbers.
 struct Known<K> {
@@ -78,7 +78,6 @@ pub(super) fn load(
     // The sums come first, so that a profile that overflows is refused before anything is locked.
     let source = Source::new(name, Arc::clone(profile));
     let question = Question::new(vec![source], &Query::default(), Types::All)?;
-    question.totals(0);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut loader = Loader {
         profile,
@@ -92,8 +91,6 @@ pub(super) fn load(
     let functions = loader.functions()?;
     let locations = loader.locations(&functions)?;
     let label_sets = loader.label_sets()?;
-    loader.totals(&types, &functions)?;
-    bytes::write(&transaction, loader.id, profile)?;
     loader.samples(&types, &locations, &label_sets)?;
     transaction.commit()?;
     Ok(())
@@ -285,17 +282,37 @@ impl Loader<'_> {
         Ok(numbers)
     }
 
-    /// Whether a line or a total refers to each row of the question's function table.
+    /// Whether a line or a location refers to each row of the question's function table.
     fn needed_functions(&self) -> Vec<bool> {
         let (part, table) = (&self.question.parts[0], &self.question.table);
         let mut needed = vec![false; table.function.len()];
         for line in &self.profile.line {
             needed[part.mapped.function[line.function.index()] as usize] = true;
         }
-        for &entity in self.question.totals(0).present.iter().flatten() {
-            needed[table.entity[entity as usize].function as usize] = true;
+        for location in 0..self.profile.location.len() {
+            if let Some(function) = self.stand_in(LocationIndex(location as u32)) {
+                needed[function as usize] = true;
+            }
+        }
+        let samples = &self.profile.samples;
+        let is_empty = |i: usize| samples.stack(i).is_empty();
+        if (0..samples.len()).any(is_empty) {
+            let empty = table.entity[table.empty_stack as usize].function;
+            needed[empty as usize] = true;
         }
         needed
+    }
+
+    /// The row of the question's function table that stands for code of a location that nothing
+    /// names.
+    fn stand_in(&self, location: LocationIndex) -> Option<u32> {
+        let (part, table) = (&self.question.parts[0], &self.question.table);
+        let frames = &part.view.frames;
+        let nameless = frames.of(location).find(|&frame| {
+            let function = frames.get(frame).function(self.profile);
+            function.is_none_or(|f| self.profile.function[f.index()].name.is_empty())
+        })?;
+        Some(table.entity[part.mapped.entity[nameless as usize] as usize].function)
     }
 
     fn mappings(&self) -> Result<Vec<i64>, Error> {
@@ -340,7 +357,7 @@ impl Loader<'_> {
 
     /// The number of each location.
     fn locations(&self, functions: &[i64]) -> Result<Vec<i64>, Error> {
-        type Key = (Option<i64>, i64, bool, Vec<[i64; 3]>);
+        type Key = (Option<i64>, i64, bool, Option<i64>, Vec<[i64; 3]>);
         let mappings = self.mappings()?;
         let mut lines: HashMap<i64, Vec<[i64; 3]>> = HashMap::new();
         {
@@ -356,21 +373,21 @@ impl Loader<'_> {
         let lines = std::cell::RefCell::new(lines);
         let mut known: Known<Key> = Known::read(
             self.transaction,
-            "SELECT id, mapping, address, is_folded FROM location",
+            "SELECT id, mapping, address, is_folded, function FROM location",
             |row| {
                 let of = lines.borrow_mut().remove(&row.get(0)?).unwrap_or_default();
-                Ok((row.get(1)?, row.get(2)?, row.get(3)?, of))
+                Ok((row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, of))
             },
         )?;
         let mut insert = self
             .transaction
-            .prepare("INSERT INTO location VALUES (?1, ?2, ?3, ?4)")?;
+            .prepare("INSERT INTO location VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let mut insert_line = self
             .transaction
             .prepare("INSERT INTO line VALUES (?1, ?2, ?3, ?4, ?5)")?;
         let function_of = &self.question.parts[0].mapped.function;
         let mut numbers = Vec::with_capacity(self.profile.location.len());
-        for location in &self.profile.location {
+        for (at, location) in self.profile.location.iter().enumerate() {
             let lines: Vec<[i64; 3]> = self
                 .profile
                 .lines(location)
@@ -382,9 +399,13 @@ impl Loader<'_> {
                 .collect();
             let mapping = location.mapping.map(|m| mappings[m.index()]);
             let address = location.address as i64;
-            let (id, new) = known.number((mapping, address, location.is_folded, lines.clone()));
+            let stand_in = self.stand_in(LocationIndex(at as u32));
+            let stand_in = stand_in.map(|function| functions[function as usize]);
+            let is_folded = location.is_folded;
+            let key = (mapping, address, is_folded, stand_in, lines.clone());
+            let (id, new) = known.number(key);
             if new {
-                insert.execute((id, mapping, address, location.is_folded))?;
+                insert.execute((id, mapping, address, is_folded, stand_in))?;
                 for (position, [function, line, column]) in lines.into_iter().enumerate() {
                     insert_line.execute((id, position as i64, function, line, column))?;
                 }
@@ -440,124 +461,5 @@ impl Loader<'_> {
             numbers.push(id);
         }
         Ok(numbers)
-    }
-
-    /// The number of each sample's stack. Stacks that are not in the database are added.
-    fn stacks(&mut self, locations: &[i64]) -> Result<Vec<i64>, Error> {
-        let known: Known<(i64, i64)> = Known::read(
-            self.transaction,
-            "SELECT id, parent, location FROM stack",
-            |row| Ok((row.get(1)?, row.get(2)?)),
-        )?;
-        let transaction = self.transaction;
-        let mut insert = transaction.prepare("INSERT INTO stack VALUES (?1, ?2, ?3)")?;
-        let Known { index, mut next } = known;
-        let first_new = next;
-        let work = &mut self.work;
-        self.profile
-            .samples
-            .number_stacks(locations, |parent, location, frames| {
-                work.more(frames);
-                // What is on top of a new stack is new.
-                if parent < first_new
-                    && let Some(&id) = index.get(&(parent, location))
-                {
-                    return Ok(id);
-                }
-                let id = next;
-                next += 1;
-                insert.execute((id, parent, location))?;
-                Ok(id)
-            })
-    }
-
-    fn samples(
-        &mut self,
-        types: &[i64],
-        locations: &[i64],
-        label_sets: &[i64],
-    ) -> Result<(), Error> {
-        let samples = &self.profile.samples;
-        // Rows are written in the order of the primary key, so that pages fill up.
-        let mut placed: Vec<(i64, i64, u32)> = self
-            .stacks(locations)?
-            .into_iter()
-            .enumerate()
-            .map(|(i, stack)| (stack, label_sets[samples.label_set(i).index()], i as u32))
-            .collect();
-        placed.sort_unstable();
-        let of_one_stack = |a: &(i64, i64, u32), b: &(i64, i64, u32)| (a.0, a.1) == (b.0, b.1);
-        let worth = |at: &(i64, i64, u32)| samples.values(at.2 as usize).iter().any(|&v| v != 0);
-        let distinct = placed.chunk_by(of_one_stack);
-        let distinct = distinct.filter(|run| run.iter().any(worth)).count();
-        self.transaction.execute(
-            "UPDATE profile SET samples = ?1 WHERE id = ?2",
-            [distinct as i64, self.id],
-        )?;
-        let mut insert = self
-            .transaction
-            .prepare("INSERT INTO sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
-        let mut order: Vec<usize> = (0..types.len()).collect();
-        order.sort_by_key(|&column| types[column]);
-        for column in order {
-            for run in placed.chunk_by(of_one_stack) {
-                let values = run.iter().map(|at| samples.values(at.2 as usize)[column]);
-                let value: i64 = values.sum();
-                if value != 0 {
-                    let (stack, label_set, _) = run[0];
-                    let own = run.iter();
-                    let own = own.map(|at| spread_of(self.profile, at.2 as usize, column));
-                    let known = own.fold(Spread::default(), Spread::and);
-                    let known = (known != Spread::default()).then_some(known);
-                    insert.execute((
-                        self.id,
-                        types[column],
-                        stack,
-                        label_set,
-                        value,
-                        known.map(|known| number(known.samples)),
-                        known.map(|known| known.variance),
-                    ))?;
-                }
-                self.work.more(run.len() as u64 * Work::ROW);
-            }
-        }
-        Ok(())
-    }
-
-    fn totals(&self, types: &[i64], functions: &[i64]) -> Result<(), Error> {
-        let totals = self.question.totals(0);
-        let mut insert = self.transaction.prepare(
-            "INSERT INTO function_total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, \
-             ?12, ?13)",
-        )?;
-        let part = &self.question.parts[0];
-        let mut rows: Vec<([i64; 2], usize, usize)> = Vec::new();
-        for (column, present) in totals.present.iter().enumerate() {
-            for &entity in present {
-                let at = entity as usize * totals.columns.len() + column;
-                let function = self.question.table.entity[entity as usize].function;
-                rows.push(([types[column], functions[function as usize]], column, at));
-            }
-        }
-        rows.sort_unstable();
-        for ([r#type, function], column, at) in rows {
-            let (flat, cum) = (totals.flat[at], totals.cum[at]);
-            let known = totals.spread.as_ref();
-            let known = known.map(|known| (known.flat[at], known.cum[at]));
-            let of = |value, spread: Option<Spread>| {
-                let estimate = spread.and_then(|spread| part.estimate(column, value, spread));
-                columns(estimate, spread)
-            };
-            let (own, all) = (
-                of(flat, known.map(|known| known.0)),
-                of(cum, known.map(|known| known.1)),
-            );
-            insert.execute(params![
-                self.id, r#type, function, flat, cum, own.0, own.1, own.2, own.3, all.0, all.1,
-                all.2, all.3,
-            ])?;
-        }
-        Ok(())
     }
 }

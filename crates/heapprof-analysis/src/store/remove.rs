@@ -1,19 +1,19 @@
 //! Removing profiles, and with them everything that only they used.
 
+use foldhash::{HashSet, HashSetExt};
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::stack_tree::StackTree;
 use crate::error::Error;
 
 pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let of_profile = [
-        ("sample", "profile"),
-        ("function_total", "profile"),
+        ("heap_sample", "profile"),
+        ("heap_spread", "profile"),
+        ("other_sample", "profile"),
         ("profile_total", "profile"),
         ("profile_mapping", "profile"),
         ("comment", "profile"),
-        ("profile_part", "profile"),
         ("profile", "id"),
     ];
     for (table, column) in of_profile {
@@ -34,11 +34,14 @@ pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Err
         "DELETE FROM location WHERE id NOT IN (SELECT location FROM stack);
          DELETE FROM line WHERE location NOT IN (SELECT id FROM location);
          DELETE FROM function WHERE id NOT IN (SELECT function FROM line)
-           AND id NOT IN (SELECT function FROM function_total);
+           AND id NOT IN (SELECT function FROM location WHERE function IS NOT NULL)
+           AND NOT (name = '(empty stack)' AND EXISTS (SELECT 1 FROM (SELECT stack FROM heap_sample
+             UNION ALL SELECT stack FROM other_sample) WHERE stack = 0));
          DELETE FROM mapping WHERE id NOT IN (SELECT mapping FROM location WHERE mapping IS NOT \
          NULL)
            AND id NOT IN (SELECT mapping FROM profile_mapping);
-         DELETE FROM label WHERE label_set NOT IN (SELECT label_set FROM sample);
+         DELETE FROM label WHERE label_set NOT IN (SELECT label_set FROM heap_sample
+           UNION ALL SELECT label_set FROM other_sample);
          DELETE FROM sample_type WHERE id NOT IN (SELECT type FROM profile_total);",
     )?;
     transaction.commit()?;
@@ -47,26 +50,26 @@ pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Err
 
 /// Stacks that no sample has and that are no ancestors of such a stack.
 fn unused_stacks(connection: &Connection) -> Result<Vec<i64>, Error> {
-    let tree = StackTree::read(connection)?;
-    let mut used = vec![false; tree.ids().len()];
-    let mut statement = connection.prepare("SELECT DISTINCT stack FROM sample")?;
+    let mut used = HashSet::new();
+    let mut statement = connection.prepare(
+        "SELECT stack FROM heap_sample UNION SELECT stack FROM other_sample ORDER BY stack",
+    )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        if let Some(at) = tree.position(row.get(0)?) {
-            used[at] = true;
-        }
+        used.insert(row.get::<_, i64>(0)?);
     }
     // A parent's number is smaller than its children's, so one pass from the end marks all
     // ancestors. A parent that is missing or comes later is damage that this can't mend.
-    for at in (0..used.len()).rev() {
-        if !used[at] {
-            continue;
-        }
-        let up = tree.position(tree.above(at).0);
-        if let Some(up) = up.filter(|&up| up < at) {
-            used[up] = true;
+    let mut unused = Vec::new();
+    let mut statement = connection.prepare("SELECT id, parent FROM stack ORDER BY id DESC")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (id, parent): (i64, i64) = (row.get(0)?, row.get(1)?);
+        match used.contains(&id) {
+            true if parent < id => drop(used.insert(parent)),
+            true => {}
+            false => unused.push(id),
         }
     }
-    let unused = tree.ids().iter().zip(used).filter(|(_, used)| !used);
-    Ok(unused.map(|(&id, _)| id).collect())
+    Ok(unused)
 }

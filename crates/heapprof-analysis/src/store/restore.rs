@@ -9,18 +9,18 @@ use heapprof_profile::{
 };
 use rusqlite::{Connection, Row, Statement};
 
-use super::bytes;
+use super::heap::HEAP_TYPES;
+use super::schema;
 use super::stack_tree::StackTree;
 use crate::error::Error;
 use crate::question::Source;
 use heapprof_totals::totals::Total;
 
 pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<Source, Error> {
+    // One transaction reads all of it at one moment, and locks the file once.
+    let _at_once = connection.unchecked_transaction()?;
     let mut reader = Reader { connection, id };
     let (types, totals) = reader.types()?;
-    if let Some(profile) = bytes::read(connection, id, &totals)? {
-        return Ok(Source::new(name, profile));
-    }
     let names: Vec<(&str, &str)> = types
         .iter()
         .map(|(_, t, unit)| (t.as_str(), unit.as_str()))
@@ -28,12 +28,7 @@ pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<So
     let mut builder = ProfileBuilder::new(&names);
     reader.header(&mut builder)?;
     let mappings = reader.mappings(&mut builder)?;
-    let columns: HashMap<i64, usize> = types
-        .iter()
-        .enumerate()
-        .map(|(column, t)| (t.0, column))
-        .collect();
-    reader.samples(&mut builder, &columns, &mappings)?;
+    reader.samples(&mut builder, &types, &mappings)?;
     Ok(Source {
         name: name.to_string(),
         profile: Arc::new(builder.finish()),
@@ -139,166 +134,313 @@ impl Reader<'_> {
     fn samples(
         &self,
         builder: &mut ProfileBuilder,
-        columns: &HashMap<i64, usize>,
+        types: &[(i64, String, String)],
         mappings: &HashMap<i64, MappingIndex>,
     ) -> Result<(), Error> {
-        let tree = StackTree::read(self.connection)?;
-        let mut rows: Vec<((i64, i64), usize, i64)> = Vec::new();
-        let mut unknown = None;
-        let mut spread: HashMap<((i64, i64), usize), (u64, f64)> = HashMap::new();
-        let known = match super::schema::has_spread(self.connection)? {
-            true => "sampled, variance",
-            false => "NULL, NULL",
-        };
-        self.each(
-            &format!(
-                "SELECT type, stack, label_set, value, {known} FROM sample WHERE profile = ?1"
-            ),
-            [self.id],
-            |row| {
-                match columns.get(&row.get(0)?) {
-                    Some(&column) => {
-                        let at = (row.get(1)?, row.get(2)?);
-                        rows.push((at, column, row.get(3)?));
-                        if let (Some(sampled), Some(variance)) = (row.get(4)?, row.get(5)?) {
-                            spread.insert((at, column), (i64::unsigned_abs(sampled), variance));
-                        }
-                    }
-                    None => unknown = Some(row.get(0)?),
-                }
-                Ok(())
-            },
-        )?;
-        if let Some(r#type) = unknown {
-            return Err(damaged("the total of sample type", r#type));
-        }
-        if spread
-            .values()
-            .any(|&(_, v): &(u64, f64)| !v.is_finite() || v < 0.0)
-        {
-            return Err(Error::Sql(
-                "a variance is none: the database is damaged".to_string(),
-            ));
-        }
-        rows.sort_unstable();
-        let label_sets = self.label_sets(builder)?;
+        let rows = self.sample_rows(types)?;
+        let tree = StackTree::read(self.connection, rows.key.iter().map(|key| key.0))?;
+        let label_sets = self.label_sets(builder, rows.key.iter().map(|key| key.1))?;
         let mut locations = self.locations()?;
-        let mut values = vec![0; columns.len()];
         let mut stack = Vec::new();
-        for run in rows.chunk_by(|a, b| a.0 == b.0) {
-            let (mut at, set) = run[0].0;
-            values.fill(0);
-            for &(_, column, value) in run {
-                values[column] = value;
-            }
+        for at in 0..rows.key.len() {
+            let (mut id, set) = rows.key[at];
             stack.clear();
-            while at != 0 {
-                let Some(position) = tree.position(at) else {
-                    return Err(damaged("stack", at));
+            while id != 0 {
+                let Some((up, location)) = tree.above(id) else {
+                    return Err(damaged("stack", id));
                 };
-                let (up, location) = tree.above(position);
                 // Parents have smaller numbers. This check keeps a damaged table from leading in
                 // circles.
-                if up >= at {
+                if up >= id {
                     return Err(Error::Sql(format!(
-                        "stack {at} is its own ancestor: the database is damaged"
+                        "stack {id} is its own ancestor: the database is damaged"
                     )));
                 }
                 stack.push(locations.get(builder, mappings, location)?);
-                at = up;
+                id = up;
             }
             let set = match label_sets.get(&set) {
                 Some(&set) => set,
                 None if set == 0 => LabelSetIndex(0),
                 None => return Err(damaged("label set", set)),
             };
-            builder
-                .profile
-                .samples
-                .push(stack.iter().copied(), &values, set);
-            if !spread.is_empty() {
-                let (mut sampled, mut variance) = (vec![0; values.len()], vec![0.0; values.len()]);
-                for &(at, column, _) in run {
-                    if let Some(&known) = spread.get(&(at, column)) {
-                        (sampled[column], variance[column]) = known;
-                    }
-                }
-                let samples = &mut builder.profile.samples;
+            let samples = &mut builder.profile.samples;
+            samples.push(stack.iter().copied(), rows.values(at), set);
+            if !rows.spread.is_empty() {
+                let of_row = |column| rows.spread.get(&(at, column)).copied().unwrap_or_default();
+                let known = (0..types.len()).map(of_row);
+                let (sampled, variance): (Vec<u64>, Vec<f64>) = known.unzip();
                 samples.set_spread(samples.len() - 1, &sampled, &variance);
             }
         }
         Ok(())
     }
 
+    /// The rows of all sample tables, by stack and label set.
+    fn sample_rows(&self, types: &[(i64, String, String)]) -> Result<SampleRows, Error> {
+        let column_of = |(name, unit): (&str, &str)| {
+            let mut types = types.iter();
+            types.position(|t| t.1 == name && t.2 == unit)
+        };
+        let mut rows = SampleRows::new(types.len());
+        if schema::is_narrow(self.connection)? {
+            let heap = HEAP_TYPES.map(column_of);
+            self.each(
+                "SELECT stack, label_set, alloc_objects, alloc_space, inuse_objects, inuse_space \
+                 FROM heap_sample WHERE profile = ?1 ORDER BY stack, label_set",
+                [self.id],
+                |row| {
+                    let at = rows.push((row.get(0)?, row.get(1)?));
+                    for (n, column) in heap.iter().enumerate() {
+                        let value = row.get(2 + n)?;
+                        match *column {
+                            Some(column) => rows.value[at * types.len() + column] = value,
+                            None if value != 0 => rows.unknown = Some(HEAP_TYPES[n].0.to_string()),
+                            None => {}
+                        }
+                    }
+                    Ok(())
+                },
+            )?;
+            let mut spread = Vec::new();
+            self.each(
+                "SELECT stack, label_set, alloc_objects_sampled, alloc_objects_variance, \
+                 alloc_space_sampled, alloc_space_variance, inuse_objects_sampled, \
+                 inuse_objects_variance, inuse_space_sampled, inuse_space_variance \
+                 FROM heap_spread WHERE profile = ?1 ORDER BY stack, label_set",
+                [self.id],
+                |row| {
+                    let key: (i64, i64) = (row.get(0)?, row.get(1)?);
+                    for (n, column) in heap.iter().enumerate() {
+                        let known = (row.get(2 + 2 * n)?, row.get(3 + 2 * n)?);
+                        if let (Some(column), (Some(sampled), Some(variance))) = (column, known) {
+                            spread.push((key, *column, sampled, variance));
+                        }
+                    }
+                    Ok(())
+                },
+            )?;
+            for (key, column, sampled, variance) in spread {
+                if let Ok(at) = rows.key.binary_search(&key) {
+                    rows.spread(at, column, sampled, variance)?;
+                }
+            }
+        }
+        self.long_rows(types, &mut rows)?;
+        match rows.unknown.take() {
+            Some(name) => Err(Error::Sql(format!(
+                "the total of sample type {name} is missing: the database is damaged"
+            ))),
+            None => Ok(rows),
+        }
+    }
+
+    /// The rows of values of one type each.
+    fn long_rows(
+        &self,
+        types: &[(i64, String, String)],
+        rows: &mut SampleRows,
+    ) -> Result<(), Error> {
+        let (table, known) = match (
+            schema::is_narrow(self.connection)?,
+            schema::has_spread(self.connection)?,
+        ) {
+            (true, _) => ("other_sample", "sampled, variance"),
+            (false, true) => ("sample", "sampled, variance"),
+            (false, false) => ("sample", "NULL, NULL"),
+        };
+        let columns: HashMap<i64, usize> = types
+            .iter()
+            .enumerate()
+            .map(|(column, t)| (t.0, column))
+            .collect();
+        let mut long: Vec<LongRow> = Vec::new();
+        self.each(
+            &format!(
+                "SELECT type, stack, label_set, value, {known} FROM {table} WHERE profile = ?1"
+            ),
+            [self.id],
+            |row| {
+                let r#type: i64 = row.get(0)?;
+                match columns.get(&r#type) {
+                    Some(&column) => {
+                        let known: (Option<i64>, Option<f64>) = (row.get(4)?, row.get(5)?);
+                        let known = known.0.zip(known.1);
+                        long.push(((row.get(1)?, row.get(2)?), column, row.get(3)?, known));
+                    }
+                    None => rows.unknown = Some(r#type.to_string()),
+                }
+                Ok(())
+            },
+        )?;
+        if long.is_empty() {
+            return Ok(());
+        }
+        long.sort_unstable_by_key(|row| (row.0, row.1));
+        // Both are in order, so they are merged into rows that are.
+        let wide = std::mem::replace(rows, SampleRows::new(types.len()));
+        rows.unknown.clone_from(&wide.unknown);
+        let mut next = 0;
+        for run in long.chunk_by(|a, b| a.0 == b.0) {
+            let key = run[0].0;
+            while next < wide.key.len() && wide.key[next] < key {
+                rows.take(&wide, next)?;
+                next += 1;
+            }
+            let at = match wide.key.get(next) {
+                Some(same) if *same == key => {
+                    next += 1;
+                    rows.take(&wide, next - 1)?
+                }
+                _ => rows.push(key),
+            };
+            for &(_, column, value, known) in run {
+                rows.value[at * types.len() + column] = value;
+                if let Some((sampled, variance)) = known {
+                    rows.spread(at, column, sampled, variance)?;
+                }
+            }
+        }
+        while next < wide.key.len() {
+            rows.take(&wide, next)?;
+            next += 1;
+        }
+        Ok(())
+    }
+
+    /// The label sets of these numbers.
     fn label_sets(
         &self,
         builder: &mut ProfileBuilder,
+        ids: impl Iterator<Item = i64>,
     ) -> Result<HashMap<i64, LabelSetIndex>, Error> {
-        let mut stored: HashMap<i64, Vec<Label>> = HashMap::new();
-        self.each(
-            "SELECT label_set, key, str, num, num_unit FROM label WHERE label_set IN \
-             (SELECT label_set FROM sample WHERE profile = ?1) ORDER BY label_set, position",
-            [self.id],
-            |row| {
-                let label = Label {
-                    key: builder.text(row.get_ref(1)?.as_str()?),
-                    str: builder.text(row.get_ref(2)?.as_str()?),
-                    num: row.get(3)?,
-                    num_unit: builder.text(row.get_ref(4)?.as_str()?),
-                };
-                stored.entry(row.get(0)?).or_default().push(label);
-                Ok(())
-            },
+        let mut ids: Vec<i64> = ids.filter(|&id| id != 0).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut found = HashMap::new();
+        let mut statement = self.connection.prepare(
+            "SELECT key, str, num, num_unit FROM label WHERE label_set = ?1 ORDER BY position",
         )?;
-        Ok(stored
-            .into_iter()
-            .map(|(id, mut labels)| (id, builder.label_set(&mut labels)))
-            .collect())
+        for id in ids {
+            let mut rows = statement.query([id])?;
+            let mut labels = Vec::new();
+            while let Some(row) = rows.next()? {
+                labels.push(Label {
+                    key: builder.text(&row.get::<_, String>(0)?),
+                    str: builder.text(&row.get::<_, String>(1)?),
+                    num: row.get(2)?,
+                    num_unit: builder.text(&row.get::<_, String>(3)?),
+                });
+            }
+            if !labels.is_empty() {
+                found.insert(id, builder.label_set(&mut labels));
+            }
+        }
+        Ok(found)
     }
 
     fn locations(&self) -> Result<Locations<'_>, Error> {
-        let mut lines: HashMap<i64, Vec<[i64; 3]>> = HashMap::new();
-        self.each(
-            "SELECT location, function, line, column FROM line ORDER BY location, position",
-            [],
-            |row| {
-                let line = [row.get(1)?, row.get(2)?, row.get(3)?];
-                lines.entry(row.get(0)?).or_default().push(line);
-                Ok(())
-            },
-        )?;
-        let mut stored = HashMap::new();
-        self.each("SELECT * FROM location", [], |row| {
-            let id: i64 = row.get(0)?;
-            let address = row.get::<_, i64>(2)? as u64;
-            let lines = lines.remove(&id).unwrap_or_default();
-            stored.insert(id, (row.get(1)?, address, row.get::<_, bool>(3)?, lines));
-            Ok(())
-        })?;
+        let prepare = |sql| self.connection.prepare(sql);
         Ok(Locations {
-            stored,
-            used: HashMap::new(),
-            function: self.connection.prepare(
+            location: prepare("SELECT mapping, address, is_folded FROM location WHERE id = ?1")?,
+            line: prepare(
+                "SELECT function, line, column FROM line WHERE location = ?1 ORDER BY position",
+            )?,
+            function: prepare(
                 "SELECT name, system_name, filename, start_line FROM function WHERE id = ?1",
             )?,
+            used: Vec::new(),
+            far: HashMap::new(),
             functions: HashMap::new(),
         })
     }
 }
 
-/// A stored location: the number of its mapping in the database, its address, whether it is folded,
-/// and its lines as function, line and column.
-type Stored = (Option<i64>, u64, bool, Vec<[i64; 3]>);
+/// The values of samples of one stack with one label set, a row of as many values as there are
+/// types.
+struct SampleRows {
+    types: usize,
+    /// The stack and the label set of each row, ascending.
+    key: Vec<(i64, i64)>,
+    value: Vec<i64>,
+    /// Samples and variance of a value, by row and column.
+    spread: HashMap<(usize, usize), (u64, f64)>,
+    /// A type that has values, but no total.
+    unknown: Option<String>,
+}
+
+/// A value of one type: its stack and label set, its column, and what is known of it.
+type LongRow = ((i64, i64), usize, i64, Option<(i64, f64)>);
+
+impl SampleRows {
+    fn new(types: usize) -> Self {
+        Self {
+            types,
+            key: Vec::new(),
+            value: Vec::new(),
+            spread: HashMap::new(),
+            unknown: None,
+        }
+    }
+
+    /// Adds a row without values, and returns its number.
+    fn push(&mut self, key: (i64, i64)) -> usize {
+        self.key.push(key);
+        self.value.resize(self.key.len() * self.types, 0);
+        self.key.len() - 1
+    }
+
+    /// Adds a row of others, and returns its number.
+    fn take(&mut self, others: &Self, at: usize) -> Result<usize, Error> {
+        let own = self.push(others.key[at]);
+        let first = own * self.types;
+        self.value[first..].copy_from_slice(others.values(at));
+        for column in 0..self.types {
+            if let Some(&known) = others.spread.get(&(at, column)) {
+                self.spread.insert((own, column), known);
+            }
+        }
+        Ok(own)
+    }
+
+    fn values(&self, at: usize) -> &[i64] {
+        &self.value[at * self.types..][..self.types]
+    }
+
+    /// Notes what is known of a value.
+    fn spread(
+        &mut self,
+        at: usize,
+        column: usize,
+        sampled: i64,
+        variance: f64,
+    ) -> Result<(), Error> {
+        if !variance.is_finite() || variance < 0.0 {
+            return Err(Error::Sql(
+                "a variance is none: the database is damaged".to_string(),
+            ));
+        }
+        self.spread
+            .insert((at, column), (sampled.unsigned_abs(), variance));
+        Ok(())
+    }
+}
 
 /// The locations of the database. Those that a stack uses become the profile's, with their
-/// functions. What only other profiles use is left out.
+/// functions.
 struct Locations<'a> {
-    stored: HashMap<i64, Stored>,
-    /// The profile's locations, by their number in the database.
-    used: HashMap<i64, LocationIndex>,
+    location: Statement<'a>,
+    line: Statement<'a>,
     function: Statement<'a>,
+    /// The profile's locations, by their number in the database.
+    used: Vec<Option<LocationIndex>>,
+    /// The same for numbers that no sound database has.
+    far: HashMap<i64, LocationIndex>,
     functions: HashMap<i64, FunctionIndex>,
 }
+
+/// The numbers up to this one are looked up by position.
+const NEAR: usize = 1 << 24;
 
 impl Locations<'_> {
     fn get(
@@ -307,12 +449,48 @@ impl Locations<'_> {
         mappings: &HashMap<i64, MappingIndex>,
         id: i64,
     ) -> Result<LocationIndex, Error> {
-        if let Some(&index) = self.used.get(&id) {
+        let near = usize::try_from(id).ok().filter(|&at| at < NEAR);
+        let known = match near {
+            Some(at) => self.used.get(at).copied().flatten(),
+            None => self.far.get(&id).copied(),
+        };
+        if let Some(index) = known {
             return Ok(index);
         }
-        let Some((mapping, address, is_folded, lines)) = self.stored.remove(&id) else {
-            return Err(damaged("location", id));
+        let index = self.read(builder, mappings, id)?;
+        match near {
+            Some(at) => {
+                if self.used.len() <= at {
+                    self.used.resize(at + 1, None);
+                }
+                self.used[at] = Some(index);
+            }
+            None => drop(self.far.insert(id, index)),
+        }
+        Ok(index)
+    }
+
+    fn read(
+        &mut self,
+        builder: &mut ProfileBuilder,
+        mappings: &HashMap<i64, MappingIndex>,
+        id: i64,
+    ) -> Result<LocationIndex, Error> {
+        let (mapping, address, is_folded) = {
+            let mut rows = self.location.query([id])?;
+            let Some(row) = rows.next()? else {
+                return Err(damaged("location", id));
+            };
+            let mapping: Option<i64> = row.get(0)?;
+            (mapping, row.get::<_, i64>(1)? as u64, row.get(2)?)
         };
+        let mut lines: Vec<[i64; 3]> = Vec::new();
+        {
+            let mut rows = self.line.query([id])?;
+            while let Some(row) = rows.next()? {
+                lines.push([row.get(0)?, row.get(1)?, row.get(2)?]);
+            }
+        }
         let known = |number| {
             mappings
                 .get(&number)
@@ -331,9 +509,7 @@ impl Locations<'_> {
                 })
             })
             .collect::<Result<Vec<Line>, Error>>()?;
-        let index = builder.location(mapping, address, is_folded, &lines);
-        self.used.insert(id, index);
-        Ok(index)
+        Ok(builder.location(mapping, address, is_folded, &lines))
     }
 
     fn function(&mut self, builder: &mut ProfileBuilder, id: i64) -> Result<FunctionIndex, Error> {

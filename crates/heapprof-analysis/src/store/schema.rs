@@ -8,6 +8,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::Error;
+use crate::relation::is_table;
 
 /// Marks a file as heapprof's: "heap" in ASCII.
 const APPLICATION_ID: i64 = 0x6865_6170;
@@ -22,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("wiretap.sql"),
     include_str!("fork.sql"),
     include_str!("watch.sql"),
+    include_str!("narrow.sql"),
 ];
 
 /// The first version whose tables say how sure estimates are.
@@ -32,6 +34,9 @@ const WITH_WIRETAP: i64 = 6;
 
 /// The first version that has what watch has seen.
 const WITH_WATCH: i64 = 8;
+
+/// The first version that has a row for the four values of a heap sample.
+const WITH_NARROW: i64 = 9;
 
 /// The newest version this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -141,13 +146,15 @@ fn is_plain_index(connection: &Connection, name: &str, table: &str) -> Result<bo
     Ok(listed == 1 && computed == 0)
 }
 
-/// The statements that make the views. They work over a question's tables as well.
+/// The statements that make the views which work over a question's tables as well. The others have
+/// the names of such tables.
 pub(crate) fn views() -> Result<Vec<String>, Error> {
     let ours = Connection::open_in_memory()?;
     for migration in MIGRATIONS {
         ours.execute_batch(migration)?;
     }
     let views = objects(&ours)?.into_iter().filter(|o| o.kind == "view");
+    let views = views.filter(|view| !is_table(&view.name));
     Ok(views.filter_map(|view| view.sql).collect())
 }
 
@@ -160,6 +167,12 @@ fn steps(from: i64, to: i64) -> impl Iterator<Item = &'static &'static str> {
 /// Whether the tables say how sure estimates are. A database that is only read may be older.
 pub(super) fn has_spread(connection: &Connection) -> Result<bool, Error> {
     Ok(pragma(connection, "user_version")? >= WITH_SPREAD)
+}
+
+/// Whether the four values of a heap sample have one row. A database that is only read may be
+/// older.
+pub(super) fn is_narrow(connection: &Connection) -> Result<bool, Error> {
+    Ok(pragma(connection, "user_version")? >= WITH_NARROW)
 }
 
 /// Whether there are tables of the wiretap. A database that is only read may be older.
@@ -210,10 +223,8 @@ mod tests {
     use heapprof_profile::{Profile, ProfileBuilder};
 
     use super::*;
-    use crate::Query;
-    use crate::Store;
     use crate::relation::documented;
-    use crate::top;
+    use crate::{Query, Question, Session, Store, Types, top};
 
     /// Every documented column of a view is in the view.
     #[test]
@@ -265,32 +276,56 @@ mod tests {
              INSERT INTO line VALUES (1, 0, 1, 0, 0);
              INSERT INTO stack VALUES (1, 0, 1);
              INSERT INTO sample VALUES (1, 1, 1, 0, 7);
-             INSERT INTO function_total VALUES (1, 1, 1, 7, 7);",
+             INSERT INTO function_total VALUES (1, 1, 1, 7, 7);
+             INSERT INTO sample_type VALUES (2, 'peak_space', 'bytes');
+             INSERT INTO profile_total VALUES (1, 1, 2, 9, 9);
+             INSERT INTO sample VALUES (1, 2, 1, 0, 9);",
         )
         .unwrap();
         old.pragma_update(None, "application_id", APPLICATION_ID)
             .unwrap();
         old.pragma_update(None, "user_version", 1).unwrap();
         drop(old);
-        let ask = |number| {
-            let session = Store::open(&path).unwrap().session();
-            top(&session, number, &Query::default(), false).unwrap()
+        let ask = |name| {
+            let source = Store::open(&path).unwrap().restore(name).unwrap();
+            let question = Question::new(vec![source], &Query::default(), Types::One).unwrap();
+            top(
+                &Session::new(question).unwrap(),
+                1,
+                &Query::default(),
+                false,
+            )
+            .unwrap()
         };
         let is_7 = || {
-            let report = ask(1);
+            let report = ask("old");
             assert_eq!((report.header.net, report.header.estimate), (7, None));
             assert_eq!(report.rows[0].estimates, [None; 2]);
             let restored = Store::open(&path).unwrap().restore("old").unwrap();
-            assert_eq!(restored.profile.samples.values(0), [7]);
+            assert_eq!(restored.profile.samples.values(0), [7, 9]);
             assert!(!restored.profile.samples.has_spread());
         };
         is_7();
         let mut store = Store::open_or_create(&path).unwrap();
         store.load("new", &sampled(), &mut |_, _| {}).unwrap();
         is_7();
+        let connection = Connection::open(&path).unwrap();
+        let mut values = connection
+            .prepare(
+                "SELECT s.type, s.value, t.flat, t.cum FROM sample s JOIN function_total t \
+                      ON t.profile = s.profile AND t.type = s.type WHERE s.profile = 1 ORDER BY 1",
+            )
+            .unwrap();
+        let values: Vec<[i64; 4]> = values
+            .query_map([], |row| {
+                Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+            })
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert_eq!(values, [[1, 7, 7, 7], [2, 9, 9, 9]]);
         // Nobody asked whose code it was when the old function was stored. For the new one it is
         // known.
-        let connection = Connection::open(&path).unwrap();
         let mut modules = connection
             .prepare("SELECT module, is_library FROM function WHERE name = 'main' ORDER BY id")
             .unwrap();
@@ -300,9 +335,9 @@ mod tests {
             .collect::<Result<_, _>>()
             .unwrap();
         assert_eq!(modules, [(None, None), (Some(String::new()), Some(0))]);
-        let estimate = ask(2).header.estimate.unwrap();
+        let estimate = ask("new").header.estimate.unwrap();
         assert_eq!((estimate.low, estimate.high), (22_249, 75_406));
-        assert_eq!(ask(2).rows[0].estimates, [Some(estimate); 2]);
+        assert_eq!(ask("new").rows[0].estimates, [Some(estimate); 2]);
         let restored = store.restore("new").unwrap().profile;
         let spread = restored.samples.spread(0).unwrap();
         assert_eq!(

@@ -1,50 +1,78 @@
-//! The stacks of a database, each of which is one frame on top of an earlier stack.
+//! The stacks of a database, each of which is one frame on top of an earlier stack: those that some
+//! samples have, and all that these lie on.
 
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
 use rusqlite::Connection;
 
 use crate::error::Error;
 
-/// All stacks by their numbers. Removed stacks leave gaps between the numbers.
+/// So many stacks with successive numbers are read together.
+const PAGE: i64 = 256;
+
+/// A frame on top of another stack: the number of that stack (0 for the empty one), and that of the
+/// frame's location.
+type Node = (i64, i64);
+
+/// Some stacks by their numbers.
 pub(super) struct StackTree {
-    /// The numbers of the stacks, ascending.
-    id: Vec<i64>,
-    /// For each stack, the number of its parent (0 for the empty stack) and that of its location.
-    above: Vec<(i64, i64)>,
+    pages: HashMap<i64, Box<[Option<Node>; PAGE as usize]>>,
+}
+
+/// Which stacks of a page are wanted.
+type Wanted = [u64; PAGE as usize / 64];
+
+fn place(id: i64) -> (i64, usize) {
+    (id.div_euclid(PAGE), id.rem_euclid(PAGE) as usize)
 }
 
 impl StackTree {
-    pub(super) fn read(connection: &Connection) -> Result<Self, Error> {
-        let mut tree = Self {
-            id: Vec::new(),
-            above: Vec::new(),
-        };
-        let mut statement =
-            connection.prepare("SELECT id, parent, location FROM stack ORDER BY id")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            tree.id.push(row.get(0)?);
-            tree.above.push((row.get(1)?, row.get(2)?));
+    /// Reads these stacks and those below them. What it reads in vain is less than a page for each
+    /// stack.
+    pub(super) fn read(
+        connection: &Connection,
+        ids: impl Iterator<Item = i64>,
+    ) -> Result<Self, Error> {
+        let mut wanted: BTreeMap<i64, Wanted> = BTreeMap::new();
+        let mut last = 0;
+        for id in ids {
+            if id != last && id != 0 {
+                let (page, at) = place(id);
+                wanted.entry(page).or_default()[at / 64] |= 1 << (at % 64);
+                last = id;
+            }
         }
-        Ok(tree)
-    }
-
-    /// The numbers of all stacks, ascending.
-    pub(super) fn ids(&self) -> &[i64] {
-        &self.id
-    }
-
-    /// The position of a stack among all stacks.
-    pub(super) fn position(&self, id: i64) -> Option<usize> {
-        // If nothing was removed, the number of a stack gives its position.
-        let dense = usize::try_from(id).ok().and_then(|at| at.checked_sub(1));
-        match dense.filter(|&at| self.id.get(at) == Some(&id)) {
-            Some(at) => Some(at),
-            None => self.id.binary_search(&id).ok(),
+        let mut pages = HashMap::default();
+        let mut statement = connection.prepare(
+            "SELECT id, parent, location FROM stack WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC",
+        )?;
+        // Parents have smaller numbers, so all that want a page come before it.
+        while let Some((page, mut bits)) = wanted.pop_last() {
+            let mut nodes = Box::new([None; PAGE as usize]);
+            let first = page.saturating_mul(PAGE);
+            let mut rows = statement.query([first, first.saturating_add(PAGE - 1)])?;
+            while let Some(row) = rows.next()? {
+                let (id, parent): (i64, i64) = (row.get(0)?, row.get(1)?);
+                let at = place(id).1;
+                nodes[at] = Some((parent, row.get(2)?));
+                if bits[at / 64] >> (at % 64) & 1 == 0 || parent == 0 || parent >= id {
+                    continue;
+                }
+                let (of, at) = place(parent);
+                match of == page {
+                    true => bits[at / 64] |= 1 << (at % 64),
+                    false => wanted.entry(of).or_default()[at / 64] |= 1 << (at % 64),
+                }
+            }
+            pages.insert(page, nodes);
         }
+        Ok(Self { pages })
     }
 
-    /// The parent and the location of the stack at a position.
-    pub(super) fn above(&self, position: usize) -> (i64, i64) {
-        self.above[position]
+    /// The stack below a stack, and the location of its last frame.
+    pub(super) fn above(&self, id: i64) -> Option<Node> {
+        let (page, at) = place(id);
+        self.pages.get(&page)?[at]
     }
 }

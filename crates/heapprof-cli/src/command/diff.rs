@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Error, Query, Session, Types, agree, diff, incomparable};
+use heapprof_analysis::{Query, Session, Types, agree, diff, incomparable};
 
 use super::Shared;
 use super::gate::Gate;
@@ -35,22 +35,8 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
         limit: shared.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let (mut session, numbers) = sessions(shared, &before, &after, &query, &gate, true)?;
-    let report = match diff(&session, numbers, &query, args.normalize) {
-        // Stored totals stay in their units and at their addresses, but the profiles themselves can
-        // be brought to the same units and addresses.
-        Err(Error::OtherTypes { .. } | Error::NothingToScale) if session.is_stored() => None,
-        Ok(report) if session.is_stored() && report.has_addresses() => None,
-        report => Some(shared.sources.told(&session, report)?),
-    };
-    let report = match report {
-        Some(report) => report,
-        None => {
-            let (read, numbers) = sessions(shared, &before, &after, &query, &gate, false)?;
-            session = read;
-            diff(&session, numbers, &query, args.normalize)?
-        }
-    };
+    let session = session(shared, &before, &after, &query, &gate)?;
+    let report = diff(&session, [1, 2], &query, args.normalize)?;
     if before.len() != after.len() && !args.normalize {
         let count = |side: &[String]| match side.len() {
             1 => "1 profile".to_string(),
@@ -129,19 +115,13 @@ fn sides(sources: &Sources, args: &DiffArgs) -> Result<(Vec<String>, Vec<String>
     Ok((before, after))
 }
 
-fn sessions(
+fn session(
     shared: &Shared,
     before: &[String],
     after: &[String],
     query: &Query,
     gate: &Gate,
-    stored: bool,
-) -> Result<(Session, [i64; 2])> {
-    if let ([b], [a], true) = (before, after, stored && query.is_plain())
-        && let Some((session, numbers)) = shared.sources.stored_session(&[b, a])?
-    {
-        return Ok((session, [numbers[0], numbers[1]]));
-    }
+) -> Result<Session> {
     let (mut before, mut after) = (shared.sources.read(before)?, shared.sources.read(after)?);
     agree(&mut before, &mut after)?;
     let sources = vec![before, after];
@@ -149,5 +129,5 @@ fn sessions(
         true => Types::All,
         false => Types::One,
     };
-    Ok((shared.session(sources, query, types, |q| q)?, [1, 2]))
+    shared.session(sources, query, types, |q| q)
 }

@@ -20,26 +20,14 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         ..args.question.query()
     };
     let names = shared.sources.or_newest(&args.profiles.profiles)?;
-    let stored = match (&names[..], query.is_plain()) {
-        // Stored totals answer the question without reading the profile.
-        ([name], true) => shared.sources.stored_session(&[name])?,
-        _ => None,
+    let types = match args.wide || gate.names_a_type() {
+        true => Types::All,
+        false => Types::One,
     };
-    let (session, profile) = match stored {
-        Some((session, numbers)) => (session, numbers[0]),
-        None => {
-            let types = match args.wide || gate.names_a_type() {
-                true => Types::All,
-                false => Types::One,
-            };
-            let source = shared.sources.read(&names)?;
-            (shared.ask(source, &query, types)?, 1)
-        }
-    };
-    let report = top(&session, profile, &query, args.wide);
-    let mut report = shared.sources.told(&session, report)?;
+    let session = shared.ask(shared.sources.read(&names)?, &query, types)?;
+    let mut report = top(&session, 1, &query, args.wide)?;
     if matches!(args.report.format, Format::Text | Format::Markdown) {
-        report.wrappers = wrappers(&session, profile, &query)?;
+        report.wrappers = wrappers(&session, 1, &query)?;
         let counted = report.rows.iter().filter(|row| row.flat != 0);
         let functions: Vec<&str> = counted.map(|row| &*row.place.function).collect();
         // What a proposed wrapper holds counts for its callers.
@@ -49,11 +37,9 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
             wrappers: (!all.is_empty()).then(|| all.join("|")),
             ..query.clone()
         };
-        report.own_code = own_code(&session, profile, &without, &functions)?;
+        report.own_code = own_code(&session, 1, &without, &functions)?;
     }
-    gate.judge("in it", |rule| {
-        Ok(rule.broken_in(&session, profile, &query)?)
-    })?;
+    gate.judge("in it", |rule| Ok(rule.broken_in(&session, 1, &query)?))?;
     let width = match args.width {
         Some(0) => None,
         Some(width) => Some(width),
