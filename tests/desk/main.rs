@@ -35,6 +35,8 @@ mod addresses;
 mod leaks;
 // The database: sharing, removal, interruption, two processes at once.
 mod store;
+// Many moments of many processes: labels, selectors, growth, what is kept.
+mod series;
 // The command line: exit codes, errors, output files, formats.
 mod cli;
 // Flame graphs: what they hold, how differences are painted.

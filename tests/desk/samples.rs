@@ -1,8 +1,11 @@
 //! The made sample profiles are what their producer makes, and every sample has a row in the
 //! README.
 
+use heapprof_tests::exercise::plain;
+use heapprof_tests::fleet;
 use heapprof_tests::harness::{bless, name, sample_profiles, valid};
 use heapprof_tests::samples::made;
+use heapprof_tests::wire::gzip;
 
 #[test]
 fn samples_are_what_this_file_makes() {
@@ -13,6 +16,19 @@ fn samples_are_what_this_file_makes() {
             std::fs::write(folder.join(file), &bytes).unwrap();
         }
         assert_eq!(std::fs::read(folder.join(file)).unwrap(), bytes, "{file}");
+    }
+}
+
+#[test]
+fn the_fleet_is_what_its_file_makes() {
+    let folder = sample_profiles().join("fleet");
+    for (file, profile) in fleet::files() {
+        let bytes = gzip(&plain(&profile));
+        if bless() {
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join(&file), &bytes).unwrap();
+        }
+        assert_eq!(std::fs::read(folder.join(&file)).unwrap(), bytes, "{file}");
     }
 }
 

@@ -10,6 +10,7 @@ pub mod built;
 pub mod exercise;
 pub mod expectations;
 pub mod fixtures;
+pub mod fleet;
 pub mod harness;
 pub mod listener;
 pub mod samples;

@@ -143,6 +143,16 @@ impl Process {
         self.start
     }
 
+    /// Its pid, as the profile says it.
+    pub(crate) fn pid(&self) -> &str {
+        &self.pid
+    }
+
+    /// A text that moments of one process have in common.
+    pub(crate) fn key(&self) -> String {
+        format!("{:?} {:?} {:?}", self.program, self.pid, self.host)
+    }
+
     /// Whether both are the same process.
     pub fn is(&self, other: &Self) -> bool {
         self.pid == other.pid

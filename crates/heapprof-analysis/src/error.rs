@@ -91,6 +91,25 @@ pub enum Error {
     /// The database, or its folder, can't be written.
     #[error("the database, or its folder, can't be written")]
     ReadOnly,
+    /// A selector chooses no moment.
+    #[error(
+        "{selector}: chooses none of the {moments} stored profiles; their services are {}; \
+         heapprof series lists them", listed(.services)
+    )]
+    NothingChosen {
+        /// The selector.
+        selector: String,
+        /// How many profiles are stored.
+        moments: usize,
+        /// The services that they say.
+        services: Vec<String>,
+    },
+    /// Growth is asked of values that can do nothing but grow.
+    #[error("{0} only counts what was allocated; growth is about values in use")]
+    OnlyGrows(String),
+    /// Growth needs several moments one after another.
+    #[error("has {0} of the at least 3 moments in time that growth needs")]
+    TooFewSteps(usize),
     /// A [`Rule`](crate::Rule) cannot be read, or not be judged.
     #[error("rule {rule:?}: {why}")]
     Rule {

@@ -37,6 +37,17 @@ impl Verdict {
     }
 }
 
+impl Verdict {
+    /// Whether it has a bound: what levels off has one, what grows has none that can be seen.
+    pub fn is_bounded(self) -> Option<bool> {
+        match self {
+            Self::SteadyGrowth | Self::GrowsInSteps => Some(false),
+            Self::LevelsOff => Some(true),
+            Self::BurstFreed | Self::NoTrend => None,
+        }
+    }
+}
+
 /// How a function's flat value grew.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
@@ -61,25 +72,36 @@ pub struct Growth {
     pub largest: i64,
 }
 
-/// A line fits steady growth at least so well.
+/// A line fits steady growth at least so well, or as well as the noise allows.
 const FITS: f64 = 0.9;
-/// In so many of the steps steady growth grows.
-const OFTEN: f64 = 0.6;
-/// So much of the largest value the later half adds to steady growth.
+/// The noise around a line that fits is not much more than that from one moment to the next.
+const NOISE: f64 = 1.6;
+/// Of the pairs of an earlier and a later value, so many more grow than shrink in steady growth.
+const OFTEN: f64 = 0.7;
+/// A rise is more than so many times the noise.
+const CLEAR: f64 = 4.0;
+/// So much of the rise the later half adds to steady growth.
 const STILL: f64 = 0.25;
-/// What adds less of the largest value than this does not grow any more.
-const FLAT: f64 = 0.05;
-/// What has stopped growing is at least so high of the largest value, and was lower than so much of
-/// it in its first quarter.
+/// What adds less of its rise than this in its later half does not grow any more.
+const FLAT: f64 = 0.15;
+/// What has stopped growing rose by so much of the largest value.
+const ROSE: f64 = 0.2;
+/// What has stopped growing is at least so high of the largest value.
 const HIGH: f64 = 0.8;
 /// What is lower than this at the end, of the largest value, was freed.
 const FREED: f64 = 0.5;
 /// What grows in steps is never lower in its last quarter than it ever was in its first one, plus
 /// so much of the largest value.
 const STEP: f64 = 0.1;
+/// With fewer values than this, each counts by itself.
+const FEW: usize = 12;
 const HOUR: f64 = 3_600e9;
 
 /// Judges a function's values at these times, in nanoseconds. There are at least two of each.
+///
+/// Values of many moments are noisy, because samples are, and because programs are. So the course
+/// is judged by medians of up to 12 groups of successive values. The noise is the median of the
+/// steps from one value to the next, without the line's own slope.
 pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> Growth {
     let n = values.len();
     let is_timed = times.windows(2).all(|pair| pair[0] < pair[1]);
@@ -88,52 +110,116 @@ pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> Growth {
         false => i as f64,
     };
     let (x, y): (Vec<f64>, Vec<f64>) = (0..n).map(|i| (at(i), values[i] as f64)).unzip();
-    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
-    let (mean_x, mean_y) = (mean(&x), mean(&y));
-    let sum = |of: &dyn Fn(usize) -> f64| (0..n).map(of).sum::<f64>();
-    let xx = sum(&|i| (x[i] - mean_x).powi(2));
-    let xy = sum(&|i| (x[i] - mean_x) * (y[i] - mean_y));
-    let yy = sum(&|i| (y[i] - mean_y).powi(2));
-    let slope = if xx > 0.0 { xy / xx } else { 0.0 };
-    let r2 = if xx > 0.0 && yy > 0.0 {
-        xy * xy / (xx * yy)
-    } else {
-        0.0
-    };
+    let line = Line::through(&x, &y);
     let grew = values.windows(2).filter(|pair| pair[1] > pair[0]).count();
-    let (first, last) = (values[0], values[n - 1]);
-    let largest = values.iter().copied().max().unwrap_or(0);
-    let most = values.iter().map(|v| v.unsigned_abs()).max().unwrap_or(0) as f64;
-    let later = y[n - 1] - y[n / 2];
+    Growth {
+        function,
+        verdict: verdict(&x, &y, &line),
+        slope: line.slope,
+        r2: line.r2,
+        grew,
+        steps: n - 1,
+        first: values[0],
+        last: values[n - 1],
+        largest: values.iter().copied().max().unwrap_or(0),
+    }
+}
+
+/// The line through all values that is nearest to them.
+struct Line {
+    slope: f64,
+    r2: f64,
+    /// How far values are from it, as a root of a mean of squares.
+    off: f64,
+}
+
+impl Line {
+    fn through(x: &[f64], y: &[f64]) -> Self {
+        let n = x.len();
+        let (mean_x, mean_y) = (mean(x), mean(y));
+        let sum = |of: &dyn Fn(usize) -> f64| (0..n).map(of).sum::<f64>();
+        let xx = sum(&|i| (x[i] - mean_x).powi(2));
+        let xy = sum(&|i| (x[i] - mean_x) * (y[i] - mean_y));
+        let yy = sum(&|i| (y[i] - mean_y).powi(2));
+        let slope = if xx > 0.0 { xy / xx } else { 0.0 };
+        let r2 = if xx > 0.0 && yy > 0.0 {
+            xy * xy / (xx * yy)
+        } else {
+            0.0
+        };
+        let off = (yy * (1.0 - r2)).max(0.0) / n as f64;
+        Self {
+            slope,
+            r2,
+            off: off.sqrt(),
+        }
+    }
+}
+
+fn verdict(x: &[f64], y: &[f64], line: &Line) -> Verdict {
+    let n = y.len();
+    let groups = if n < FEW { n } else { (n / 4).clamp(6, 12) };
+    let edge = |group: usize| group * n / groups;
+    let m: Vec<f64> = (0..groups)
+        .map(|group| median(y[edge(group)..edge(group + 1)].to_vec()))
+        .collect();
+    let steps = (1..n).map(|i| (y[i] - y[i - 1] - line.slope * (x[i] - x[i - 1])).abs());
+    // The median of the steps between values with this noise is 0.954 of it.
+    let noise = median(steps.collect()) / 0.954;
+    let of_group = noise * 1.25 / (n as f64 / groups as f64).sqrt();
+    let most = y.iter().map(|v| v.abs()).fold(0.0, f64::max);
+    let rise = m[groups - 1] - m[0];
+    let later = m[groups - 1] - m[groups / 2];
+    let is_clear = rise > CLEAR * of_group;
+    let fits = line.r2 > FITS || n >= FEW && line.off <= NOISE * noise;
     let quarter = n.div_ceil(4);
     let least_of = |of: &[f64]| of.iter().copied().fold(f64::INFINITY, f64::min);
     let most_of = |of: &[f64]| of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let verdict =
-        if slope > 0.0 && r2 > FITS && grew as f64 > OFTEN * (n - 1) as f64 && later > STILL * most
-        {
-            Verdict::SteadyGrowth
-        } else if y[n - 1] < FREED * most && most > 2.0 * mean_y {
-            Verdict::BurstFreed
-        } else if later.abs() < FLAT * most
-            && y[n - 1] > HIGH * most
-            && mean(&y[..quarter]) < HIGH * mean(&y[n - quarter..])
-        {
-            Verdict::LevelsOff
-        } else if least_of(&y[n - quarter..]) - most_of(&y[..quarter]) > STEP * most {
-            Verdict::GrowsInSteps
-        } else {
-            Verdict::NoTrend
-        };
-    Growth {
-        function,
-        verdict,
-        slope,
-        r2,
-        grew,
-        steps: n - 1,
-        first,
-        last,
-        largest,
+    // A burst is not there most of the time.
+    let is_rare = y.iter().filter(|v| v.abs() > most / 2.0).count() * 3 <= n;
+    if line.slope > 0.0 && fits && is_clear && order(&m) > OFTEN && later > STILL * rise {
+        Verdict::SteadyGrowth
+    } else if y[n - 1] < FREED * most && most > 2.0 * mean(y) && is_rare {
+        Verdict::BurstFreed
+    } else if is_clear
+        && rise > ROSE * most
+        && later.abs() < FLAT * rise
+        && m[groups - 1] > HIGH * most
+    {
+        Verdict::LevelsOff
+    } else if least_of(&y[n - quarter..]) - most_of(&y[..quarter]) > STEP * most {
+        Verdict::GrowsInSteps
+    } else {
+        Verdict::NoTrend
+    }
+}
+
+/// How many more pairs of an earlier and a later value grow than shrink, of all pairs (Kendall's
+/// tau).
+fn order(of: &[f64]) -> f64 {
+    let mut sum = 0.0;
+    for (at, earlier) in of.iter().enumerate() {
+        for later in &of[at + 1..] {
+            sum += match later.total_cmp(earlier) {
+                std::cmp::Ordering::Greater => 1.0,
+                std::cmp::Ordering::Equal => 0.0,
+                std::cmp::Ordering::Less => -1.0,
+            };
+        }
+    }
+    sum / (of.len() * (of.len() - 1) / 2).max(1) as f64
+}
+
+fn mean(of: &[f64]) -> f64 {
+    of.iter().sum::<f64>() / of.len() as f64
+}
+
+fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_unstable_by(f64::total_cmp);
+    match of.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => of[n / 2],
+        n => (of[n / 2 - 1] + of[n / 2]) / 2.0,
     }
 }
 
@@ -178,7 +264,29 @@ mod tests {
     fn planted_series_are_called_what_they_are() {
         use Verdict::{BurstFreed, GrowsInSteps, LevelsOff, NoTrend, SteadyGrowth};
         type Series<'a> = &'a dyn Fn(usize) -> f64;
-        let cases: [(&str, Series<'_>, f64, Verdict); 6] = [
+        let cases: [(&str, Series<'_>, f64, Verdict); 11] = [
+            // A leak that adds 1 % of the heap a moment, with 5 % noise, from 0 on and on top of
+            // what was there.
+            (
+                "a noisy leak",
+                &|i| 1e6 * (1.0 + 0.01 * i as f64),
+                0.05,
+                SteadyGrowth,
+            ),
+            ("a new leak", &|i| 1e4 * i as f64, 0.05, SteadyGrowth),
+            (
+                "a noisy cache",
+                &|i| 1e6 * (1.0 - (-(i as f64) / 6.0).exp()),
+                0.05,
+                LevelsOff,
+            ),
+            ("noise of 5 %", &|_| 1e6, 0.05, NoTrend),
+            (
+                "deploys every 15 moments",
+                &|i| 1e6 * (0.3 + 0.05 * (i % 15) as f64),
+                0.05,
+                NoTrend,
+            ),
             (
                 "a leak",
                 &|i| 1e6 * (1.0 + 0.05 * i as f64),

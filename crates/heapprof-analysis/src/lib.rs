@@ -52,6 +52,7 @@ mod info;
 mod leaks;
 mod line_growth;
 mod list;
+mod moment_labels;
 mod moments;
 mod nameless;
 mod own_code;
@@ -61,11 +62,14 @@ mod place;
 mod question;
 mod relation;
 mod report;
+mod sample_plan;
+mod series;
 mod session;
 mod stack_table;
 mod statement;
 mod stats;
 mod store;
+mod stored_moment;
 mod suppression;
 mod tags;
 mod timeline;
@@ -90,6 +94,7 @@ pub use crate::{
     leaks::{InUse, Leak, Leaks, leaks},
     line_growth::line_growth,
     list::{List, Listing, list},
+    moment_labels::labels_of,
     nameless::{Nameless, nameless},
     own_code::{OwnCode, own_code},
     peek::{Neighbours, Peek, PeekRow, peek},
@@ -97,6 +102,11 @@ pub use crate::{
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
     report::{Moment, Report, ReportFunction, ReportNode, report, report_below, report_sql},
+    sample_plan::RolledUp,
+    series::{
+        Chosen, OverTime, Selector, SelectorError, Series, SeriesGrowth, SeriesGrowthRow, chosen,
+        chosen_of, is_selector, listed, parse_time, roll_up, series_growth,
+    },
     session::Session,
     statement::{Call, ResultTable, Statement, Value, run as run_statement},
     stats::{Stats, StatsSize, StatsThread, StatsType, stats},
@@ -105,6 +115,7 @@ pub use crate::{
         WatchFigures, WatchMoment, WatchProcess, WatchStart, WatchSum, WatchedProcess, Wiretap,
         WiretapBatch, WiretapBy, WiretapCode, WiretapRow, WiretapSender,
     },
+    stored_moment::StoredMoment,
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
     timeline::{Timeline, TimelineRow, timeline},

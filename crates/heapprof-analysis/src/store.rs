@@ -1,19 +1,24 @@
 //! A database of profiles in plain tables that `sqlite3` reads, with stacks that all profiles
 //! share.
 
+mod damage;
 mod fork;
 mod guard;
 mod heap;
 #[cfg(test)]
 mod hostile;
 mod load;
+mod locations;
 mod remove;
 mod restore;
+mod sample_rows;
 mod schema;
+mod series;
 mod stack_tree;
 mod watch;
 mod wiretap;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +29,13 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::comment::Process;
 use crate::error::Error;
+use crate::moment_labels::labels_of;
 use crate::question::Source;
+use crate::sample_plan::RolledUp;
 use crate::session::Session;
 
 use guard::Budget;
+use load::New;
 pub use schema::SCHEMA_VERSION;
 pub(crate) use schema::views;
 pub use watch::{
@@ -169,7 +177,7 @@ impl Store {
             let names: Vec<&str> = totals.iter().map(|t| t.0.as_str()).collect();
             let shown = default_sample_type(&names, &default);
             if shown >= totals.len() {
-                return Err(restore::damaged("the totals of profile", id));
+                return Err(damage::damaged("the totals of profile", id));
             }
             let total = totals.swap_remove(shown);
             if let Some(process) = self.process(id)? {
@@ -256,8 +264,40 @@ impl Store {
         profile: &Arc<Profile>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), Error> {
+        self.load_labelled(name, profile, &labels_of(profile), progress)
+    }
+
+    /// Does the same, with other labels than those that the profile says.
+    pub fn load_labelled(
+        &mut self,
+        name: &str,
+        profile: &Arc<Profile>,
+        labels: &BTreeMap<String, String>,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), Error> {
         self.budget.allow(size(profile));
-        load::load(&mut self.connection, name, profile, progress)
+        let new = New {
+            name,
+            profile,
+            labels,
+        };
+        load::load(&mut self.connection, &[new], &[], progress)
+    }
+
+    /// Puts profiles in the place of others: all of it or nothing.
+    pub fn replace(&mut self, new: &[RolledUp], removed: &[String]) -> Result<(), Error> {
+        let ids = removed.iter().map(|name| self.find(name));
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        for (_, profile, _) in new {
+            self.budget.allow(size(profile));
+        }
+        let new = new.iter().map(|(name, profile, labels)| New {
+            name,
+            profile,
+            labels,
+        });
+        let new: Vec<New<'_>> = new.collect();
+        load::load(&mut self.connection, &new, &ids, &mut |_, _| {})
     }
 
     /// Restores the profile `name` as it was loaded. If only its rows are usable, equal samples are
@@ -268,9 +308,7 @@ impl Store {
 
     /// Removes all of these profiles, or none.
     pub fn remove(&mut self, names: &[String]) -> Result<(), Error> {
-        let ids = names.iter().map(|name| self.find(name));
-        let ids = ids.collect::<Result<Vec<_>, _>>()?;
-        remove::remove(&mut self.connection, &ids)
+        self.replace(&[], names)
     }
 
     /// Frees the space that removed profiles took. For a moment it needs as much space again as

@@ -21,6 +21,7 @@ mod question;
 pub(crate) mod record;
 pub(crate) mod report;
 mod reports;
+mod series;
 pub(crate) mod size;
 mod stats;
 mod store;
@@ -58,6 +59,7 @@ pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
 pub(crate) use reports::{InfoArgs, MatchArgs, TagsArgs, TopArgs, TracesArgs, TreeArgs};
+pub(crate) use series::{GrowthArgs, Keep, PruneArgs, SeriesArgs};
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
@@ -76,8 +78,9 @@ const EVERYWHERE: &str = "For every command";
     version,
     max_term_width = 100,
     arg_required_else_help = true,
-    after_help = "A PROFILE is a file, - for stdin, an http(s) URL, or the name of a profile \
-                  loaded into the database. FILE#12, FILE#peak and FILE#last name one of several \
+    after_help = "A PROFILE is a file, - for stdin, an http(s) URL, the name of a profile \
+                  loaded into the database, or a selector of such profiles \
+                  (service=shop,since=2h). FILE#12, FILE#peak and FILE#last name one of several \
                   profiles in a file. Several profiles are added up. Without a PROFILE, heapprof \
                   reads its newest recording in this folder.\n\nflat is exclusive: what a function \
                   allocated itself. cum is inclusive: what it and all that it called allocated. A \
@@ -136,8 +139,32 @@ pub(crate) struct Cli {
     #[arg(long, global = true, help_heading = EVERYWHERE, hide_short_help = true)]
     pub(crate) sum: bool,
 
+    /// With a SELECTOR of stored moments: which values in use to show of a time with several
+    /// moments: last, mean or max
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t = OverTime::Last,
+        value_name = "WHICH",
+        help_heading = EVERYWHERE,
+        hide_short_help = true
+    )]
+    pub(crate) over_time: OverTime,
+
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// Which values in use are shown of several moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverTime {
+    /// Those at the end
+    Last,
+    /// The mean
+    Mean,
+    /// Those of the moment at which most was in use
+    Max,
 }
 
 impl Cli {
@@ -376,6 +403,25 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
     /// List the profiles of the database
     #[command(after_help = "Example: heapprof ls")]
     Ls(LsArgs),
+    /// List the series of the database: whose moments it has, and from when
+    #[command(
+        after_help = "A SELECTOR is KEY=VALUE, KEY!=VALUE, KEY~REGEX or KEY!~REGEX, several with \
+                      commas between them; since=2h, until=2026-11-20 and last=60 (moments of each \
+                      process) say when.\n\nExample: heapprof series service=shop"
+    )]
+    Series(SeriesArgs),
+    /// What grows over all moments of a series: functions or stacks, with slope and verdict
+    #[command(
+        after_help = "Rows that grow steadily come first. What levels off is bounded, such as a \
+                      cache that is full.\n\nExample: heapprof growth service=shop,since=2d"
+    )]
+    Growth(GrowthArgs),
+    /// Thin out old moments of the database, put them together, or remove them
+    #[command(
+        after_help = "What no --keep keeps is removed.\n\nExample: heapprof prune service=shop \
+                      --keep 7d --keep 1h=30d --keep 1d=365d"
+    )]
+    Prune(PruneArgs),
     /// Remove profiles from the database and give their space back
     #[command(after_help = "Example: heapprof rm monday")]
     Rm(RmArgs),

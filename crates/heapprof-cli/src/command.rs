@@ -13,6 +13,7 @@ mod follow;
 mod fork_audit;
 mod forks;
 mod gate;
+mod growth;
 mod heap_run;
 mod heapwalk;
 mod info;
@@ -30,11 +31,13 @@ mod perl_heap;
 mod perl_install;
 mod preload_path;
 mod proc;
+mod prune;
 mod ps;
 mod record;
 mod report;
 mod rm;
 mod schema;
+mod series;
 mod sql;
 mod stats;
 mod symbolize;
@@ -103,6 +106,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Wiretap(args) => return wiretap::run(&context, &args),
         Command::Load(args) => load::run(&context, &args)?,
         Command::Ls(args) => ls::run(&context, &args)?,
+        Command::Series(args) => series::run(&context, &args)?,
+        Command::Growth(args) => growth::run(&context, &args)?,
+        Command::Prune(args) => prune::run(&context, &args)?,
         Command::Rm(args) => rm::run(&context, &args)?,
         Command::Sql(args) => sql::run(&context, &args)?,
         Command::Merge(args) => merge::run(&context, &args)?,

@@ -23,6 +23,7 @@ mod place;
 mod preload;
 mod progress;
 mod records;
+mod selection;
 mod sockets;
 mod source;
 mod source_file;

@@ -7,14 +7,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Process, Source, Store};
+use heapprof_analysis::{OverTime, Process, Source, Store, is_selector};
 use heapprof_dropin::{ReadAs, Transfer};
 use heapprof_formats::{Format, MprofCall, Options, Part, Reading};
 use heapprof_profile::{Profile, merge_all};
 
-use crate::args::{Cli, Command};
+use crate::args::{self, Cli, Command};
 use crate::progress::Progress;
-use crate::{default_profile, fetch, messages, name, outside};
+use crate::{default_profile, fetch, messages, name, outside, selection};
 
 /// Reads profiles as the command line's options say.
 #[derive(Clone)]
@@ -28,6 +28,8 @@ pub(crate) struct Sources {
     names_in_use: bool,
     /// Whether moments of one process may be added up.
     sum: bool,
+    /// Which values in use a selector shows.
+    over_time: OverTime,
     stdin_read: Cell<bool>,
     /// The only profiles that there are, by name, if they were read already.
     known: Option<HashMap<String, Source>>,
@@ -48,6 +50,11 @@ impl Sources {
                 .as_pprof(matches!(cli.command, Command::Pprof(_))),
             names_in_use: matches!(cli.command, Command::Jeprof(_)),
             sum: cli.sum,
+            over_time: match cli.over_time {
+                args::OverTime::Last => OverTime::Last,
+                args::OverTime::Mean => OverTime::Mean,
+                args::OverTime::Max => OverTime::Max,
+            },
             stdin_read: Cell::new(false),
             known: None,
         }
@@ -238,6 +245,11 @@ impl Sources {
             let reading = file(name, &path, options.clone().part(part))?;
             return Ok(Source::new(name::shown(name), keep(reading)));
         }
+        if is_selector(name) && !self.is_stored_name(name) {
+            let (source, about) = selection::read(&self.db, name, self.over_time)?;
+            messages::note(&about);
+            return Ok(source);
+        }
         match self.stored(name)? {
             Some(store) => store
                 .restore(name)
@@ -259,6 +271,11 @@ impl Sources {
     pub(crate) fn restored(&self, name: &str) -> Result<Source> {
         let store = Store::open(&self.db).and_then(|store| store.restore(name));
         store.with_context(|| self.db.display().to_string())
+    }
+
+    /// Whether the database has a profile of exactly this name.
+    fn is_stored_name(&self, name: &str) -> bool {
+        self.db.exists() && Store::open(&self.db).is_ok_and(|store| store.find(name).is_ok())
     }
 
     /// The database, if the argument can only be a name in it.

@@ -41,9 +41,33 @@ pub fn bar(eighths: usize) -> String {
     "█".repeat(eighths / 8) + rest
 }
 
+const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// A course of values in so many characters at most. If there are more values, a character shows
+/// the largest of its own. It begins at zero, so that a small change of a large value looks small.
+#[must_use]
+pub fn sparkline(values: &[i128], most: usize) -> String {
+    let count = values.len().min(most.max(1));
+    let largest = values.iter().copied().max().unwrap_or(0).max(1) as f64;
+    let character = |at: usize| {
+        let own = &values[at * values.len() / count..(at + 1) * values.len() / count];
+        let value = own.iter().copied().max().unwrap_or(0).max(0) as f64;
+        BLOCKS[((value / largest * 7.0).round() as usize).min(7)]
+    };
+    (0..count).map(character).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_course_begins_at_zero_and_fits() {
+        assert_eq!(sparkline(&[0, 1, 2, 4, 8], 9), "▁▂▃▅█");
+        assert_eq!(sparkline(&[-5, 0], 9), "▁▁");
+        assert_eq!(sparkline(&[0, 8, 0, 0, 0, 4], 3), "█▁▅");
+        assert_eq!(sparkline(&[], 3), "");
+    }
 
     #[test]
     fn each_dot_has_its_place() {

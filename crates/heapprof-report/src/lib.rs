@@ -18,6 +18,7 @@ mod flame;
 mod fold;
 mod fork_audit;
 mod glyphs;
+mod growth;
 mod head;
 mod heapwalk;
 mod info;
@@ -34,6 +35,7 @@ mod process;
 mod range;
 mod recorded;
 mod schema;
+mod series;
 mod sql;
 mod stats;
 mod stored;
@@ -56,7 +58,8 @@ pub use crate::{
     error::Error,
     flame::{FlameOptions, Root, flame_folded, flame_svg},
     fork_audit::{fork_audit, fork_broken, fork_document},
-    glyphs::{Dots, bar},
+    glyphs::{Dots, bar, sparkline},
+    growth::growth,
     heapwalk::{
         Walk,
         allocator::heapwalk_allocator,
@@ -81,6 +84,7 @@ pub use crate::{
     range::give_or_take,
     recorded::{RecordedProcess, recorded},
     schema::schema,
+    series::series,
     sql::result_table,
     stats::stats,
     stored::stored,

@@ -3,6 +3,7 @@
 
 mod samples;
 
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Label, LabelSetIndex, LocationIndex, Profile};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use super::{remove, series};
 use crate::error::Error;
 use crate::question::{Question, Source, Types};
 use heapprof_totals::estimate::{Estimate, Spread};
@@ -68,32 +70,64 @@ fn columns(estimate: Option<Estimate>, spread: Option<Spread>) -> SpreadColumns 
     }
 }
 
+/// A profile that is to be stored.
+pub(super) struct New<'a> {
+    pub(super) name: &'a str,
+    pub(super) profile: &'a Arc<Profile>,
+    pub(super) labels: &'a BTreeMap<String, String>,
+}
+
+/// Stores profiles and removes others: all of it or nothing.
 pub(super) fn load(
     connection: &mut Connection,
-    name: &str,
-    profile: &Arc<Profile>,
+    new: &[New<'_>],
+    removed: &[i64],
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<(), Error> {
-    let work = Work::new(profile, progress);
-    // The sums come first, so that a profile that overflows is refused before anything is locked.
-    let source = Source::new(name, Arc::clone(profile));
-    let question = Question::new(vec![source], &Query::default(), Types::All)?;
+    let questions = new.iter().map(|new| {
+        // The sums come first, so that a profile that overflows is refused before anything is
+        // locked.
+        let source = Source::new(new.name, Arc::clone(new.profile));
+        Question::new(vec![source], &Query::default(), Types::All)
+    });
+    let questions = questions.collect::<Result<Vec<_>, _>>()?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for (new, question) in new.iter().zip(&questions) {
+        add(&transaction, new, question, progress)?;
+    }
+    if !removed.is_empty() {
+        remove::remove(&transaction, removed)?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+fn add(
+    transaction: &Transaction<'_>,
+    new: &New<'_>,
+    question: &Question,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<(), Error> {
+    let New {
+        name,
+        profile,
+        labels,
+    } = *new;
+    let work = Work::new(profile, progress);
     let mut loader = Loader {
         profile,
-        question: &question,
-        transaction: &transaction,
+        question,
+        transaction,
         id: 0,
         work,
     };
     loader.profile(name)?;
+    series::write(transaction, loader.id, labels)?;
     let types = loader.types()?;
     let functions = loader.functions()?;
     let locations = loader.locations(&functions)?;
     let label_sets = loader.label_sets()?;
-    loader.samples(&types, &locations, &label_sets)?;
-    transaction.commit()?;
-    Ok(())
+    loader.samples(&types, &locations, &label_sets)
 }
 
 struct Loader<'a> {
@@ -418,7 +452,7 @@ impl Loader<'_> {
     /// The number of each label set; 0 for the empty one.
     fn label_sets(&self) -> Result<Vec<i64>, Error> {
         type Text = (String, String, i64, String);
-        let mut stored: std::collections::BTreeMap<i64, Vec<Text>> = Default::default();
+        let mut stored: BTreeMap<i64, Vec<Text>> = Default::default();
         {
             let mut statement = self.transaction.prepare(
                 "SELECT label_set, key, str, num, num_unit FROM label ORDER BY label_set, position",

@@ -1,12 +1,12 @@
 //! Removing profiles, and with them everything that only they used.
 
 use foldhash::{HashSet, HashSetExt};
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 
 use crate::error::Error;
 
-pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Error> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+/// Removes these profiles.
+pub(super) fn remove(transaction: &Transaction<'_>, ids: &[i64]) -> Result<(), Error> {
     let of_profile = [
         ("heap_sample", "profile"),
         ("heap_spread", "profile"),
@@ -14,6 +14,7 @@ pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Err
         ("profile_total", "profile"),
         ("profile_mapping", "profile"),
         ("comment", "profile"),
+        ("profile_label", "profile"),
         ("profile", "id"),
     ];
     for (table, column) in of_profile {
@@ -23,7 +24,7 @@ pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Err
             delete.execute([id])?;
         }
     }
-    let unused = unused_stacks(&transaction)?;
+    let unused = unused_stacks(transaction)?;
     {
         let mut delete = transaction.prepare("DELETE FROM stack WHERE id = ?1")?;
         for stack in unused {
@@ -44,7 +45,6 @@ pub(super) fn remove(connection: &mut Connection, ids: &[i64]) -> Result<(), Err
            UNION ALL SELECT label_set FROM other_sample);
          DELETE FROM sample_type WHERE id NOT IN (SELECT type FROM profile_total);",
     )?;
-    transaction.commit()?;
     Ok(())
 }
 

@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("fork.sql"),
     include_str!("watch.sql"),
     include_str!("narrow.sql"),
+    include_str!("series.sql"),
 ];
 
 /// The first version whose tables say how sure estimates are.
@@ -37,6 +38,9 @@ const WITH_WATCH: i64 = 8;
 
 /// The first version that has a row for the four values of a heap sample.
 const WITH_NARROW: i64 = 9;
+
+/// The first version that says what a profile is a moment of.
+const WITH_LABELS: i64 = 10;
 
 /// The newest version this build reads and writes.
 pub const SCHEMA_VERSION: i64 = MIGRATIONS.len() as i64;
@@ -173,6 +177,11 @@ pub(super) fn has_spread(connection: &Connection) -> Result<bool, Error> {
 /// older.
 pub(super) fn is_narrow(connection: &Connection) -> Result<bool, Error> {
     Ok(pragma(connection, "user_version")? >= WITH_NARROW)
+}
+
+/// Whether profiles have labels. A database that is only read may be older.
+pub(super) fn has_labels(connection: &Connection) -> Result<bool, Error> {
+    Ok(pragma(connection, "user_version")? >= WITH_LABELS)
 }
 
 /// Whether there are tables of the wiretap. A database that is only read may be older.

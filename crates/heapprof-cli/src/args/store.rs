@@ -4,18 +4,44 @@ use clap::Args;
 use heapprof_report::Format;
 
 use super::{FileModeArgs, OutputArgs, QuestionArgs, format};
-use crate::name;
+use crate::{name, now};
 
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
-    /// Files to load, each under its own name without endings
+    /// Files to load, each under its own name without endings; a folder stands for its profiles
     #[arg(value_name = "PROFILE", required = true, value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
     /// Add the files up and load the sum under this name
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Say whose moment it is, such as service=shop or host=web1; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) label: Vec<(String, String)>,
+    /// When its values were taken, if the file does not say it: 2026-11-20T14:00:00Z, @SECONDS, 2h
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) time: Option<i64>,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
+}
+
+/// The words that mean something else in a selector.
+const TAKEN: [&str; 6] = ["since", "until", "last", "name", "pid", "rolled_up"];
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let split = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = split.ok_or("a label is KEY=VALUE, such as service=shop")?;
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || "~!,=".contains(c);
+    if key.contains(is_odd) {
+        return Err(format!("the key {key:?} could not be asked for later"));
+    }
+    if TAKEN.contains(&key) {
+        return Err(format!("{key} means something else in a selector"));
+    }
+    Ok((key.to_string(), value.to_string()))
+}
+
+fn time(text: &str) -> Result<i64, String> {
+    heapprof_analysis::parse_time(text, now::nanos())
 }
 
 #[derive(Debug, Args)]

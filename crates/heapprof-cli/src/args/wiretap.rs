@@ -80,7 +80,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// A time as [`time`] reads it, or in days.
-fn since(text: &str) -> Result<Duration, String> {
+pub(super) fn since(text: &str) -> Result<Duration, String> {
     const MOST_DAYS: f64 = 100_000.0;
     let Some(days) = text.strip_suffix('d') else {
         return time(text);

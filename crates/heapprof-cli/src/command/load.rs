@@ -1,9 +1,11 @@
 //! `heapprof load`: profiles into the database.
 
-use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Error, Source, Store};
+use std::sync::Arc;
 
-use super::Shared;
+use anyhow::{Context, Result, bail};
+use heapprof_analysis::{Error, Source, Store, labels_of};
+
+use super::{Shared, report};
 use crate::args::{FileMode, LoadArgs};
 use crate::progress::Bar;
 use crate::{messages, name, output};
@@ -19,10 +21,10 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
         }
         free(shared, name)?;
         let source = shared.sources.read(&args.profiles)?;
-        return store(shared, mode, name, &source);
+        return store(shared, mode, name, source, args);
     }
-    let names = args
-        .profiles
+    let profiles = report::expanded(&shared.sources, &args.profiles)?;
+    let names = profiles
         .iter()
         .map(|p| stem(p))
         .collect::<Result<Vec<_>>>()?;
@@ -31,22 +33,34 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
             bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
         }
     }
-    for (profile, name) in args.profiles.iter().zip(&names) {
+    for (profile, name) in profiles.iter().zip(&names) {
         free(shared, name)?;
         let source = shared.sources.read(std::slice::from_ref(profile))?;
-        store(shared, mode, name, &source)?;
+        store(shared, mode, name, source, args)?;
     }
     Ok(())
 }
 
-fn store(shared: &Shared, mode: FileMode, name: &str, source: &Source) -> Result<()> {
+fn store(
+    shared: &Shared,
+    mode: FileMode,
+    name: &str,
+    source: Source,
+    args: &LoadArgs,
+) -> Result<()> {
+    let mut profile = source.profile;
+    if let Some(time) = args.time {
+        Arc::make_mut(&mut profile).time_nanos = time;
+    }
+    let mut labels = labels_of(&profile);
+    labels.extend(args.label.iter().cloned());
     let db = shared.sources.db();
     let named = || db.display().to_string();
     output::make_for_own(db, mode)?;
     let mut store = Store::open_or_create(db).with_context(named)?;
     let mut bar = Bar::storing();
     store
-        .load(name, &source.profile, &mut |done, all| {
+        .load_labelled(name, &profile, &labels, &mut |done, all| {
             bar.at(done, Some(all))
         })
         .with_context(named)?;

@@ -4,17 +4,10 @@ use heapprof_report::Dots;
 
 use super::feed::Point;
 
-const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-
-/// A sparkline of the values, a character each. It begins at zero, so that a small change of a
-/// large value looks small.
+/// A course of the values, a character each.
 pub(super) fn sparkline(values: &[i64]) -> String {
-    let most = values.iter().copied().max().unwrap_or(0).max(1) as f64;
-    let block = |&value: &i64| {
-        let at = (value.max(0) as f64 / most * 7.0).round() as usize;
-        BLOCKS[at.min(7)]
-    };
-    values.iter().map(block).collect()
+    let values: Vec<i128> = values.iter().map(|&value| i128::from(value)).collect();
+    heapprof_report::sparkline(&values, values.len())
 }
 
 /// A bar of so many columns at most, in eighths of a column.

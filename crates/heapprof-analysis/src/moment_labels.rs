@@ -1,0 +1,102 @@
+//! What a profile itself says of whose moment it is.
+
+use std::collections::BTreeMap;
+
+use heapprof_profile::{LabelSetIndex, Profile};
+
+use crate::comment::said_once;
+
+/// The names under which samples carry a label, and what it is called here.
+const OF_SAMPLES: [(&str, &str); 8] = [
+    ("service", "service"),
+    ("service_name", "service"),
+    ("job", "service"),
+    ("host", "host"),
+    ("hostname", "host"),
+    ("instance", "host"),
+    ("build", "build"),
+    ("version", "version"),
+];
+
+/// The labels of a profile: `service`, `host`, `build` and `version`, as far as it says them.
+///
+/// Comments come first (`service: shop`; the collector writes `program: shop` and `host: web1`),
+/// then labels that all samples have with the same value. `build` is otherwise the build id of the
+/// first mapping.
+pub fn labels_of(profile: &Profile) -> BTreeMap<String, String> {
+    let comments: Vec<String> = profile
+        .comment
+        .iter()
+        .map(|&text| profile.text(text).to_string())
+        .collect();
+    let mut labels = BTreeMap::new();
+    let mut put = |key: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            labels.entry(key.to_string()).or_insert(value);
+        }
+    };
+    for key in ["service", "host", "build", "version"] {
+        put(key, said_once(&comments, key));
+    }
+    for (key, value) in of_all_samples(profile) {
+        let known = OF_SAMPLES.iter().find(|(name, _)| *name == key);
+        put(known.map_or("", |(_, is)| is), Some(value));
+    }
+    put("service", said_once(&comments, "program"));
+    let first = profile.mapping.first();
+    put("build", first.map(|m| profile.text(m.build_id).to_string()));
+    labels.remove("");
+    labels
+}
+
+/// The texts that all samples have as a label, by key.
+fn of_all_samples(profile: &Profile) -> BTreeMap<&str, String> {
+    let samples = &profile.samples;
+    let mut used: Vec<u32> = (0..samples.len()).map(|i| samples.label_set(i).0).collect();
+    used.sort_unstable();
+    used.dedup();
+    let mut common: Option<BTreeMap<&str, String>> = None;
+    for set in used {
+        let labels = profile.label_sets.get(LabelSetIndex(set)).iter();
+        let labels = labels.filter(|label| !profile.text(label.str).is_empty());
+        let texts = labels.map(|label| (profile.text(label.key), profile.text(label.str)));
+        let texts: BTreeMap<&str, String> = texts.map(|(k, v)| (k, v.to_string())).collect();
+        match &mut common {
+            None => common = Some(texts),
+            Some(common) => common.retain(|key, value| texts.get(key) == Some(value)),
+        }
+        if common.as_ref().is_some_and(BTreeMap::is_empty) {
+            break;
+        }
+    }
+    common.unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use heapprof_profile::ProfileBuilder;
+
+    use super::*;
+
+    #[test]
+    fn labels_come_from_comments_and_from_samples() {
+        let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
+        for (stack, path) in [("main;a", "/x"), ("main;b", "/y")] {
+            let mut labels = [
+                builder.text_label("instance", "web7"),
+                builder.text_label("path", path),
+            ];
+            builder.folded_with_labels(stack, &[1], &mut labels);
+        }
+        for comment in ["program: shop", "version: 1.2", "pid: 7"] {
+            let comment = builder.text(comment);
+            builder.profile.comment.push(comment);
+        }
+        let labels = labels_of(&builder.finish());
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (&**k, &**v)).collect();
+        assert_eq!(
+            labels,
+            [("host", "web7"), ("service", "shop"), ("version", "1.2")]
+        );
+    }
+}

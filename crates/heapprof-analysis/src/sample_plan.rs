@@ -1,0 +1,34 @@
+//! What is added up of stored profiles, and a profile that takes the place of several.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use heapprof_profile::Profile;
+
+/// A profile that is to stand for several moments, with its name and its labels.
+pub type RolledUp = (String, Arc<Profile>, BTreeMap<String, String>);
+
+/// Which values of which profiles are added up, in which columns.
+pub(crate) struct Plan {
+    /// The type and unit of each column.
+    pub(crate) types: Vec<(String, String)>,
+    /// What the sums are divided by.
+    pub(crate) divisor: i64,
+    /// Whether a value that no column wants shows that the database is damaged.
+    pub(crate) is_whole: bool,
+    /// The profiles, by their numbers.
+    pub(crate) parts: Vec<(i64, Vec<Add>)>,
+}
+
+/// The values of a profile in a type are added to a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Add {
+    /// The type and unit.
+    pub(crate) from: (String, String),
+    /// The column.
+    pub(crate) to: usize,
+    /// How often they are added; they are taken off if it is negative.
+    pub(crate) times: i64,
+    /// Whether what is known of them is added up, too.
+    pub(crate) with_spread: bool,
+}

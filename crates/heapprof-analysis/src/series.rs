@@ -1,0 +1,17 @@
+//! Many moments of many processes as one thing: which are chosen, what they held together at a
+//! time, and how that grew.
+//!
+//! A *moment* is a stored profile. Its *labels* say whose it is. Moments with the same labels,
+//! except the build, are a *series*. A process is a part of a series. [`state`] says which moments
+//! stand for the whole at a time: the last one of each process that was there.
+
+mod growth;
+mod listed;
+mod selector;
+mod state;
+mod sum;
+
+pub use growth::{SeriesGrowth, SeriesGrowthRow, series_growth};
+pub use listed::{Series, listed};
+pub use selector::{Selector, SelectorError, is_selector, parse_time};
+pub use sum::{Chosen, OverTime, chosen, chosen_of, roll_up};

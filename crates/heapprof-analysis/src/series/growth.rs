@@ -1,0 +1,296 @@
+//! `growth`: functions and stacks by how what they hold grew over all steps in time.
+//!
+//! Each step is a sample type of one profile, so filters, granularity and flat and cum are those of
+//! every report.
+
+use foldhash::HashMap;
+
+use super::sum::{Chosen, is_counter};
+use crate::error::Error;
+use crate::growth::{self, Growth};
+use crate::header::SampleType;
+use crate::place::{self, Place, Places};
+use crate::question::{Question, Source, Types};
+use crate::sample_plan::{Add, Plan};
+use crate::session::Session;
+use crate::store::Store;
+use heapprof_totals::estimate::{Confidence, Estimate, Side, Spread, Step, difference};
+use heapprof_totals::query::{Query, Sort};
+
+/// A row of the report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesGrowthRow {
+    /// The function, or the stack's frames, the leaf first.
+    pub places: Vec<Place>,
+    /// How it grew; its position is of no use here.
+    pub growth: Growth,
+    /// Its value at each step.
+    pub values: Vec<i64>,
+    /// How sure the difference of the last and the first value is; `None` if both are exact.
+    pub change: Option<Estimate>,
+}
+
+/// The report.
+#[derive(Clone, Debug, Default)]
+pub struct SeriesGrowth {
+    /// The selector.
+    pub name: String,
+    /// What is counted.
+    pub sample_type: SampleType,
+    /// How many moments, processes, and processes in the last step there are.
+    pub counts: [usize; 3],
+    /// How many processes the first step has.
+    pub first_processes: usize,
+    /// The time of each step, in nanoseconds since 1970 UTC.
+    pub times: Vec<i64>,
+    /// The sum of all that the filters keep, at each step.
+    pub totals: Vec<i64>,
+    /// What the rows are ordered by, beside the verdict.
+    pub sort: Sort,
+    /// Whether a row is a stack.
+    pub is_by_stack: bool,
+    /// The rows: what grows steadily first, and then by slope.
+    pub rows: Vec<SeriesGrowthRow>,
+    /// How many rows the limit left out, and their first and last values.
+    pub other: (usize, [i64; 2]),
+    /// The filters, as `option=value`.
+    pub filters: Vec<String>,
+}
+
+/// Reports how what the chosen moments hold grew.
+///
+/// # Errors
+/// There are fewer than three steps, or the values only count what was allocated.
+pub fn series_growth(
+    store: &Store,
+    chosen: &Chosen,
+    query: &Query,
+    by_stack: bool,
+) -> Result<(SeriesGrowth, Session), Error> {
+    let newest = &chosen.moments[chosen.moments.len() - 1];
+    let names: Vec<&str> = newest.types.iter().map(|t| &*t.0).collect();
+    let at = match &query.sample_type {
+        Some(asked) => heapprof_profile::find_sample_type(&names, asked)?,
+        None => newest.default_type,
+    };
+    let sample_type = newest.types[at].clone();
+    if is_counter(&sample_type.0) {
+        return Err(Error::OnlyGrows(sample_type.0));
+    }
+    if chosen.states.len() < 3 {
+        return Err(Error::TooFewSteps(chosen.states.len()));
+    }
+    let plan = plan(chosen, &sample_type);
+    let source = Source::new(&chosen.name, store.sum(&plan)?);
+    let query = &Query {
+        sample_type: None,
+        ..query.clone()
+    };
+    let question = Question::new(vec![source], query, Types::All)?;
+    let session = Session::new(question)?;
+    let mut report = SeriesGrowth {
+        name: chosen.name.clone(),
+        sample_type: SampleType {
+            r#type: sample_type.0,
+            unit: sample_type.1,
+        },
+        counts: [
+            chosen.moments.len(),
+            chosen.processes()[0],
+            chosen.processes()[1],
+        ],
+        first_processes: chosen.states[0].moments.len(),
+        times: chosen.states.iter().map(|state| state.time_nanos).collect(),
+        totals: session.rows(
+            "SELECT kept_net FROM profile_total WHERE profile = 1 ORDER BY position",
+            [],
+            |row| row.get(0),
+        )?,
+        sort: query.sort,
+        is_by_stack: by_stack,
+        filters: query.filters.active(),
+        ..SeriesGrowth::default()
+    };
+    let series = match by_stack {
+        true => of_stacks(&session, query, report.times.len())?,
+        false => of_entities(&session, query, report.times.len())?,
+    };
+    let question = session.asked()?;
+    let part = &question.parts[0];
+    let step = |column: usize| part.known[column].map(|known| known.step);
+    let steps = [step(0), step(report.times.len() - 1)];
+    let mut judged: Vec<(Growth, Series)> = series
+        .into_iter()
+        .enumerate()
+        .map(|(at, series)| {
+            (
+                growth::judge(at as u32, &report.times, &series.values),
+                series,
+            )
+        })
+        .collect();
+    judged.sort_by(|(a, s), (b, t)| {
+        let by_slope = b.slope.total_cmp(&a.slope);
+        a.verdict
+            .cmp(&b.verdict)
+            .then(by_slope)
+            .then(s.places.cmp(&t.places))
+    });
+    let shown = query.limit.unwrap_or(judged.len()).min(judged.len());
+    let rest = &judged[shown..];
+    let sum = |of: &dyn Fn(&Growth) -> i64| rest.iter().map(|(growth, _)| of(growth)).sum();
+    // A sample counts in several cums, so these have no sum.
+    report.other = match query.sort {
+        Sort::Cum if !by_stack => (rest.len(), [0; 2]),
+        _ => (rest.len(), [sum(&|g| g.first), sum(&|g| g.last)]),
+    };
+    judged.truncate(shown);
+    report.rows = judged
+        .into_iter()
+        .map(|(growth, series)| SeriesGrowthRow {
+            change: series.change(steps),
+            places: series.places,
+            values: series.values,
+            growth,
+        })
+        .collect();
+    Ok((report, session))
+}
+
+/// Each step as a column.
+fn plan(chosen: &Chosen, sample_type: &(String, String)) -> Plan {
+    let last = chosen.states.len() - 1;
+    let mut adds: HashMap<usize, Vec<Add>> = HashMap::default();
+    for (to, state) in chosen.states.iter().enumerate() {
+        for &at in &state.moments {
+            adds.entry(at).or_default().push(Add {
+                from: sample_type.clone(),
+                to,
+                times: 1,
+                with_spread: to == 0 || to == last,
+            });
+        }
+    }
+    let mut parts: Vec<(usize, Vec<Add>)> = adds.into_iter().collect();
+    parts.sort_unstable_by_key(|part| part.0);
+    Plan {
+        types: vec![sample_type.clone(); chosen.states.len()],
+        divisor: 1,
+        is_whole: false,
+        parts: parts
+            .into_iter()
+            .map(|(at, adds)| (chosen.moments[at].id, adds))
+            .collect(),
+    }
+}
+
+/// The values of a row at each step, with samples and variance of the first and the last one.
+struct Series {
+    places: Vec<Place>,
+    values: Vec<i64>,
+    known: [Option<Spread>; 2],
+}
+
+impl Series {
+    fn new(places: Vec<Place>, steps: usize) -> Self {
+        Self {
+            places,
+            values: vec![0; steps],
+            known: [None; 2],
+        }
+    }
+
+    fn know(&mut self, step: usize, samples: Option<i64>, variance: Option<f64>) {
+        let known = samples.zip(variance);
+        let known = known.map(|(samples, variance)| Spread {
+            samples: samples.unsigned_abs(),
+            variance,
+        });
+        if step == 0 {
+            self.known[0] = known;
+        } else if step + 1 == self.values.len() {
+            self.known[1] = known;
+        }
+    }
+
+    /// How sure the difference of the last and the first value is.
+    fn change(&self, steps: [Option<Step>; 2]) -> Option<Estimate> {
+        if steps == [None, None] {
+            return None;
+        }
+        let ends = [self.values[0], self.values[self.values.len() - 1]];
+        let [before, after] = [0, 1].map(|at| Side {
+            value: ends[at] as f64,
+            spread: self.known[at].or(steps[at].map(|_| Default::default())),
+            step: steps[at].or(steps[1 - at]).unwrap_or_default(),
+        });
+        let (low, high) = difference(before, after, 1.0, Confidence::USUAL);
+        let delta = ends[1].saturating_sub(ends[0]);
+        let samples = self.known.iter().flatten().map(|known| known.samples);
+        Some(Estimate {
+            low: delta.min(low.floor() as i64),
+            high: delta.max(high.ceil() as i64),
+            samples: samples.fold(0, u64::saturating_add),
+        })
+    }
+}
+
+fn of_entities(session: &Session, query: &Query, steps: usize) -> Result<Vec<Series>, Error> {
+    let (value, prefix) = match query.sort {
+        Sort::Flat => ("flat", ""),
+        Sort::Cum => ("cum", "cum_"),
+    };
+    let mut found: Vec<Series> = Vec::new();
+    let mut of: HashMap<Place, usize> = HashMap::default();
+    session.each(
+        &format!(
+            "SELECT {}, t.type, t.{value}, t.{prefix}samples, t.{prefix}variance \
+             FROM function_total t JOIN function f ON f.id = t.function WHERE t.profile = 1 AND \
+             t.{value} <> 0",
+            place::columns(query.granularity, "t")
+        ),
+        [],
+        |row| {
+            let place = Place::read(row, 0)?;
+            let next = found.len();
+            let at = *of.entry(place).or_insert_with_key(|place| {
+                found.push(Series::new(vec![place.clone()], steps));
+                next
+            });
+            let step = row.get::<_, i64>(4)? as usize - 1;
+            found[at].values[step] += row.get::<_, i64>(5)?;
+            found[at].know(step, row.get(6)?, row.get(7)?);
+            Ok::<_, Error>(())
+        },
+    )?;
+    Ok(found)
+}
+
+fn of_stacks(session: &Session, query: &Query, steps: usize) -> Result<Vec<Series>, Error> {
+    let mut found: Vec<(i64, Series)> = Vec::new();
+    let mut of: HashMap<i64, usize> = HashMap::default();
+    session.each(
+        "SELECT stack, type, sum(value), sum(sampled), sum(variance) FROM sample \
+         WHERE profile = 1 GROUP BY stack, type",
+        [],
+        |row| {
+            let stack: i64 = row.get(0)?;
+            let next = found.len();
+            let at = *of.entry(stack).or_insert_with(|| {
+                found.push((stack, Series::new(Vec::new(), steps)));
+                next
+            });
+            let step = row.get::<_, i64>(1)? as usize - 1;
+            found[at].1.values[step] += row.get::<_, i64>(2)?;
+            found[at].1.know(step, row.get(3)?, row.get(4)?);
+            Ok::<_, Error>(())
+        },
+    )?;
+    let places = Places::new(session, query.granularity)?;
+    let stacks = place::Stacks::new(session);
+    for (stack, series) in &mut found {
+        let frames = stacks.read(*stack)?;
+        series.places = frames.iter().map(|&id| places.get(id).clone()).collect();
+    }
+    Ok(found.into_iter().map(|(_, series)| series).collect())
+}

@@ -1,0 +1,176 @@
+//! Which moments stand for the whole at a time.
+//!
+//! Hosts write at slightly different times. So time is divided into steps as long as the usual time
+//! from one moment of a process to its next, and a step has the last moment of each process at its
+//! end. A process is there until its moments have been missing for two and a half steps, or until
+//! another process of its series has begun after its last moment, which is a restart.
+
+use foldhash::HashMap;
+
+use crate::stored_moment::{StoredMoment, series_of};
+
+/// The most steps. More are put together.
+const MOST_STEPS: i64 = 240;
+/// A process is there for so many steps after its last moment.
+const STALE: f64 = 2.5;
+
+/// A step in time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    /// The time, in nanoseconds since 1970 UTC.
+    pub(crate) time_nanos: i64,
+    /// The moments that stand for the whole, by their positions: one of each process.
+    pub(crate) moments: Vec<usize>,
+}
+
+/// A process: its moments by position in order of time, and the time at which another process had
+/// taken its place.
+struct Line {
+    moments: Vec<usize>,
+    replaced: Option<i64>,
+    /// The usual time between two moments.
+    step: Option<i64>,
+}
+
+/// The states of these moments, which are in order of time. There is at least one if there is a
+/// moment.
+pub(crate) fn states(moments: &[StoredMoment]) -> Vec<State> {
+    let (Some(first), Some(last)) = (moments.first(), moments.last()) else {
+        return Vec::new();
+    };
+    let lines = lines(moments);
+    let (begin, end) = (first.time_nanos, last.time_nanos);
+    let steps = lines.iter().filter_map(|line| line.step).collect();
+    let Some(mut step) = median(steps) else {
+        // No process has two moments, so there is one state: all of them.
+        return vec![State {
+            time_nanos: end,
+            moments: lines
+                .iter()
+                .filter_map(|l| l.moments.last().copied())
+                .collect(),
+        }];
+    };
+    let length = end.saturating_sub(begin);
+    step = step
+        .max(length.checked_div(MOST_STEPS - 1).unwrap_or(0))
+        .max(1);
+    let count = length.saturating_add(step / 2) / step + 1;
+    let each = (0..count).rev().map(|back| {
+        let time = end.saturating_sub(step.saturating_mul(back));
+        let until = time.saturating_add(step / 2);
+        let there = lines.iter().filter_map(|line| {
+            let after = line
+                .moments
+                .partition_point(|&at| moments[at].time_nanos <= until);
+            let at = *line.moments.get(after.checked_sub(1)?)?;
+            let age = until.saturating_sub(moments[at].time_nanos) as f64;
+            let usual = line.step.unwrap_or(step).max(step) as f64;
+            let is_replaced = line.replaced.is_some_and(|time| time <= until);
+            (age <= STALE * usual && !is_replaced).then_some(at)
+        });
+        State {
+            time_nanos: time,
+            moments: there.collect(),
+        }
+    });
+    each.collect()
+}
+
+fn lines(moments: &[StoredMoment]) -> Vec<Line> {
+    let mut of: HashMap<usize, Vec<usize>> = HashMap::default();
+    for (at, moment) in moments.iter().enumerate() {
+        of.entry(moment.process).or_default().push(at);
+    }
+    let mut processes: Vec<Vec<usize>> = of.into_values().collect();
+    processes.sort_unstable();
+    // When the processes of each series begin, ascending: they are in the order of their first
+    // moments.
+    let mut begins: HashMap<String, Vec<i64>> = HashMap::default();
+    for process in &processes {
+        let first = &moments[process[0]];
+        let series = begins.entry(series_of(&first.labels)).or_default();
+        series.push(first.time_nanos);
+    }
+    let line = |process: Vec<usize>| {
+        let (first, last) = (process[0], process[process.len() - 1]);
+        let series = &begins[&series_of(&moments[first].labels)];
+        let end = moments[last].time_nanos;
+        let next = series.partition_point(|&begin| begin <= end);
+        let pairs = process.windows(2);
+        let steps = pairs.map(|pair| moments[pair[1]].time_nanos - moments[pair[0]].time_nanos);
+        Line {
+            replaced: series.get(next).copied(),
+            step: median(steps.filter(|&step| step > 0).collect()),
+            moments: process,
+        }
+    };
+    processes.into_iter().map(line).collect()
+}
+
+fn median(mut of: Vec<i64>) -> Option<i64> {
+    of.sort_unstable();
+    of.get(of.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::selector::tests::moment;
+    use super::*;
+
+    /// The states of moments, as the numbers of the moments.
+    fn numbers(moments: &[StoredMoment]) -> Vec<Vec<i64>> {
+        let states = states(moments).into_iter();
+        let ids = states.map(|state| state.moments.iter().map(|&at| moments[at].id).collect());
+        ids.collect()
+    }
+
+    #[test]
+    fn hosts_that_write_at_different_times_are_one_state() {
+        let mut moments = Vec::new();
+        for n in 0..3 {
+            moments.push(moment(10 + n, "web1", 1, 600 * n));
+            moments.push(moment(20 + n, "web2", 2, 600 * n + 17));
+        }
+        assert_eq!(numbers(&moments), [[10, 20], [11, 21], [12, 22]]);
+        // One misses a turn, and counts as it was.
+        moments.remove(3);
+        assert_eq!(numbers(&moments), [[10, 20], [11, 20], [12, 22]]);
+    }
+
+    #[test]
+    fn a_process_that_ended_or_was_replaced_is_not_there() {
+        let mut moments: Vec<StoredMoment> = (0..6).map(|n| moment(n, "web1", 1, 60 * n)).collect();
+        moments.push(moment(90, "web2", 2, 1));
+        moments.push(moment(91, "web2", 2, 61));
+        moments.sort_by_key(|m| m.time_nanos);
+        let found = numbers(&moments);
+        assert_eq!(found[1], [1, 91]);
+        assert_eq!(found[5], [5], "two hosts, and one went");
+        // A deploy: the next process of the host takes the place at once.
+        let restarted: Vec<StoredMoment> = (0..4)
+            .map(|n| moment(n, "web1", n as usize / 2, 60 * n))
+            .collect();
+        assert_eq!(numbers(&restarted), [[0], [1], [2], [3]]);
+        // Workers go on beside each other.
+        let workers: Vec<StoredMoment> = (0..6)
+            .map(|n| moment(n, "web1", n as usize % 2, 60 * (n / 2)))
+            .collect();
+        assert_eq!(numbers(&workers), [[0, 1], [2, 3], [4, 5]]);
+    }
+
+    #[test]
+    fn single_moments_are_one_state() {
+        let moments = [moment(1, "a", 1, 5), moment(2, "b", 2, 500_000)];
+        assert_eq!(numbers(&moments), [[1, 2]]);
+        assert!(states(&[]).is_empty());
+        // Times that are unknown or far apart end in no endless list.
+        let mut odd = vec![
+            moment(1, "a", 1, 0),
+            moment(2, "a", 1, 1),
+            moment(3, "a", 1, 2),
+        ];
+        odd.push(moment(4, "a", 1, 9_000_000_000));
+        assert!(states(&odd).len() <= MOST_STEPS as usize);
+    }
+}

@@ -1,0 +1,354 @@
+//! What the chosen moments held together, as one profile.
+//!
+//! Values in use are gauges: those of all processes at one time are added up, and over time the
+//! last state, the mean of all states, or the state with the most is taken. Allocated values are
+//! counters: of each process, the last moment's minus the first one's count. A process that began
+//! after the first moment that was chosen counts from its beginning.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::selector::Selector;
+use super::state::{State, states};
+use crate::error::Error;
+use crate::question::Source;
+use crate::sample_plan::{Add, Plan, RolledUp};
+use crate::store::Store;
+use crate::stored_moment::StoredMoment;
+
+/// Which values in use are shown of a time with several states.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverTime {
+    /// Those at the end.
+    #[default]
+    Last,
+    /// The mean.
+    Mean,
+    /// Those of the state in which most was in use, by the default type.
+    Max,
+}
+
+/// The moments that a question is about.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The selector as it was typed.
+    pub name: String,
+    /// The moments, in the order of their times.
+    pub moments: Vec<StoredMoment>,
+    /// Whether the selector says when the time begins.
+    has_begin: bool,
+    pub(crate) states: Vec<State>,
+}
+
+/// Chooses moments.
+///
+/// # Errors
+/// No moment is chosen.
+pub fn chosen(name: &str, selector: &Selector, moments: &[StoredMoment]) -> Result<Chosen, Error> {
+    let chosen = selector.choose(moments);
+    if chosen.is_empty() {
+        let mut services: Vec<String> = moments
+            .iter()
+            .filter_map(|m| m.labels.get("service").cloned())
+            .collect();
+        services.sort();
+        services.dedup();
+        return Err(Error::NothingChosen {
+            selector: name.to_string(),
+            moments: moments.len(),
+            services,
+        });
+    }
+    Ok(Chosen {
+        name: name.to_string(),
+        states: states(&chosen),
+        has_begin: selector.since().is_some(),
+        moments: chosen,
+    })
+}
+
+/// Moments as a choice of their own, under a name. They are in the order of their times.
+pub fn chosen_of(name: &str, moments: Vec<StoredMoment>) -> Chosen {
+    Chosen {
+        name: name.to_string(),
+        states: states(&moments),
+        has_begin: false,
+        moments,
+    }
+}
+
+/// Puts moments together into one profile: the sum of the last one of each process. Labels in which
+/// they differ go. What was allocated goes, too, because the sums of processes that come and go
+/// count nothing.
+///
+/// # Errors
+/// A sum may be beyond 64 bits, and the database may be damaged.
+pub fn roll_up(store: &Store, name: &str, chosen: &Chosen) -> Result<RolledUp, Error> {
+    let mut labels = chosen
+        .moments
+        .first()
+        .map(|m| m.labels.clone())
+        .unwrap_or_default();
+    for moment in &chosen.moments {
+        labels.retain(|key, value| moment.labels.get(key) == Some(value));
+    }
+    labels.insert("rolled_up".to_string(), chosen.moments.len().to_string());
+    let newest = chosen.moments.last();
+    let types = chosen.types();
+    let types: Vec<(String, String)> = types.into_iter().filter(|t| !is_counter(&t.0)).collect();
+    let parts = chosen.moments.iter().map(|moment| {
+        let own = types
+            .iter()
+            .enumerate()
+            .filter(|(_, t)| moment.types.contains(t));
+        let adds = own.map(|(to, from)| Add {
+            from: from.clone(),
+            to,
+            times: 1,
+            with_spread: true,
+        });
+        (moment.id, adds.collect())
+    });
+    let plan = Plan {
+        divisor: 1,
+        is_whole: false,
+        parts: parts.collect(),
+        types,
+    };
+    let mut profile = store.sum(&plan)?;
+    profile.time_nanos = newest.map_or(0, |m| m.time_nanos);
+    profile.duration_nanos = 0;
+    Ok((name.to_string(), Arc::new(profile), labels))
+}
+
+impl Chosen {
+    /// What the moments held together, as one profile.
+    ///
+    /// # Errors
+    /// A sum may be beyond 64 bits, and the database may be damaged.
+    pub fn profile(&self, store: &Store, over: OverTime) -> Result<Source, Error> {
+        let profile = store.sum(&self.plan(over))?;
+        Ok(Source::new(&self.name, profile))
+    }
+
+    /// How many processes there are, and how many of them are in the last state.
+    pub fn processes(&self) -> [usize; 2] {
+        let mut all: Vec<usize> = self.moments.iter().map(|m| m.process).collect();
+        all.sort_unstable();
+        all.dedup();
+        [
+            all.len(),
+            self.states.last().map_or(0, |state| state.moments.len()),
+        ]
+    }
+
+    /// How many states there are.
+    pub fn steps(&self) -> usize {
+        self.states.len()
+    }
+
+    /// The signed sum of the default type in each state.
+    fn totals(&self) -> Vec<i128> {
+        let of = |&at: &usize| {
+            let moment = &self.moments[at];
+            moment
+                .totals
+                .get(moment.default_type)
+                .map_or(0, |&total| i128::from(total))
+        };
+        let states = self.states.iter();
+        states
+            .map(|state| state.moments.iter().map(of).sum())
+            .collect()
+    }
+
+    /// The types that any moment has, in the order in which they come.
+    pub(crate) fn types(&self) -> Vec<(String, String)> {
+        let mut types: Vec<(String, String)> = Vec::new();
+        for moment in &self.moments {
+            for own in moment.types.iter() {
+                if !types.contains(own) {
+                    types.push(own.clone());
+                }
+            }
+        }
+        types
+    }
+
+    /// The plan of the sum.
+    pub(crate) fn plan(&self, over: OverTime) -> Plan {
+        let types = self.types();
+        let (divisor, gauges) = self.gauges(over);
+        let counters = self.counters();
+        let mut parts: BTreeMap<usize, Vec<Add>> = BTreeMap::new();
+        for (to, from) in types.iter().enumerate() {
+            let times = match is_counter(&from.0) {
+                true => &counters,
+                false => &gauges,
+            };
+            for (&at, &times) in times {
+                let times = match is_counter(&from.0) {
+                    true => times * divisor,
+                    false => times,
+                };
+                if times != 0 && self.moments[at].types.contains(from) {
+                    parts.entry(at).or_default().push(Add {
+                        from: from.clone(),
+                        to,
+                        times,
+                        with_spread: true,
+                    });
+                }
+            }
+        }
+        Plan {
+            types,
+            divisor,
+            is_whole: false,
+            parts: parts
+                .into_iter()
+                .map(|(at, adds)| (self.moments[at].id, adds))
+                .collect(),
+        }
+    }
+
+    /// How often each moment counts for values in use, and what the sum is divided by.
+    fn gauges(&self, over: OverTime) -> (i64, BTreeMap<usize, i64>) {
+        let of_state = |state: &State| state.moments.iter().map(|&at| (at, 1)).collect();
+        match over {
+            OverTime::Last => (1, self.states.last().map(of_state).unwrap_or_default()),
+            OverTime::Max => {
+                let totals = self.totals();
+                let most = (0..totals.len()).max_by_key(|&at| (totals[at], at));
+                (
+                    1,
+                    most.map(|at| of_state(&self.states[at]))
+                        .unwrap_or_default(),
+                )
+            }
+            OverTime::Mean => {
+                let mut times = BTreeMap::new();
+                for state in &self.states {
+                    for &at in &state.moments {
+                        *times.entry(at).or_default() += 1;
+                    }
+                }
+                (self.states.len().max(1) as i64, times)
+            }
+        }
+    }
+
+    /// How often each moment counts for allocated values: the last one of a process once, and the
+    /// first one is taken off.
+    fn counters(&self) -> BTreeMap<usize, i64> {
+        let mut of: BTreeMap<usize, [usize; 2]> = BTreeMap::new();
+        for (at, moment) in self.moments.iter().enumerate() {
+            of.entry(moment.process).or_insert([at, at])[1] = at;
+        }
+        let begin = self.moments.first().map_or(0, |m| m.time_nanos);
+        // One moment of each process says what it has allocated until then.
+        let is_one_each = of.values().all(|[first, last]| first == last) && !self.has_begin;
+        let mut times = BTreeMap::new();
+        for [first, last] in of.into_values() {
+            *times.entry(last).or_default() += 1;
+            let began = self.moments[first].start_nanos;
+            let is_from_begin = began.is_some_and(|began| began >= begin);
+            if !is_one_each && !is_from_begin {
+                *times.entry(first).or_default() -= 1;
+            }
+        }
+        times
+    }
+}
+
+/// Whether values of a type only grow while a process runs.
+pub(crate) fn is_counter(sample_type: &str) -> bool {
+    sample_type.contains("alloc_") || sample_type.starts_with("temporary_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::selector::tests::moment;
+    use super::*;
+
+    /// The plan of a selection as `id: times` for a type.
+    fn times(chosen: &Chosen, over: OverTime, of: &str) -> (i64, Vec<(i64, i64)>) {
+        let plan = chosen.plan(over);
+        let parts = plan.parts.iter().flat_map(|(id, adds)| {
+            let adds = adds.iter().filter(|add| add.from.0 == of);
+            adds.map(|add| (*id, add.times))
+        });
+        (plan.divisor, parts.collect())
+    }
+
+    fn choice(moments: &[StoredMoment], text: &str) -> Chosen {
+        let selector = Selector::parse(text, 0).unwrap();
+        chosen(text, &selector, moments).unwrap()
+    }
+
+    fn both_types(mut moment: StoredMoment, totals: [i64; 2]) -> StoredMoment {
+        let types = [("alloc_space", "bytes"), ("inuse_space", "bytes")];
+        moment.types = types.map(|(t, u)| (t.to_string(), u.to_string())).into();
+        moment.totals = totals.to_vec();
+        moment.default_type = 1;
+        moment
+    }
+
+    #[test]
+    fn gauges_are_of_a_state_and_counters_of_a_span() {
+        let mut moments = Vec::new();
+        for n in 0..3 {
+            let total = [100 * n, if n == 1 { 9 } else { 1 }];
+            moments.push(both_types(moment(10 + n, "web1", 1, 60 * n), total));
+            moments.push(both_types(moment(20 + n, "web2", 2, 60 * n + 1), total));
+        }
+        let all = choice(&moments, "service=shop");
+        let (last, mean, max) = (OverTime::Last, OverTime::Mean, OverTime::Max);
+        assert_eq!(
+            times(&all, last, "inuse_space"),
+            (1, vec![(12, 1), (22, 1)])
+        );
+        assert_eq!(times(&all, max, "inuse_space"), (1, vec![(11, 1), (21, 1)]));
+        let each: Vec<(i64, i64)> = [10, 20, 11, 21, 12, 22].map(|id| (id, 1)).into();
+        assert_eq!(times(&all, mean, "inuse_space"), (3, each));
+        let span = vec![(10, -1), (20, -1), (12, 1), (22, 1)];
+        assert_eq!(times(&all, last, "alloc_space"), (1, span));
+        let tripled = vec![(10, -3), (20, -3), (12, 3), (22, 3)];
+        assert_eq!(times(&all, mean, "alloc_space"), (3, tripled));
+        // One moment of each says all that was allocated.
+        let ends = choice(&moments, "last=1");
+        assert_eq!(
+            times(&ends, last, "alloc_space"),
+            (1, vec![(12, 1), (22, 1)])
+        );
+    }
+
+    #[test]
+    fn a_process_that_began_in_between_counts_from_its_beginning() {
+        let mut moments: Vec<StoredMoment> = (0..4)
+            .map(|n| both_types(moment(n, "web1", n as usize / 2, 60 * n), [1, 1]))
+            .collect();
+        for moment in &mut moments[2..] {
+            moment.start_nanos = Some(100_000_000_000);
+        }
+        let all = choice(&moments, "service=shop");
+        let expected = vec![(0, -1), (1, 1), (3, 1)];
+        assert_eq!(times(&all, OverTime::Last, "alloc_space"), (1, expected));
+        assert_eq!(
+            times(&all, OverTime::Last, "inuse_space"),
+            (1, vec![(3, 1)])
+        );
+        assert_eq!(all.processes(), [2, 1]);
+    }
+
+    #[test]
+    fn a_choice_of_nothing_says_what_there_is() {
+        let selector = Selector::parse("service=stop", 0).unwrap();
+        let error = chosen("service=stop", &selector, &[moment(1, "a", 1, 1)]);
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("service=stop") && error.contains("shop"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! The samples of stored profiles, added up by stack and labels as a plan says.
+
+use foldhash::{HashMap, HashMapExt};
+use rusqlite::{Connection, Row};
+
+use super::heap::HEAP_TYPES;
+use super::schema;
+use crate::error::Error;
+use crate::sample_plan::{Add, Plan};
+
+/// Sums of one stack with one label set: a row of as many values as there are columns.
+pub(super) struct SampleRows {
+    columns: usize,
+    /// The stack and the label set of each row.
+    pub(super) key: Vec<(i64, i64)>,
+    value: Vec<i64>,
+    /// Samples and variance of a value, by row and column.
+    spread: HashMap<(usize, usize), (f64, f64)>,
+    /// The row of each stack and label set, if several profiles are added up.
+    row_of: Option<HashMap<(i64, i64), usize>>,
+    is_whole: bool,
+}
+
+impl SampleRows {
+    /// Reads the samples of a plan and adds them up. The rows are in the order of their keys.
+    pub(super) fn read(connection: &Connection, plan: &Plan) -> Result<Self, Error> {
+        let mut rows = Self {
+            columns: plan.types.len(),
+            key: Vec::new(),
+            value: Vec::new(),
+            spread: HashMap::new(),
+            row_of: None,
+            is_whole: plan.is_whole,
+        };
+        let is_narrow = schema::is_narrow(connection)?;
+        let has_spread = schema::has_spread(connection)?;
+        if plan.parts.len() > 1 || !is_narrow {
+            rows.row_of = Some(HashMap::new());
+        }
+        for (profile, adds) in &plan.parts {
+            if is_narrow {
+                rows.heap(connection, *profile, adds)?;
+            }
+            rows.others(connection, *profile, adds, is_narrow, has_spread)?;
+        }
+        rows.divide(plan.divisor)?;
+        Ok(rows.in_order())
+    }
+
+    /// The number of the row of this key.
+    fn row(&mut self, key: (i64, i64)) -> usize {
+        let next = self.key.len();
+        let row = match &mut self.row_of {
+            Some(row_of) => *row_of.entry(key).or_insert(next),
+            None => next,
+        };
+        if row == next {
+            self.key.push(key);
+            self.value.resize(self.value.len() + self.columns, 0);
+        }
+        row
+    }
+
+    fn add(&mut self, row: usize, add: &Add, value: i64) -> Result<(), Error> {
+        let sum = &mut self.value[row * self.columns + add.to];
+        let more = value.checked_mul(add.times);
+        let more = more.and_then(|more| sum.checked_add(more));
+        *sum = more.ok_or_else(|| {
+            let what = format!("the sum of {}", add.from.0);
+            Error::from(heapprof_totals::Error::Beyond(what))
+        })?;
+        Ok(())
+    }
+
+    /// Adds what is known of a value.
+    fn know(&mut self, row: usize, add: &Add, known: (i64, f64)) -> Result<(), Error> {
+        let (sampled, variance) = known;
+        if !variance.is_finite() || variance < 0.0 {
+            return Err(Error::Sql(
+                "a variance is none: the database is damaged".to_string(),
+            ));
+        }
+        let sum = self.spread.entry((row, add.to)).or_default();
+        sum.0 += sampled.unsigned_abs() as f64 * add.times as f64;
+        sum.1 += variance * add.times as f64;
+        Ok(())
+    }
+
+    /// Adds the rows that have the four values of heap samples.
+    fn heap(&mut self, connection: &Connection, profile: i64, adds: &[Add]) -> Result<(), Error> {
+        let of = |n: usize| {
+            let is_it = move |add: &&Add| (&*add.from.0, &*add.from.1) == HEAP_TYPES[n];
+            adds.iter().filter(is_it)
+        };
+        let of_column: [Vec<&Add>; 4] = [0, 1, 2, 3].map(|n| of(n).collect());
+        // If one profile is read, its rows come in order, and each is a new one.
+        let mut statement = connection.prepare_cached(
+            "SELECT stack, label_set, alloc_objects, alloc_space, inuse_objects, inuse_space \
+             FROM heap_sample WHERE profile = ?1 ORDER BY stack, label_set",
+        )?;
+        let mut found = statement.query([profile])?;
+        while let Some(row) = found.next()? {
+            let values: [i64; 4] = [row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?];
+            let is_wanted = |n: &usize| values[*n] != 0 && !of_column[*n].is_empty();
+            let is_lost = |n: &usize| values[*n] != 0 && of_column[*n].is_empty();
+            if let Some(n) = (0..4).find(is_lost).filter(|_| self.is_whole) {
+                return Err(lost(HEAP_TYPES[n].0));
+            }
+            if !(0..4).any(|n| is_wanted(&n)) {
+                continue;
+            }
+            let at = self.row((row.get(0)?, row.get(1)?));
+            for n in (0..4).filter(is_wanted) {
+                for add in &of_column[n] {
+                    self.add(at, add, values[n])?;
+                }
+            }
+        }
+        let with_spread = of_column.each_ref().map(|adds| {
+            let with_spread = adds.iter().filter(|add| add.with_spread);
+            with_spread.copied().collect::<Vec<&Add>>()
+        });
+        if with_spread.iter().all(Vec::is_empty) {
+            return Ok(());
+        }
+        let mut statement = connection.prepare_cached(
+            "SELECT stack, label_set, alloc_objects_sampled, alloc_objects_variance, \
+             alloc_space_sampled, alloc_space_variance, inuse_objects_sampled, \
+             inuse_objects_variance, inuse_space_sampled, inuse_space_variance \
+             FROM heap_spread WHERE profile = ?1 ORDER BY stack, label_set",
+        )?;
+        let mut found = statement.query([profile])?;
+        while let Some(row) = found.next()? {
+            let Some(at) = self.known_row((row.get(0)?, row.get(1)?)) else {
+                continue;
+            };
+            for (n, adds) in with_spread.iter().enumerate() {
+                if let Some(known) = known(row, 2 + 2 * n)? {
+                    for add in adds {
+                        self.know(at, add, known)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The row of a key that was read before.
+    fn known_row(&self, key: (i64, i64)) -> Option<usize> {
+        match &self.row_of {
+            Some(row_of) => row_of.get(&key).copied(),
+            None => self.key.binary_search(&key).ok(),
+        }
+    }
+
+    /// Adds the rows that have a value of one type. In an older database, these are all rows.
+    fn others(
+        &mut self,
+        connection: &Connection,
+        profile: i64,
+        adds: &[Add],
+        is_narrow: bool,
+        has_spread: bool,
+    ) -> Result<(), Error> {
+        let table = if is_narrow { "other_sample" } else { "sample" };
+        let columns = match is_narrow || has_spread {
+            true => "s.sampled, s.variance",
+            false => "NULL, NULL",
+        };
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT t.type, t.unit, s.stack, s.label_set, s.value, {columns} FROM {table} s \
+             LEFT JOIN sample_type t ON t.id = s.type WHERE s.profile = ?1"
+        ))?;
+        let mut found = statement.query([profile])?;
+        while let Some(row) = found.next()? {
+            let (Some(name), Some(unit)) = (
+                row.get_ref(0)?.as_str_or_null().unwrap_or_default(),
+                row.get_ref(1)?.as_str_or_null().unwrap_or_default(),
+            ) else {
+                return Err(Error::Sql(
+                    "a sample type is missing: the database is damaged".to_string(),
+                ));
+            };
+            let wanted = adds.iter();
+            let wanted = wanted.filter(|add| (&*add.from.0, &*add.from.1) == (name, unit));
+            let mut wanted = wanted.peekable();
+            if wanted.peek().is_none() {
+                match self.is_whole {
+                    true => return Err(lost(name)),
+                    false => continue,
+                }
+            }
+            if self.row_of.is_none() {
+                let rows = self.key.iter().enumerate();
+                self.row_of = Some(rows.map(|(at, &key)| (key, at)).collect());
+            }
+            let at = self.row((row.get(2)?, row.get(3)?));
+            let known = known(row, 5)?;
+            for add in wanted {
+                self.add(at, add, row.get(4)?)?;
+                if let Some(known) = known.filter(|_| add.with_spread) {
+                    self.know(at, add, known)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Divides all sums, to the nearest whole number.
+    fn divide(&mut self, divisor: i64) -> Result<(), Error> {
+        if divisor == 1 {
+            return Ok(());
+        }
+        for value in &mut self.value {
+            let half = if *value < 0 {
+                -divisor / 2
+            } else {
+                divisor / 2
+            };
+            *value = value.saturating_add(half) / divisor;
+        }
+        for known in self.spread.values_mut() {
+            *known = (known.0 / divisor as f64, known.1 / divisor as f64);
+        }
+        Ok(())
+    }
+
+    /// The rows by stack and label set.
+    fn in_order(self) -> Self {
+        if self.key.is_sorted() {
+            return self;
+        }
+        let mut order: Vec<usize> = (0..self.key.len()).collect();
+        order.sort_unstable_by_key(|&at| self.key[at]);
+        let mut place = vec![0; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            place[old] = new;
+        }
+        let mut value = Vec::with_capacity(self.value.len());
+        for &at in &order {
+            value.extend_from_slice(self.values(at));
+        }
+        Self {
+            columns: self.columns,
+            key: order.iter().map(|&at| self.key[at]).collect(),
+            value,
+            spread: self
+                .spread
+                .into_iter()
+                .map(|((row, column), known)| ((place[row], column), known))
+                .collect(),
+            row_of: None,
+            is_whole: self.is_whole,
+        }
+    }
+
+    /// The values of a row.
+    pub(super) fn values(&self, row: usize) -> &[i64] {
+        &self.value[row * self.columns..][..self.columns]
+    }
+
+    /// What is known of the values of a row: samples, and variances. `None` if nothing is known of
+    /// any value.
+    pub(super) fn known(&self, row: usize) -> Option<(Vec<u64>, Vec<f64>)> {
+        if self.spread.is_empty() {
+            return None;
+        }
+        let of = |column| self.spread.get(&(row, column)).copied().unwrap_or_default();
+        let known = (0..self.columns).map(of);
+        Some(
+            known
+                .map(|(n, v): (f64, f64)| (n.max(0.0).round() as u64, v.max(0.0)))
+                .unzip(),
+        )
+    }
+}
+
+/// The error for values of a type that the profile does not have.
+fn lost(sample_type: &str) -> Error {
+    Error::Sql(format!(
+        "the total of sample type {sample_type} is missing: the database is damaged"
+    ))
+}
+
+/// What is known of a value, in two columns; `None` if it is exact.
+fn known(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<(i64, f64)>> {
+    let (sampled, variance): (Option<i64>, Option<f64>) = (row.get(at)?, row.get(at + 1)?);
+    Ok(sampled.zip(variance))
+}

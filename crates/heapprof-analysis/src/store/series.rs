@@ -1,0 +1,136 @@
+//! The stored profiles as moments: their times, labels, processes and sums, without their samples.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::{Profile, default_sample_type};
+use rusqlite::{Connection, Transaction};
+
+use super::damage::damaged;
+use super::{Store, restore, schema};
+use crate::comment::Process;
+use crate::error::Error;
+use crate::sample_plan::Plan;
+use crate::stored_moment::{Processes, StoredMoment};
+
+/// Writes the labels of a profile.
+pub(super) fn write(
+    transaction: &Transaction<'_>,
+    id: i64,
+    labels: &BTreeMap<String, String>,
+) -> Result<(), Error> {
+    // Somebody may have deleted the row of a profile by hand. Its number is then given again.
+    transaction.execute("DELETE FROM profile_label WHERE profile = ?1", [id])?;
+    let mut insert = transaction.prepare("INSERT INTO profile_label VALUES (?1, ?2, ?3)")?;
+    for (key, value) in labels {
+        insert.execute((id, key, value))?;
+    }
+    Ok(())
+}
+
+/// The texts of each profile, from a statement of profile, text and perhaps a value.
+fn texts<T>(
+    connection: &Connection,
+    sql: &str,
+    mut put: impl FnMut(&mut T, &rusqlite::Row<'_>) -> rusqlite::Result<()>,
+) -> Result<HashMap<i64, T>, Error>
+where
+    T: Default,
+{
+    let mut found: HashMap<i64, T> = HashMap::new();
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        put(found.entry(row.get(0)?).or_default(), row)?;
+    }
+    Ok(found)
+}
+
+impl Store {
+    /// All stored profiles as moments, in the order in which they were loaded.
+    ///
+    /// # Errors
+    /// The database may be damaged.
+    pub fn moments(&self) -> Result<Vec<StoredMoment>, Error> {
+        let connection = &self.connection;
+        // One transaction reads all of it at one moment.
+        let _at_once = connection.unchecked_transaction()?;
+        let mut comments: HashMap<i64, Vec<String>> = texts(
+            connection,
+            "SELECT profile, text FROM comment ORDER BY profile, position",
+            |texts: &mut Vec<String>, row| {
+                texts.push(row.get(1)?);
+                Ok(())
+            },
+        )?;
+        let mut labels: HashMap<i64, BTreeMap<String, String>> =
+            match schema::has_labels(connection)? {
+                true => texts(
+                    connection,
+                    "SELECT profile, key, value FROM profile_label",
+                    |labels: &mut BTreeMap<String, String>, row| {
+                        labels.insert(row.get(1)?, row.get(2)?);
+                        Ok(())
+                    },
+                )?,
+                false => HashMap::new(),
+            };
+        type Totals = (Vec<(String, String)>, Vec<i64>);
+        let mut totals: HashMap<i64, Totals> = texts(
+            connection,
+            "SELECT t.profile, s.type, s.unit, t.net FROM profile_total t \
+             JOIN sample_type s ON s.id = t.type ORDER BY t.profile, t.position",
+            |totals: &mut Totals, row| {
+                totals.0.push((row.get(1)?, row.get(2)?));
+                totals.1.push(row.get(3)?);
+                Ok(())
+            },
+        )?;
+        let mut processes = Processes::default();
+        let mut known: Vec<Rc<[(String, String)]>> = Vec::new();
+        let mut moments = Vec::new();
+        let mut statement = connection.prepare(
+            "SELECT id, name, time_nanos, duration_nanos, default_sample_type FROM profile \
+             ORDER BY id",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            let (time_nanos, duration): (i64, i64) = (row.get(2)?, row.get(3)?);
+            let comments = comments.remove(&id).unwrap_or_default();
+            let labels = labels.remove(&id).unwrap_or_default();
+            let Some((types, totals)) = totals.remove(&id) else {
+                return Err(damaged("the totals of profile", id));
+            };
+            let names: Vec<&str> = types.iter().map(|t| &*t.0).collect();
+            let default_type = default_sample_type(&names, &row.get::<_, String>(4)?);
+            let types = match known.iter().find(|known| known[..] == types[..]) {
+                Some(known) => Rc::clone(known),
+                None => {
+                    known.push(types.into());
+                    Rc::clone(&known[known.len() - 1])
+                }
+            };
+            let process = Process::new(&comments, time_nanos, duration);
+            moments.push(StoredMoment {
+                id,
+                name: row.get(1)?,
+                time_nanos,
+                start_nanos: process.as_ref().map(Process::start),
+                pid: process.as_ref().map(|process| process.pid().to_string()),
+                process: processes.number(process, &labels),
+                labels,
+                types,
+                totals,
+                default_type,
+            });
+        }
+        Ok(moments)
+    }
+
+    /// Adds up stored profiles.
+    pub(crate) fn sum(&self, plan: &Plan) -> Result<Profile, Error> {
+        restore::sum(&self.connection, plan)
+    }
+}

@@ -1,0 +1,82 @@
+//! A stored profile as a moment of a process of a series.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use foldhash::HashMap;
+
+use crate::comment::Process;
+
+/// A stored profile without its samples.
+#[derive(Clone, Debug)]
+pub struct StoredMoment {
+    /// Its number in the database.
+    pub(crate) id: i64,
+    /// Its name.
+    pub name: String,
+    /// When its values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
+    pub time_nanos: i64,
+    /// When its process was first recorded; `None` if it does not say.
+    pub start_nanos: Option<i64>,
+    /// Whose moment it is.
+    pub labels: BTreeMap<String, String>,
+    /// The process, by a number that only its moments have.
+    pub process: usize,
+    /// Its pid, if it says that.
+    pub pid: Option<String>,
+    /// Its sample types and their units.
+    pub types: Rc<[(String, String)]>,
+    /// The signed sum of each type.
+    pub totals: Vec<i64>,
+    /// The type that reports show by default, by its position.
+    pub default_type: usize,
+}
+
+/// Gives moments the numbers of their processes. A moment that names no process is of the one
+/// process that its labels have.
+#[derive(Default)]
+pub(crate) struct Processes {
+    /// The processes of one program, pid and host, with their numbers.
+    known: HashMap<String, Vec<(Process, usize)>>,
+    unnamed: HashMap<String, usize>,
+    count: usize,
+}
+
+impl Processes {
+    pub(crate) fn number(
+        &mut self,
+        process: Option<Process>,
+        labels: &BTreeMap<String, String>,
+    ) -> usize {
+        let next = self.count;
+        let number = match process {
+            Some(process) => {
+                let same = self.known.entry(process.key()).or_default();
+                match same.iter().find(|(known, _)| known.is(&process)) {
+                    Some((_, number)) => *number,
+                    None => {
+                        same.push((process, next));
+                        next
+                    }
+                }
+            }
+            None => *self.unnamed.entry(series_of(labels)).or_insert(next),
+        };
+        self.count += usize::from(number == next);
+        number
+    }
+}
+
+/// A text that all moments of a series have in common, and no others.
+pub(crate) fn series_of(labels: &BTreeMap<String, String>) -> String {
+    // A build changes with a deploy, and the series goes on.
+    let labels = labels.iter().filter(|(key, _)| !is_of_a_build(key));
+    labels
+        .map(|(key, value)| format!("{key:?}={value:?};"))
+        .collect()
+}
+
+/// Whether a label says which build of a program it is.
+pub(crate) fn is_of_a_build(key: &str) -> bool {
+    matches!(key, "build" | "version")
+}

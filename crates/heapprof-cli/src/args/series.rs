@@ -1,0 +1,95 @@
+//! The command lines of what is asked of many moments: `series`, `growth`, `prune`.
+
+use std::time::Duration;
+
+use clap::Args;
+use heapprof_report::Format;
+
+use super::wiretap::since;
+use super::{LimitArg, OutputArgs, QuestionArgs, ReportArgs, SortArg, format};
+
+#[derive(Debug, Args)]
+pub(crate) struct SeriesArgs {
+    /// Which moments, such as service=shop,host~web,since=2h; all of them if it is left out
+    #[arg(value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+    /// text, json, csv or markdown
+    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub(crate) format: Format,
+    /// Unit of totals
+    #[arg(long, value_name = "UNIT")]
+    pub(crate) unit: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GrowthArgs {
+    /// Which moments, such as service=shop,since=2d; all of them if it is left out
+    #[arg(value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+    /// Rank stacks instead of functions
+    #[arg(long)]
+    pub(crate) stacks: bool,
+    #[command(flatten)]
+    pub(crate) sort: SortArg,
+    #[command(flatten)]
+    pub(crate) limit: LimitArg,
+    #[command(flatten)]
+    pub(crate) question: QuestionArgs,
+    #[command(flatten)]
+    pub(crate) report: ReportArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PruneArgs {
+    /// Which moments may be removed, such as service=shop
+    #[arg(value_name = "SELECTOR")]
+    pub(crate) selector: String,
+    /// Keep what is younger than AGE (7d), or one moment of each process in each STEP until AGE
+    /// (1h=30d); may be repeated
+    #[arg(long, value_name = "AGE|STEP=AGE", required = true, value_parser = keep)]
+    pub(crate) keep: Vec<Keep>,
+    /// Where one moment of a process is kept in a step, put those of all hosts of a service
+    /// together into one profile
+    #[arg(long)]
+    pub(crate) roll_up: bool,
+    /// Say what would be removed, and remove nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
+}
+
+/// A rule of what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keep {
+    /// One moment in each such time; `None` keeps all.
+    pub(crate) step: Option<Duration>,
+    /// Until moments are so old.
+    pub(crate) age: Duration,
+}
+
+fn keep(text: &str) -> Result<Keep, String> {
+    let wrong = |why: String| format!("{why}; write for example 7d, or 1h=30d");
+    let (step, age) = match text.split_once('=') {
+        Some((step, age)) => (Some(since(step).map_err(wrong)?), age),
+        None => (None, text),
+    };
+    Ok(Keep {
+        step,
+        age: since(age).map_err(wrong)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read() {
+        let hours = |n: u64| Duration::from_secs(3600 * n);
+        let rule = |step, age| Ok(Keep { step, age });
+        assert_eq!(keep("7d"), rule(None, hours(168)));
+        assert_eq!(keep("1h=30d"), rule(Some(hours(1)), hours(720)));
+        assert!(keep("soon").is_err() && keep("1h=").is_err() && keep("=1h").is_err());
+    }
+}

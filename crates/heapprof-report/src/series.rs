@@ -1,0 +1,120 @@
+//! `series`: the series of a database, one in a row, with the course of what each holds.
+
+use std::collections::BTreeMap;
+
+use heapprof_analysis::Series;
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::glyphs::sparkline;
+use crate::measure::{Measure, plural, time_utc};
+use crate::style::{Format, Style};
+use crate::table::{Align, Table};
+
+/// The most characters of a course.
+const COURSE: usize = 24;
+
+/// Writes the list.
+pub fn series(series: &[Series], style: &Style) -> Result<String, Error> {
+    if style.format == Format::Json {
+        return crate::json::text(series.iter().map(document).collect::<Value>());
+    }
+    let is_raw = style.format == Format::Csv;
+    let keys = keys(series);
+    let mut table = Table::new(&[]);
+    for key in &keys {
+        table.column(key.clone(), Align::Left);
+    }
+    for (name, align) in [
+        ("moments", Align::Right),
+        ("processes", Align::Right),
+        ("first", Align::Left),
+        ("last", Align::Left),
+        ("type", Align::Left),
+        ("total", Align::Right),
+    ] {
+        table.column(name, align);
+    }
+    if !is_raw {
+        table.column("course", Align::Left);
+    }
+    for one in series {
+        let measure = match is_raw {
+            true => Measure::raw(),
+            false => Measure::new(&one.sample_type.unit, style.unit.as_deref())?,
+        };
+        let time = |nanos: i64| match nanos {
+            0 => String::new(),
+            nanos => time_utc(nanos),
+        };
+        let values: Vec<i128> = one.totals.iter().map(|(_, total)| *total).collect();
+        let of = |key: &String| one.labels.get(key).cloned().unwrap_or_default();
+        let mut cells: Vec<String> = keys.iter().map(of).collect();
+        cells.extend([
+            one.moments.to_string(),
+            one.processes.to_string(),
+            time(one.first_nanos),
+            time(one.last_nanos),
+            one.sample_type.r#type.clone(),
+            measure.show(values.last().copied().unwrap_or_default()),
+        ]);
+        if !is_raw {
+            cells.push(sparkline(&values, COURSE));
+        }
+        table.row(cells);
+    }
+    let rows = table.render(style)?;
+    if is_raw {
+        return Ok(rows);
+    }
+    let count = |of: &dyn Fn(&Series) -> usize| series.iter().map(of).sum::<usize>();
+    let head = format!(
+        "{} series of {} and {}",
+        series.len(),
+        plural(&count(&|s| s.moments).to_string(), "moment"),
+        plural(&count(&|s| s.processes).to_string(), "process")
+    );
+    Ok(crate::head::with_head(&[head], &rows, style))
+}
+
+/// The keys of all labels: service and host first.
+fn keys(series: &[Series]) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    let all = series.iter().flat_map(|one| one.labels.keys());
+    let all: BTreeMap<&String, ()> = all.map(|key| (key, ())).collect();
+    for first in ["service", "host"] {
+        if all.keys().any(|key| *key == first) {
+            keys.push(first.to_string());
+        }
+    }
+    let rest = all
+        .keys()
+        .filter(|key| !matches!(key.as_str(), "service" | "host"));
+    keys.extend(rest.map(|key| key.to_string()));
+    keys
+}
+
+fn document(series: &Series) -> Value {
+    let totals = series.totals.iter();
+    let (times, totals): (Vec<i64>, Vec<Value>) =
+        totals.map(|(time, total)| (*time, number(*total))).unzip();
+    json!({
+        "labels": series.labels,
+        "moments": series.moments,
+        "processes": series.processes,
+        "builds": series.builds,
+        "first_nanos": series.first_nanos,
+        "last_nanos": series.last_nanos,
+        "sample_type": crate::json::sample_type(&series.sample_type),
+        "times_nanos": times,
+        "totals": totals,
+    })
+}
+
+/// A sum as a number, or as text if it is beyond 64 bits.
+fn number(value: i128) -> Value {
+    match i64::try_from(value) {
+        Ok(value) => json!(value),
+        Err(_) => json!(value.to_string()),
+    }
+}
