@@ -33,11 +33,14 @@ const OWNED: &[(&str, &str)] = &[
          heapprof-heapwalk heapprof-process heapprof-wiretap",
     ),
     ("inferno", "heapprof-report"),
-    // The last one answers with the lists of the server's interface.
+    // The last but one answers with the lists of the server's interface, the last one reads what
+    // ClickHouse answers.
     (
         "serde_json",
-        "heapprof-formats heapprof-report heapprof-web heapprof-cli",
+        "heapprof-formats heapprof-report heapprof-web heapprof-cli heapprof-analysis",
     ),
+    ("datafusion", "heapprof-analysis"),
+    ("parquet", "heapprof-analysis"),
     // Tests compare with it what we write ourselves.
     ("prost", ""),
     ("flate2", "heapprof-profile heapprof-web"),

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use heapprof_analysis::{GrowthVerdict, Query, Selector, Store, chosen, labels_of, series_growth};
+use heapprof_analysis::{
+    GrowthVerdict, Query, Selector, SeriesStore, Store, chosen, labels_of, series_growth,
+};
 use heapprof_profile::{Profile, ProfileBuilder, encode};
 use heapprof_tests::harness::{Run, run};
 use serde_json::Value;

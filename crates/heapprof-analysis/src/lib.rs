@@ -59,6 +59,7 @@ mod own_code;
 mod part;
 mod peek;
 mod place;
+mod portable;
 mod question;
 mod relation;
 mod report;
@@ -99,13 +100,17 @@ pub use crate::{
     own_code::{OwnCode, own_code},
     peek::{Neighbours, Peek, PeekRow, peek},
     place::{OTHER, Place, PlaceId, Places},
+    portable::{
+        Batch, Cells, Engine, Kind, PortableQuery, SqlStore, SqliteTables, TABLES, TableForm,
+        diff_sql, growth_sql, read_profile, top_sql,
+    },
     question::{Question, Source, TreeOptions, Types, agree},
     relation::documented as documented_tables,
     report::{Moment, Report, ReportFunction, ReportNode, report, report_below, report_sql},
-    sample_plan::RolledUp,
+    sample_plan::{Add, Plan, RolledUp},
     series::{
         Chosen, OverTime, Selector, SelectorError, Series, SeriesGrowth, SeriesGrowthRow, chosen,
-        chosen_of, is_selector, listed, parse_time, roll_up, series_growth,
+        chosen_of, is_counter, is_selector, listed, parse_time, roll_up, series_growth,
     },
     session::Session,
     statement::{Call, ResultTable, Statement, Value, run as run_statement},
@@ -115,7 +120,7 @@ pub use crate::{
         WatchFigures, WatchMoment, WatchProcess, WatchStart, WatchSum, WatchedProcess, Wiretap,
         WiretapBatch, WiretapBy, WiretapCode, WiretapRow, WiretapSender,
     },
-    stored_moment::StoredMoment,
+    stored_moment::{SeriesStore, StoredMoment},
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
     timeline::{Timeline, TimelineRow, timeline},
@@ -124,6 +129,13 @@ pub use crate::{
     tree::{Tree, TreeRow, tree},
     wrapper::{Wrapper, wrappers},
 };
+
+#[cfg(feature = "clickhouse")]
+pub use portable::clickhouse::{ClickHouse, ClickHouseAddress, Transport};
+#[cfg(feature = "datafusion")]
+pub use portable::datafusion::DataFusion;
+#[cfg(feature = "parquet")]
+pub use portable::parquet::{read_parquet, write_parquet};
 
 pub use heapprof_totals::{
     entity::EMPTY_STACK,

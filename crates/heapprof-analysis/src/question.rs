@@ -7,7 +7,7 @@ mod tree;
 
 use std::sync::{Arc, OnceLock};
 
-use heapprof_profile::Profile;
+use heapprof_profile::{LocationIndex, Profile};
 
 pub(crate) use self::tree::Below;
 pub use self::tree::TreeOptions;
@@ -451,6 +451,18 @@ impl Question {
                 spread,
             }
         })
+    }
+
+    /// The row of the function table that stands for code of a location of the first profile that
+    /// nothing names.
+    pub(crate) fn stand_in(&self, location: LocationIndex) -> Option<u32> {
+        let (part, table) = (&self.parts[0], &self.table);
+        let (frames, profile) = (&part.view.frames, &part.profile);
+        let nameless = frames.of(location).find(|&frame| {
+            let function = frames.get(frame).function(profile);
+            function.is_none_or(|f| profile.function[f.index()].name.is_empty())
+        })?;
+        Some(table.entity[part.mapped.entity[nameless as usize] as usize].function)
     }
 
     /// The module of each function.

@@ -9,7 +9,7 @@ use heapprof_profile::Profile;
 pub type RolledUp = (String, Arc<Profile>, BTreeMap<String, String>);
 
 /// Which values of which profiles are added up, in which columns.
-pub(crate) struct Plan {
+pub struct Plan {
     /// The type and unit of each column.
     pub(crate) types: Vec<(String, String)>,
     /// What the sums are divided by.
@@ -22,7 +22,7 @@ pub(crate) struct Plan {
 
 /// The values of a profile in a type are added to a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Add {
+pub struct Add {
     /// The type and unit.
     pub(crate) from: (String, String),
     /// The column.

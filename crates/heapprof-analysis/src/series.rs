@@ -14,4 +14,4 @@ mod sum;
 pub use growth::{SeriesGrowth, SeriesGrowthRow, series_growth};
 pub use listed::{Series, listed};
 pub use selector::{Selector, SelectorError, is_selector, parse_time};
-pub use sum::{Chosen, OverTime, chosen, chosen_of, roll_up};
+pub use sum::{Chosen, OverTime, chosen, chosen_of, is_counter, roll_up};

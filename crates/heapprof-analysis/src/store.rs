@@ -35,7 +35,9 @@ use crate::sample_plan::RolledUp;
 use crate::session::Session;
 
 use guard::Budget;
+pub(crate) use heap::HEAP_TYPES;
 use load::New;
+pub(crate) use sample_rows::SampleRows;
 pub use schema::SCHEMA_VERSION;
 pub(crate) use schema::views;
 pub use watch::{
@@ -224,6 +226,12 @@ impl Store {
             .prepare_cached("SELECT time_nanos, duration_nanos FROM profile WHERE id = ?1")?;
         let (time, duration) = times.query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(Process::new(&comments, time, duration))
+    }
+
+    /// How many samples all profiles have.
+    pub fn samples(&self) -> Result<i64, Error> {
+        let sql = "SELECT ifnull(sum(samples), 0) FROM profile";
+        Ok(self.connection.query_row(sql, [], |row| row.get(0))?)
     }
 
     /// The names of all profiles.

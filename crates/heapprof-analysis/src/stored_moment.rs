@@ -5,13 +5,17 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
+use heapprof_profile::Profile;
+
 use crate::comment::Process;
+use crate::error::Error;
+use crate::sample_plan::Plan;
 
 /// A stored profile without its samples.
 #[derive(Clone, Debug)]
 pub struct StoredMoment {
-    /// Its number in the database.
-    pub(crate) id: i64,
+    /// Its number in its store.
+    pub id: i64,
     /// Its name.
     pub name: String,
     /// When its values were taken, in nanoseconds since 1970 UTC; 0 if unknown.
@@ -28,8 +32,25 @@ pub struct StoredMoment {
     pub types: Rc<[(String, String)]>,
     /// The signed sum of each type.
     pub totals: Vec<i64>,
+    /// The number of distinct stacks with distinct labels.
+    pub samples: i64,
     /// The type that reports show by default, by its position.
     pub default_type: usize,
+}
+
+/// Where moments are stored.
+pub trait SeriesStore {
+    /// All moments.
+    ///
+    /// # Errors
+    /// The store may be damaged, or not answer.
+    fn moments(&self) -> Result<Vec<StoredMoment>, Error>;
+
+    /// Adds up what is stored as a plan says.
+    ///
+    /// # Errors
+    /// They are those of [`moments`](Self::moments), and a sum may be beyond 64 bits.
+    fn sum(&self, plan: &Plan) -> Result<Profile, Error>;
 }
 
 /// Gives moments the numbers of their processes. A moment that names no process is of the one

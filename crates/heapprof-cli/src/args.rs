@@ -14,6 +14,7 @@ mod heapwalk;
 mod leaks;
 mod list;
 mod log;
+mod output;
 mod outside;
 mod perl_heap;
 mod process;
@@ -36,6 +37,7 @@ use heapprof_analysis::Sort;
 use heapprof_formats::Values;
 use heapprof_report::Format;
 
+use crate::backend::Backend;
 use crate::name;
 
 pub(crate) use attach::{AttachArgs, DetachArgs};
@@ -52,6 +54,7 @@ pub(crate) use heapwalk::HeapwalkArgs;
 pub(crate) use leaks::LeaksArgs;
 pub(crate) use list::{ListArgs, SourceArgs};
 pub(crate) use log::LogArgs;
+pub(crate) use output::{OutputArgs, ReportArgs};
 pub(crate) use outside::{DumpArgs, FollowArgs, LiveArgs, PsArgs};
 pub(crate) use perl_heap::PerlHeapArgs;
 pub(crate) use process::{MarkArgs, ProcArgs, ProcessReportArgs, WatchArgs};
@@ -59,7 +62,9 @@ pub(crate) use question::{LabelArgs, QuestionArgs};
 pub(crate) use record::RecordArgs;
 pub(crate) use report::PageArgs;
 pub(crate) use reports::{InfoArgs, MatchArgs, TagsArgs, TopArgs, TracesArgs, TreeArgs};
-pub(crate) use series::{GrowthArgs, Keep, PruneArgs, SeriesArgs};
+pub(crate) use series::{
+    ExportArgs, GrowthArgs, ImportArgs, Keep, OverTime, PruneArgs, SeriesArgs,
+};
 use size::size;
 pub(crate) use stats::{StatsArgs, TimelineArgs};
 pub(crate) use store::{LoadArgs, LsArgs, RmArgs, SchemaArgs, SqlArgs};
@@ -152,22 +157,43 @@ pub(crate) struct Cli {
     )]
     pub(crate) over_time: OverTime,
 
+    /// Look selectors and names up in this folder, which export --parquet wrote, instead of the
+    /// database
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        conflicts_with = "store",
+        help_heading = EVERYWHERE,
+        hide_short_help = true
+    )]
+    from: Option<PathBuf>,
+
+    /// Keep and look up profiles in this ClickHouse instead of the database:
+    /// clickhouse://HOST:PORT/DB; HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD say who asks
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        help_heading = EVERYWHERE,
+        hide_short_help = true
+    )]
+    store: Option<String>,
+
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// Which values in use are shown of several moments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OverTime {
-    /// Those at the end
-    Last,
-    /// The mean
-    Mean,
-    /// Those of the moment at which most was in use
-    Max,
-}
-
 impl Cli {
+    /// Where stored moments are looked up.
+    pub(crate) fn backend(&self) -> Backend {
+        match (&self.from, &self.store) {
+            (Some(folder), _) => Backend::Folder(folder.clone()),
+            (None, Some(address)) => Backend::ClickHouse(address.clone()),
+            (None, None) => Backend::Database(self.db()),
+        }
+    }
+
     /// The database that was typed.
     pub(crate) fn typed_db(&self) -> Option<&Path> {
         self.db.as_deref()
@@ -422,6 +448,16 @@ heapprof flame --base before.pb.gz after.pb.gz > diff.svg"
                       --keep 7d --keep 1h=30d --keep 1d=365d"
     )]
     Prune(PruneArgs),
+    /// Write profiles of the database as files of Parquet, for other engines
+    #[command(
+        after_help = "Engines such as DuckDB, DataFusion, Spark and ClickHouse read the files. A \
+                      batch that was not finished is not read.\n\nExample: heapprof export \
+                      service=shop --parquet fleet"
+    )]
+    Export(ExportArgs),
+    /// Load the profiles of a folder that export wrote
+    #[command(after_help = "Example: heapprof import fleet")]
+    Import(ImportArgs),
     /// Remove profiles from the database and give their space back
     #[command(after_help = "Example: heapprof rm monday")]
     Rm(RmArgs),
@@ -505,40 +541,6 @@ pub(crate) struct Profiles {
     /// added up
     #[arg(value_name = "PROFILE", value_parser = name::parser())]
     pub(crate) profiles: Vec<String>,
-}
-
-#[derive(Clone, Debug, Default, Args)]
-#[command(next_help_heading = "Output")]
-pub(crate) struct OutputArgs {
-    /// Write to this file instead of stdout (-); it appears whole or not at all
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-}
-
-impl OutputArgs {
-    /// The file; `None` is stdout.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.output.as_deref().filter(|file| *file != "-")
-    }
-}
-
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Output")]
-pub(crate) struct ReportArgs {
-    /// text, json, csv or markdown
-    #[arg(short, long, value_name = "FORMAT", default_value = "text", value_parser = format)]
-    pub(crate) format: Format,
-    /// Unit of values: auto, B, KiB, MiB, GiB, TiB, PiB, ns, us, ms, s, min, h
-    #[arg(long, value_name = "UNIT", hide_short_help = true)]
-    pub(crate) unit: Option<String>,
-    /// Show whole names, with parameters, all template arguments and defaults
-    #[arg(long, hide_short_help = true)]
-    pub(crate) full_names: bool,
-    /// Print the SQL that the report asks, instead of the report
-    #[arg(long, hide_short_help = true)]
-    pub(crate) show_sql: bool,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
 }
 
 #[derive(Debug, Args)]

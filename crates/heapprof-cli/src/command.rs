@@ -8,6 +8,7 @@ mod completions;
 mod convert;
 mod diff;
 mod dump;
+mod export;
 mod flame;
 mod follow;
 mod fork_audit;
@@ -58,12 +59,15 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Query, Question, Session, Source, Types};
+use heapprof_analysis::{
+    PortableQuery, Query, Question, SampleType, Session, Source, Types, is_counter,
+};
 use heapprof_report::Style;
 use heapprof_text::printable_lines;
 use regex::Regex;
 
 use crate::args::{Cli, Color, Command, LimitArg, ReportArgs, SourceArgs};
+use crate::backend::Backend;
 use crate::drop_in::Desk;
 use crate::source::Sources;
 use crate::source_file::SourceFiles;
@@ -75,7 +79,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         sources: Sources::new(&cli),
         color: cli.color,
         kept: None,
+        portable: RefCell::default(),
     };
+    must_use_store(&context, &cli.command)?;
     if let Some(code) = reported(&context, &cli.command)? {
         return Ok(code);
     }
@@ -108,6 +114,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ls(args) => ls::run(&context, &args)?,
         Command::Series(args) => series::run(&context, &args)?,
         Command::Growth(args) => growth::run(&context, &args)?,
+        Command::Export(args) => export::run(&context, &args)?,
+        Command::Import(args) => export::import(&context, &args)?,
         Command::Prune(args) => prune::run(&context, &args)?,
         Command::Rm(args) => rm::run(&context, &args)?,
         Command::Sql(args) => sql::run(&context, &args)?,
@@ -133,6 +141,42 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         | Command::Schema(_) => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Fails for `--from` and `--store` with a command that has no use for them.
+fn must_use_store(context: &Shared, command: &Command) -> Result<()> {
+    let (option, is_used) = match (context.sources.backend(), command) {
+        (Backend::Database(_), _) => return Ok(()),
+        (
+            backend,
+            Command::Top(_)
+            | Command::Tree(_)
+            | Command::Peek(_)
+            | Command::List(_)
+            | Command::Traces(_)
+            | Command::Tags(_)
+            | Command::Info(_)
+            | Command::Leaks(_)
+            | Command::Diff(_)
+            | Command::Flame(_)
+            | Command::Report(_)
+            | Command::Convert(_)
+            | Command::Merge(_)
+            | Command::Series(_)
+            | Command::Growth(_)
+            | Command::Ls(_),
+        ) => (backend, true),
+        (backend @ Backend::ClickHouse(_), Command::Load(_)) => (backend, true),
+        (backend @ Backend::ClickHouse(_), Command::Sql(args)) => {
+            (backend, args.profile.is_empty())
+        }
+        (backend, _) => (backend, false),
+    };
+    match (option, is_used) {
+        (_, true) | (Backend::Database(_), _) => Ok(()),
+        (Backend::Folder(_), false) => bail!("--from has no effect on this command"),
+        (Backend::ClickHouse(_), false) => bail!("--store has no effect on this command"),
+    }
 }
 
 /// Runs the commands that answer a question about profiles and change nothing, which `web` answers
@@ -162,6 +206,8 @@ pub(crate) struct Shared {
     color: Color,
     /// What is answered is kept here instead of written, if somebody else sends it.
     kept: Option<RefCell<Kept>>,
+    /// The one statement that asks the same of stored profiles.
+    portable: RefCell<Option<String>>,
 }
 
 /// An answer that is kept.
@@ -269,7 +315,13 @@ impl Shared {
             // The report is made in any case, so that a report that can't be made is an error here
             // too.
             body(&style, &mut io::sink())?;
-            return self.text(file, &statements(session));
+            let portable = self.portable.borrow();
+            let portable = portable.as_ref().map_or_else(String::new, |sql| {
+                format!(
+                    "-- The same in one statement, for any engine that has the tables:\n{sql};\n"
+                )
+            });
+            return self.text(file, &(statements(session) + &printable_lines(&portable)));
         }
         self.write(file, |writer| body(&style, writer))
     }
@@ -294,6 +346,23 @@ impl Shared {
     /// Writes a report's text.
     pub(crate) fn text(&self, file: Option<&Path>, text: &str) -> Result<()> {
         self.write(file, |out| Ok(out.write_all(text.as_bytes())?))
+    }
+
+    /// Notes the one statement that asks the same of stored profiles, if there is one: for rows of
+    /// functions, without filters, of values in use.
+    pub(crate) fn ask_anywhere(
+        &self,
+        query: &Query,
+        sample_type: &SampleType,
+        sql: impl FnOnce(&PortableQuery<'_>) -> Option<String>,
+    ) {
+        if query.is_plain() && !is_counter(&sample_type.r#type) {
+            let asked = PortableQuery {
+                sample_type: (&sample_type.r#type, &sample_type.unit),
+                limit: query.limit,
+            };
+            self.portable.replace(sql(&asked));
+        }
     }
 
     /// Says something beside the report.

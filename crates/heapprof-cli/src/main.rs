@@ -5,6 +5,8 @@
 #![deny(unsafe_code)]
 
 mod args;
+mod backend;
+mod clickhouse;
 mod command;
 mod default_profile;
 mod drop_in;
@@ -27,6 +29,7 @@ mod selection;
 mod sockets;
 mod source;
 mod source_file;
+mod stores;
 mod suggestion;
 mod terminal;
 

@@ -1,26 +1,11 @@
 //! A selector of stored moments: it is read, asked of the database, and answered as one profile.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Chosen, OverTime, Selector, Source, Store, StoredMoment, chosen};
+use anyhow::{Context, Result};
+use heapprof_analysis::{Chosen, OverTime, Selector, Source, StoredMoment, chosen, chosen_of};
 use heapprof_report::time_utc;
 
-use crate::now;
-
-/// Opens the database, and reads what moments it has.
-pub(crate) fn open(db: &Path) -> Result<(Store, Vec<StoredMoment>)> {
-    if !db.exists() {
-        bail!(
-            "{}: there is no such database; heapprof load makes it",
-            db.display()
-        );
-    }
-    let named = || db.display().to_string();
-    let store = Store::open(db).with_context(named)?;
-    let moments = store.moments().with_context(named)?;
-    Ok((store, moments))
-}
+use crate::backend::Backend;
+use crate::{now, stores};
 
 /// The moments that a selector chooses; all of them if it is empty.
 pub(crate) fn choose(text: &str, moments: &[StoredMoment]) -> Result<Chosen> {
@@ -31,13 +16,30 @@ pub(crate) fn choose(text: &str, moments: &[StoredMoment]) -> Result<Chosen> {
     Ok(chosen(name, &selector, moments)?)
 }
 
-/// What the moments of a selector held together, as one profile, and a note of what they are.
-pub(crate) fn read(db: &Path, text: &str, over: OverTime) -> Result<(Source, String)> {
-    let (store, moments) = open(db)?;
-    let chosen = choose(text, &moments)?;
-    let source = chosen.profile(&store, over);
-    let source = source.with_context(|| db.display().to_string())?;
-    Ok((source, about(&chosen, over)))
+/// What the moments of a selector held together.
+pub(crate) struct Selected {
+    /// As one profile.
+    pub(crate) source: Source,
+    /// What they are, in a sentence.
+    pub(crate) about: String,
+    /// The names of the profiles whose values in use are added up, if each counts once.
+    pub(crate) names: Option<Vec<String>>,
+}
+
+/// Reads what the moments of a selector held together.
+pub(crate) fn read(backend: &Backend, text: &str, over: OverTime) -> Result<Selected> {
+    let (store, moments) = stores::open(backend)?;
+    let chosen = match moments.iter().find(|moment| moment.name == text) {
+        Some(named) => chosen_of(text, vec![named.clone()]),
+        None => choose(text, &moments)?,
+    };
+    let source = chosen.profile(&*store, over);
+    let source = source.with_context(|| backend.name())?;
+    Ok(Selected {
+        source,
+        about: about(&chosen, over),
+        names: chosen.names(over),
+    })
 }
 
 /// Says what a profile of several moments shows.

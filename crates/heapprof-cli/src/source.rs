@@ -13,6 +13,7 @@ use heapprof_formats::{Format, MprofCall, Options, Part, Reading};
 use heapprof_profile::{Profile, merge_all};
 
 use crate::args::{self, Cli, Command};
+use crate::backend::Backend;
 use crate::progress::Progress;
 use crate::{default_profile, fetch, messages, name, outside, selection};
 
@@ -26,6 +27,12 @@ pub(crate) struct Sources {
     /// Whether the short names of what is in use (`objects`, `space`) become the long ones, because
     /// jeprof does not tell the two apart.
     names_in_use: bool,
+    /// Where selectors are asked, and names if it is not the database.
+    backend: Backend,
+    /// The profiles that each selector added up, by name, if each counts once.
+    selected: RefCell<HashMap<String, Option<Vec<String>>>>,
+    /// Whether what is read is stored there, so that no name can be one of the store.
+    is_loading: bool,
     /// Whether moments of one process may be added up.
     sum: bool,
     /// Which values in use a selector shows.
@@ -49,6 +56,9 @@ impl Sources {
                 .values(cli.values.clone())
                 .as_pprof(matches!(cli.command, Command::Pprof(_))),
             names_in_use: matches!(cli.command, Command::Jeprof(_)),
+            backend: cli.backend(),
+            selected: RefCell::default(),
+            is_loading: matches!(cli.command, Command::Load(_)),
             sum: cli.sum,
             over_time: match cli.over_time {
                 args::OverTime::Last => OverTime::Last,
@@ -89,6 +99,7 @@ impl Sources {
 
     /// Looks names up in another database.
     pub(crate) fn set_db(&mut self, db: PathBuf) {
+        self.backend = Backend::Database(db.clone());
         self.db = db;
     }
 
@@ -99,6 +110,17 @@ impl Sources {
 
     pub(crate) fn db(&self) -> &Path {
         &self.db
+    }
+
+    /// The profiles that a selector added up, by name; `None` if it was none, or if they do not
+    /// count alike.
+    pub(crate) fn selected(&self, name: &str) -> Option<Vec<String>> {
+        self.selected.borrow().get(name).cloned().flatten()
+    }
+
+    /// Where selectors are asked.
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
     }
 
     /// The arguments, or the newest recording here if there are none.
@@ -245,10 +267,13 @@ impl Sources {
             let reading = file(name, &path, options.clone().part(part))?;
             return Ok(Source::new(name::shown(name), keep(reading)));
         }
-        if is_selector(name) && !self.is_stored_name(name) {
-            let (source, about) = selection::read(&self.db, name, self.over_time)?;
-            messages::note(&about);
-            return Ok(source);
+        let is_elsewhere = !matches!(self.backend, Backend::Database(_)) && !self.is_loading;
+        if is_elsewhere || is_selector(name) && !self.is_stored_name(name) {
+            let selected = selection::read(&self.backend, name, self.over_time)?;
+            messages::note(&selected.about);
+            let names = selected.names;
+            self.selected.borrow_mut().insert(name.to_string(), names);
+            return Ok(selected.source);
         }
         match self.stored(name)? {
             Some(store) => store

@@ -85,7 +85,7 @@ pub use crate::{
     recorded::{RecordedProcess, recorded},
     schema::schema,
     series::series,
-    sql::result_table,
+    sql::{answered, result_table},
     stats::stats,
     stored::stored,
     style::{Format, Style},

@@ -2,7 +2,7 @@
 
 use std::io::{BufReader, Read, Seek, Write};
 
-use heapprof_analysis::{Statement, Value as Cell};
+use heapprof_analysis::{ResultTable, Statement, Value as Cell};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use tempfile::SpooledTempFile;
 
@@ -15,12 +15,53 @@ use heapprof_text::{Escaping, Stead};
 /// Rows that take more bytes than this wait on disk until all widths are known.
 const SPOOL: usize = 16 << 20;
 
+/// A result whose rows come one by one.
+trait Answer {
+    fn columns(&self) -> &[String];
+
+    fn each(&mut self, each: &mut dyn FnMut(&[Cell]) -> Result<(), Error>) -> Result<(), Error>;
+}
+
+impl Answer for Statement<'_> {
+    fn columns(&self) -> &[String] {
+        Self::columns(self)
+    }
+
+    fn each(&mut self, each: &mut dyn FnMut(&[Cell]) -> Result<(), Error>) -> Result<(), Error> {
+        Self::each(self, each)
+    }
+}
+
+impl Answer for &ResultTable {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn each(&mut self, each: &mut dyn FnMut(&[Cell]) -> Result<(), Error>) -> Result<(), Error> {
+        self.rows.iter().try_for_each(|row| each(row))
+    }
+}
+
 /// Writes a statement's result row by row; JSON is a list of objects.
 pub fn result_table(
     statement: &mut Statement<'_>,
     style: &Style,
     out: &mut dyn Write,
 ) -> Result<(), Error> {
+    written(statement, style, out)
+}
+
+/// Does the same with a result that another engine gave.
+pub fn answered(answer: &ResultTable, format: Format, out: &mut dyn Write) -> Result<(), Error> {
+    let style = Style {
+        format,
+        ..Style::default()
+    };
+    let mut answer = answer;
+    written(&mut answer, &style, out)
+}
+
+fn written(statement: &mut dyn Answer, style: &Style, out: &mut dyn Write) -> Result<(), Error> {
     let columns = statement.columns().to_vec();
     match style.format {
         Format::Json => json(statement, &distinct(&columns), out),
@@ -32,7 +73,7 @@ pub fn result_table(
                 .for_each(|name| table.column(name, Align::Left));
             let mut cells = Cells::default();
             table.stream(style, out, |_, each| {
-                statement.each(|row| {
+                statement.each(&mut |row| {
                     cells.clear();
                     row.iter().for_each(|cell| cells.make(|to| push(cell, to)));
                     each(&cells)
@@ -45,7 +86,7 @@ pub fn result_table(
             let mut spool = Spool::new();
             let mut numbers = vec![true; columns.len()];
             let mut cells = Cells::default();
-            statement.each(|row| {
+            statement.each(&mut |row| {
                 cells.clear();
                 for (cell, number) in row.iter().zip(&mut numbers) {
                     *number &= !matches!(cell, Cell::Text(_) | Cell::Blob(_));
@@ -62,11 +103,11 @@ pub fn result_table(
     }
 }
 
-fn json(statement: &mut Statement<'_>, names: &[String], out: &mut dyn Write) -> Result<(), Error> {
+fn json(statement: &mut dyn Answer, names: &[String], out: &mut dyn Write) -> Result<(), Error> {
     let out = &mut Escaping::new(out, Stead::Json);
     // Nothing is written for a statement that fails at once.
     let mut separator = "[";
-    statement.each(|row| -> Result<(), Error> {
+    statement.each(&mut |row| -> Result<(), Error> {
         out.write_all(separator.as_bytes())?;
         separator = ",";
         Ok(serde_json::to_writer(&mut *out, &Object { names, row })?)

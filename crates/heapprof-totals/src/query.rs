@@ -117,8 +117,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// Whether stored totals by function can answer it. It then has no filters, and nothing that
-    /// changes stacks.
+    /// Whether rows are functions, without filters and without anything that changes stacks.
     pub fn is_plain(&self) -> bool {
         self.granularity == Granularity::Functions
             && self.filters == Filters::default()

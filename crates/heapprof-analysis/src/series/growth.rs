@@ -13,7 +13,7 @@ use crate::place::{self, Place, Places};
 use crate::question::{Question, Source, Types};
 use crate::sample_plan::{Add, Plan};
 use crate::session::Session;
-use crate::store::Store;
+use crate::stored_moment::SeriesStore;
 use heapprof_totals::estimate::{Confidence, Estimate, Side, Spread, Step, difference};
 use heapprof_totals::query::{Query, Sort};
 
@@ -62,7 +62,7 @@ pub struct SeriesGrowth {
 /// # Errors
 /// There are fewer than three steps, or the values only count what was allocated.
 pub fn series_growth(
-    store: &Store,
+    store: &dyn SeriesStore,
     chosen: &Chosen,
     query: &Query,
     by_stack: bool,

@@ -232,6 +232,7 @@ pub(super) mod tests {
             pid: Some(process.to_string()),
             types: [("inuse_space".to_string(), "bytes".to_string())].into(),
             totals: vec![1],
+            samples: 1,
             default_type: 0,
         }
     }

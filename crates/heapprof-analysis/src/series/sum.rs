@@ -13,8 +13,7 @@ use super::state::{State, states};
 use crate::error::Error;
 use crate::question::Source;
 use crate::sample_plan::{Add, Plan, RolledUp};
-use crate::store::Store;
-use crate::stored_moment::StoredMoment;
+use crate::stored_moment::{SeriesStore, StoredMoment};
 
 /// Which values in use are shown of a time with several states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +82,7 @@ pub fn chosen_of(name: &str, moments: Vec<StoredMoment>) -> Chosen {
 ///
 /// # Errors
 /// A sum may be beyond 64 bits, and the database may be damaged.
-pub fn roll_up(store: &Store, name: &str, chosen: &Chosen) -> Result<RolledUp, Error> {
+pub fn roll_up(store: &dyn SeriesStore, name: &str, chosen: &Chosen) -> Result<RolledUp, Error> {
     let mut labels = chosen
         .moments
         .first()
@@ -126,9 +125,17 @@ impl Chosen {
     ///
     /// # Errors
     /// A sum may be beyond 64 bits, and the database may be damaged.
-    pub fn profile(&self, store: &Store, over: OverTime) -> Result<Source, Error> {
+    pub fn profile(&self, store: &dyn SeriesStore, over: OverTime) -> Result<Source, Error> {
         let profile = store.sum(&self.plan(over))?;
         Ok(Source::new(&self.name, profile))
+    }
+
+    /// The names of the profiles whose values in use are added up, if each counts once.
+    pub fn names(&self, over: OverTime) -> Option<Vec<String>> {
+        let (divisor, times) = self.gauges(over);
+        let is_once = divisor == 1 && times.values().all(|&times| times == 1);
+        let names = times.keys().map(|&at| self.moments[at].name.clone());
+        is_once.then(|| names.collect())
     }
 
     /// How many processes there are, and how many of them are in the last state.
@@ -262,7 +269,7 @@ impl Chosen {
 }
 
 /// Whether values of a type only grow while a process runs.
-pub(crate) fn is_counter(sample_type: &str) -> bool {
+pub fn is_counter(sample_type: &str) -> bool {
     sample_type.contains("alloc_") || sample_type.starts_with("temporary_")
 }
 

@@ -324,7 +324,7 @@ impl Loader<'_> {
             needed[part.mapped.function[line.function.index()] as usize] = true;
         }
         for location in 0..self.profile.location.len() {
-            if let Some(function) = self.stand_in(LocationIndex(location as u32)) {
+            if let Some(function) = self.question.stand_in(LocationIndex(location as u32)) {
                 needed[function as usize] = true;
             }
         }
@@ -335,18 +335,6 @@ impl Loader<'_> {
             needed[empty as usize] = true;
         }
         needed
-    }
-
-    /// The row of the question's function table that stands for code of a location that nothing
-    /// names.
-    fn stand_in(&self, location: LocationIndex) -> Option<u32> {
-        let (part, table) = (&self.question.parts[0], &self.question.table);
-        let frames = &part.view.frames;
-        let nameless = frames.of(location).find(|&frame| {
-            let function = frames.get(frame).function(self.profile);
-            function.is_none_or(|f| self.profile.function[f.index()].name.is_empty())
-        })?;
-        Some(table.entity[part.mapped.entity[nameless as usize] as usize].function)
     }
 
     fn mappings(&self) -> Result<Vec<i64>, Error> {
@@ -433,7 +421,7 @@ impl Loader<'_> {
                 .collect();
             let mapping = location.mapping.map(|m| mappings[m.index()]);
             let address = location.address as i64;
-            let stand_in = self.stand_in(LocationIndex(at as u32));
+            let stand_in = self.question.stand_in(LocationIndex(at as u32));
             let stand_in = stand_in.map(|function| functions[function as usize]);
             let is_folded = location.is_folded;
             let key = (mapping, address, is_folded, stand_in, lines.clone());

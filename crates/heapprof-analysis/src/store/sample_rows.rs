@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::sample_plan::{Add, Plan};
 
 /// Sums of one stack with one label set: a row of as many values as there are columns.
-pub(super) struct SampleRows {
+pub(crate) struct SampleRows {
     columns: usize,
     /// The stack and the label set of each row.
-    pub(super) key: Vec<(i64, i64)>,
+    pub(crate) key: Vec<(i64, i64)>,
     value: Vec<i64>,
     /// Samples and variance of a value, by row and column.
     spread: HashMap<(usize, usize), (f64, f64)>,
@@ -22,15 +22,24 @@ pub(super) struct SampleRows {
 }
 
 impl SampleRows {
-    /// Reads the samples of a plan and adds them up. The rows are in the order of their keys.
-    pub(super) fn read(connection: &Connection, plan: &Plan) -> Result<Self, Error> {
-        let mut rows = Self {
-            columns: plan.types.len(),
+    /// No rows yet, of so many columns.
+    pub(crate) fn new(columns: usize) -> Self {
+        Self {
+            columns,
             key: Vec::new(),
             value: Vec::new(),
             spread: HashMap::new(),
+            row_of: Some(HashMap::new()),
+            is_whole: false,
+        }
+    }
+
+    /// Reads the samples of a plan and adds them up. The rows are in the order of their keys.
+    pub(super) fn read(connection: &Connection, plan: &Plan) -> Result<Self, Error> {
+        let mut rows = Self {
             row_of: None,
             is_whole: plan.is_whole,
+            ..Self::new(plan.types.len())
         };
         let is_narrow = schema::is_narrow(connection)?;
         let has_spread = schema::has_spread(connection)?;
@@ -43,12 +52,11 @@ impl SampleRows {
             }
             rows.others(connection, *profile, adds, is_narrow, has_spread)?;
         }
-        rows.divide(plan.divisor)?;
-        Ok(rows.in_order())
+        Ok(rows.finish(plan.divisor))
     }
 
     /// The number of the row of this key.
-    fn row(&mut self, key: (i64, i64)) -> usize {
+    pub(crate) fn row(&mut self, key: (i64, i64)) -> usize {
         let next = self.key.len();
         let row = match &mut self.row_of {
             Some(row_of) => *row_of.entry(key).or_insert(next),
@@ -61,7 +69,8 @@ impl SampleRows {
         row
     }
 
-    fn add(&mut self, row: usize, add: &Add, value: i64) -> Result<(), Error> {
+    /// Adds a value to a row.
+    pub(crate) fn add(&mut self, row: usize, add: &Add, value: i64) -> Result<(), Error> {
         let sum = &mut self.value[row * self.columns + add.to];
         let more = value.checked_mul(add.times);
         let more = more.and_then(|more| sum.checked_add(more));
@@ -73,7 +82,7 @@ impl SampleRows {
     }
 
     /// Adds what is known of a value.
-    fn know(&mut self, row: usize, add: &Add, known: (i64, f64)) -> Result<(), Error> {
+    pub(crate) fn know(&mut self, row: usize, add: &Add, known: (i64, f64)) -> Result<(), Error> {
         let (sampled, variance) = known;
         if !variance.is_finite() || variance < 0.0 {
             return Err(Error::Sql(
@@ -206,10 +215,15 @@ impl SampleRows {
         Ok(())
     }
 
-    /// Divides all sums, to the nearest whole number.
-    fn divide(&mut self, divisor: i64) -> Result<(), Error> {
+    /// Divides all sums, to the nearest whole number, and puts the rows in order.
+    pub(crate) fn finish(mut self, divisor: i64) -> Self {
+        self.divide(divisor);
+        self.in_order()
+    }
+
+    fn divide(&mut self, divisor: i64) {
         if divisor == 1 {
-            return Ok(());
+            return;
         }
         for value in &mut self.value {
             let half = if *value < 0 {
@@ -222,7 +236,6 @@ impl SampleRows {
         for known in self.spread.values_mut() {
             *known = (known.0 / divisor as f64, known.1 / divisor as f64);
         }
-        Ok(())
     }
 
     /// The rows by stack and label set.
@@ -255,13 +268,13 @@ impl SampleRows {
     }
 
     /// The values of a row.
-    pub(super) fn values(&self, row: usize) -> &[i64] {
+    pub(crate) fn values(&self, row: usize) -> &[i64] {
         &self.value[row * self.columns..][..self.columns]
     }
 
     /// What is known of the values of a row: samples, and variances. `None` if nothing is known of
     /// any value.
-    pub(super) fn known(&self, row: usize) -> Option<(Vec<u64>, Vec<f64>)> {
+    pub(crate) fn known(&self, row: usize) -> Option<(Vec<u64>, Vec<f64>)> {
         if self.spread.is_empty() {
             return None;
         }

@@ -12,7 +12,7 @@ use super::{Store, restore, schema};
 use crate::comment::Process;
 use crate::error::Error;
 use crate::sample_plan::Plan;
-use crate::stored_moment::{Processes, StoredMoment};
+use crate::stored_moment::{Processes, SeriesStore, StoredMoment};
 
 /// Writes the labels of a profile.
 pub(super) fn write(
@@ -47,12 +47,9 @@ where
     Ok(found)
 }
 
-impl Store {
+impl SeriesStore for Store {
     /// All stored profiles as moments, in the order in which they were loaded.
-    ///
-    /// # Errors
-    /// The database may be damaged.
-    pub fn moments(&self) -> Result<Vec<StoredMoment>, Error> {
+    fn moments(&self) -> Result<Vec<StoredMoment>, Error> {
         let connection = &self.connection;
         // One transaction reads all of it at one moment.
         let _at_once = connection.unchecked_transaction()?;
@@ -91,7 +88,7 @@ impl Store {
         let mut known: Vec<Rc<[(String, String)]>> = Vec::new();
         let mut moments = Vec::new();
         let mut statement = connection.prepare(
-            "SELECT id, name, time_nanos, duration_nanos, default_sample_type FROM profile \
+            "SELECT id, name, time_nanos, duration_nanos, default_sample_type, samples FROM profile \
              ORDER BY id",
         )?;
         let mut rows = statement.query([])?;
@@ -123,14 +120,14 @@ impl Store {
                 labels,
                 types,
                 totals,
+                samples: row.get(5)?,
                 default_type,
             });
         }
         Ok(moments)
     }
 
-    /// Adds up stored profiles.
-    pub(crate) fn sum(&self, plan: &Plan) -> Result<Profile, Error> {
+    fn sum(&self, plan: &Plan) -> Result<Profile, Error> {
         restore::sum(&self.connection, plan)
     }
 }

@@ -1,12 +1,13 @@
 //! The command lines of what is asked of many moments: `series`, `growth`, `prune`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use heapprof_report::Format;
 
 use super::wiretap::since;
-use super::{LimitArg, OutputArgs, QuestionArgs, ReportArgs, SortArg, format};
+use super::{FileModeArgs, LimitArg, OutputArgs, QuestionArgs, ReportArgs, SortArg, format};
 
 #[derive(Debug, Args)]
 pub(crate) struct SeriesArgs {
@@ -57,6 +58,41 @@ pub(crate) struct PruneArgs {
     /// Say what would be removed, and remove nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Which moments, such as service=shop,since=2d; all of them if it is left out
+    #[arg(value_name = "SELECTOR")]
+    pub(crate) selector: Option<String>,
+    /// The folder that gets the files of Parquet, a folder in it for each batch
+    #[arg(long, value_name = "DIR")]
+    pub(crate) parquet: PathBuf,
+    /// So many samples make a batch
+    #[arg(long, value_name = "SAMPLES", default_value = "2000000")]
+    pub(crate) batch: usize,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// A folder that heapprof export --parquet wrote
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
+    #[command(flatten)]
+    pub(crate) file_mode: FileModeArgs,
+}
+
+/// Which values in use are shown of several moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverTime {
+    /// Those at the end
+    Last,
+    /// The mean
+    Mean,
+    /// Those of the moment at which most was in use
+    Max,
 }
 
 /// A rule of what is kept.

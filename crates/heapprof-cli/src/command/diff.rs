@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::{Query, Session, Types, agree, diff, incomparable};
+use heapprof_analysis::{Query, Session, Types, agree, diff, diff_sql, incomparable};
 
 use super::Shared;
 use super::gate::Gate;
@@ -37,6 +37,18 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     };
     let session = session(shared, &before, &after, &query, &gate)?;
     let report = diff(&session, [1, 2], &query, args.normalize)?;
+    shared.ask_anywhere(&query, &report.before.sample_type, |asked| {
+        let ([before], [after], false) = (&before[..], &after[..], args.normalize) else {
+            return None;
+        };
+        let (before, after) = (
+            shared.sources.selected(before)?,
+            shared.sources.selected(after)?,
+        );
+        let before: Vec<&str> = before.iter().map(String::as_str).collect();
+        let after: Vec<&str> = after.iter().map(String::as_str).collect();
+        Some(diff_sql(asked, &before, &after))
+    });
     if before.len() != after.len() && !args.normalize {
         let count = |side: &[String]| match side.len() {
             1 => "1 profile".to_string(),

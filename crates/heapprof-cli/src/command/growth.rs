@@ -1,11 +1,11 @@
 //! `heapprof growth SELECTOR`: functions and stacks by how what they hold grew.
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Query, series_growth};
+use heapprof_analysis::{Query, growth_sql, series_growth};
 
 use super::Shared;
 use crate::args::GrowthArgs;
-use crate::selection;
+use crate::{selection, stores};
 
 pub(super) fn run(shared: &Shared, args: &GrowthArgs) -> Result<()> {
     let query = Query {
@@ -13,11 +13,15 @@ pub(super) fn run(shared: &Shared, args: &GrowthArgs) -> Result<()> {
         limit: shared.limit(&args.limit, &args.report),
         ..args.question.query()
     };
-    let db = shared.sources.db();
-    let (store, moments) = selection::open(db)?;
+    let (store, moments) = stores::open(shared.sources.backend())?;
     let chosen = selection::choose(args.selector.as_deref().unwrap_or_default(), &moments)?;
-    let report = series_growth(&store, &chosen, &query, args.stacks);
+    let report = series_growth(&*store, &chosen, &query, args.stacks);
     let (report, session) = report.with_context(|| chosen.name.clone())?;
+    shared.ask_anywhere(&query, &report.sample_type, |asked| {
+        let names = chosen.moments.iter().map(|moment| &*moment.name);
+        let names: Vec<&str> = names.collect();
+        (!args.stacks).then(|| growth_sql(asked, &names))
+    });
     shared.finish(&args.report, &session, |style| {
         Ok(heapprof_report::growth(&report, query.granularity, style)?)
     })

@@ -7,6 +7,8 @@ use heapprof_analysis::{Error, Source, Store, labels_of};
 
 use super::{Shared, report};
 use crate::args::{FileMode, LoadArgs};
+use crate::backend::Backend;
+use crate::clickhouse::{self, Labelled};
 use crate::progress::Bar;
 use crate::{messages, name, output};
 
@@ -21,7 +23,12 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
         }
         free(shared, name)?;
         let source = shared.sources.read(&args.profiles)?;
-        return store(shared, mode, name, source, args);
+        return match shared.sources.backend() {
+            Backend::ClickHouse(address) => {
+                clickhouse::load(address, std::iter::once(labelled(name, source, args)))
+            }
+            _ => store(shared, mode, name, source, args),
+        };
     }
     let profiles = report::expanded(&shared.sources, &args.profiles)?;
     let names = profiles
@@ -33,12 +40,30 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
             bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
         }
     }
-    for (profile, name) in profiles.iter().zip(&names) {
+    let mut each = profiles.iter().zip(&names);
+    if let Backend::ClickHouse(address) = shared.sources.backend() {
+        let each = each.map(|(profile, name)| {
+            let source = shared.sources.read(std::slice::from_ref(profile))?;
+            labelled(name, source, args)
+        });
+        return clickhouse::load(address, each);
+    }
+    each.try_for_each(|(profile, name)| {
         free(shared, name)?;
         let source = shared.sources.read(std::slice::from_ref(profile))?;
-        store(shared, mode, name, source, args)?;
+        store(shared, mode, name, source, args)
+    })
+}
+
+/// A profile with its labels, and with the time that was typed.
+fn labelled(name: &str, source: Source, args: &LoadArgs) -> Result<Labelled> {
+    let mut profile = source.profile;
+    if let Some(time) = args.time {
+        Arc::make_mut(&mut profile).time_nanos = time;
     }
-    Ok(())
+    let mut labels = labels_of(&profile);
+    labels.extend(args.label.iter().cloned());
+    Ok((name.to_string(), profile, labels))
 }
 
 fn store(
@@ -48,12 +73,7 @@ fn store(
     source: Source,
     args: &LoadArgs,
 ) -> Result<()> {
-    let mut profile = source.profile;
-    if let Some(time) = args.time {
-        Arc::make_mut(&mut profile).time_nanos = time;
-    }
-    let mut labels = labels_of(&profile);
-    labels.extend(args.label.iter().cloned());
+    let (_, profile, labels) = labelled(name, source, args)?;
     let db = shared.sources.db();
     let named = || db.display().to_string();
     output::make_for_own(db, mode)?;
@@ -66,12 +86,36 @@ fn store(
         .with_context(named)?;
     drop(bar);
     messages::note(&format!("loaded {name} into {}", db.display()));
+    let samples = store.samples().with_context(named)?;
+    if let Some(hint) = hint(samples, profile.samples.len() as i64) {
+        messages::note(&format!("{}: {hint}", db.display()));
+    }
     Ok(())
+}
+
+/// So many samples are much for one file of SQLite.
+const MANY: i64 = 50_000_000;
+
+/// What to do next, when `more` samples have filled the database up to so many. It is said once,
+/// and again for each time as many.
+fn hint(samples: i64, more: i64) -> Option<String> {
+    let before = samples.saturating_sub(more);
+    let is_next = samples / MANY > before / MANY;
+    is_next.then(|| {
+        format!(
+            "has {} million samples, which is much for one file: questions about all of them take \
+             seconds. heapprof prune thins old ones out; export --parquet and --store \
+             clickhouse://… go on from here",
+            samples / 1_000_000
+        )
+    })
 }
 
 /// Fails before a long reading if a name is taken. Loading checks that again.
 fn free(shared: &Shared, name: &str) -> Result<()> {
-    let db = shared.sources.db();
+    let Backend::Database(db) = shared.sources.backend() else {
+        return Ok(());
+    };
     if db.exists()
         && let Ok(store) = Store::open(db)
         && store.find(name).is_ok()
@@ -102,6 +146,17 @@ fn stem(profile: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_full_database_is_told_once() {
+        use super::{MANY, hint};
+
+        assert_eq!(hint(MANY - 1, 1000), None);
+        let told = hint(MANY + 1, 1000).unwrap();
+        assert!(told.starts_with("has 50 million samples") && told.contains("--parquet"));
+        assert_eq!(hint(MANY + 1001, 1000), None);
+        assert!(hint(2 * MANY, 1).is_some());
+    }
+
     #[test]
     fn stems() {
         let table = [

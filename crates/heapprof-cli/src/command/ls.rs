@@ -1,25 +1,21 @@
 //! `heapprof ls`: the profiles of the database.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::Store;
+use heapprof_analysis::{Store, StoredMoment, StoredProfile};
 use heapprof_report::Style;
 
 use super::Shared;
 use crate::args::LsArgs;
-use crate::output;
+use crate::backend::Backend;
+use crate::{output, stores};
 
 pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
-    let db = shared.sources.db();
-    let named = || db.display().to_string();
-    if !db.exists() {
-        bail!(
-            "{}: there is no such database; heapprof load makes it",
-            db.display()
-        );
-    }
-    let profiles = Store::open(db)
-        .and_then(|store| store.profiles())
-        .with_context(named)?;
+    let profiles = match shared.sources.backend() {
+        Backend::Database(db) => of_database(db)?,
+        backend => of_moments(stores::open(backend)?.1),
+    };
     let style = Style {
         format: args.format,
         color: false,
@@ -28,4 +24,39 @@ pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
     };
     let text = heapprof_report::stored(&profiles, &style)?;
     output::text(args.output.file(), &text)
+}
+
+fn of_database(db: &Path) -> Result<Vec<StoredProfile>> {
+    if !db.exists() {
+        bail!(
+            "{}: there is no such database; heapprof load makes it",
+            db.display()
+        );
+    }
+    Store::open(db)
+        .and_then(|store| store.profiles())
+        .with_context(|| db.display().to_string())
+}
+
+fn of_moments(moments: Vec<StoredMoment>) -> Vec<StoredProfile> {
+    let each = moments.into_iter().map(|moment| {
+        let (name, unit) = moment
+            .types
+            .get(moment.default_type)
+            .cloned()
+            .unwrap_or_default();
+        let total = moment
+            .totals
+            .get(moment.default_type)
+            .copied()
+            .unwrap_or_default();
+        StoredProfile {
+            name: moment.name,
+            time_nanos: moment.time_nanos,
+            snapshot: None,
+            samples: moment.samples,
+            total: (name, unit, total),
+        }
+    });
+    each.collect()
 }

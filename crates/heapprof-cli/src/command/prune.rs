@@ -7,12 +7,13 @@ use heapprof_analysis::{Store, StoredMoment, chosen_of, roll_up};
 
 use super::Shared;
 use crate::args::{Keep, PruneArgs};
-use crate::{messages, now, selection};
+use crate::backend::Backend;
+use crate::{messages, now, selection, stores};
 
 pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
     let db = shared.sources.db();
     let named = || db.display().to_string();
-    let (store, all) = selection::open(db)?;
+    let (store, all) = stores::open(&Backend::Database(db.to_path_buf()))?;
     let moments = selection::choose(&args.selector, &all)?.moments;
     let mut plan = plan(&moments, &args.keep, args.roll_up, now::nanos());
     // What was loaded after its step was put together stays as it is.
@@ -34,7 +35,7 @@ pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
     let mut added = Vec::new();
     for (name, group) in &plan.together {
         let group: Vec<StoredMoment> = group.iter().map(|&at| moments[at].clone()).collect();
-        added.push(roll_up(&store, name, &chosen_of(name, group)).with_context(named)?);
+        added.push(roll_up(&*store, name, &chosen_of(name, group)).with_context(named)?);
     }
     drop(store);
     let removed = plan.removed.iter();

@@ -6,10 +6,10 @@ use heapprof_report::Style;
 
 use super::Shared;
 use crate::args::SeriesArgs;
-use crate::selection;
+use crate::{selection, stores};
 
 pub(super) fn run(shared: &Shared, args: &SeriesArgs) -> Result<()> {
-    let (_, moments) = selection::open(shared.sources.db())?;
+    let (_, moments) = stores::open(shared.sources.backend())?;
     let text = args.selector.as_deref().unwrap_or_default();
     let moments = selection::choose(text, &moments)?.moments;
     let style = Style {

@@ -2,13 +2,24 @@
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Call, Statement, Store, Types};
-use heapprof_report::{Style, result_table};
+use heapprof_report::{Style, answered, result_table};
 
 use super::Shared;
 use crate::args::SqlArgs;
+use crate::backend::Backend;
+use crate::clickhouse;
 
 pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
+    if let Backend::ClickHouse(address) = shared.sources.backend() {
+        if query != heapprof_analysis::Query::default() {
+            bail!("filters and options of the question need a profile: name it with -p");
+        }
+        let answer = clickhouse::sql(address, &args.statement)?;
+        return shared.write(args.output.file(), |out| {
+            Ok(answered(&answer, args.format, out)?)
+        });
+    }
     let session = match &args.profile[..] {
         [] => {
             let db = shared.sources.db();

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{Query, Types, Wrapper, own_code, top, wrappers};
+use heapprof_analysis::{Query, Types, Wrapper, own_code, top, top_sql, wrappers};
 use heapprof_report::{Format, Style};
 
 use super::Shared;
@@ -26,6 +26,15 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
     };
     let session = shared.ask(shared.sources.read(&names)?, &query, types)?;
     let mut report = top(&session, 1, &query, args.wide)?;
+    let selected = match &names[..] {
+        [one] => shared.sources.selected(one),
+        _ => None,
+    };
+    shared.ask_anywhere(&query, &report.header.sample_type, |asked| {
+        let names = selected?;
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        Some(top_sql(asked, &names))
+    });
     if matches!(args.report.format, Format::Text | Format::Markdown) {
         report.wrappers = wrappers(&session, 1, &query)?;
         let counted = report.rows.iter().filter(|row| row.flat != 0);

@@ -251,6 +251,7 @@ pub(super) fn answer(library: &Library, asked: &Asked, source: bool) -> Result<A
     let shared = Shared {
         sources: library.sources(&names)?,
         color: Color::Never,
+        portable: RefCell::default(),
         kept: Some(RefCell::new(Kept {
             with_source: source,
             ..Kept::default()

@@ -1,0 +1,250 @@
+//! Stored profiles in tables that any SQL engine can have: Parquet files, ClickHouse and others.
+//!
+//! The tables have the names and columns of the database, with three differences. Ids follow from
+//! content ([`id`]), so what two machines store of one function has one id, and storing something
+//! twice changes nothing. No column is NULL except what is known of estimates; 0 stands for none.
+//! In the place of the tree of stacks, `stack_location` has the locations of each stack, and
+//! `stack_function` its functions, because old engines have no recursive statements.
+
+mod batch;
+#[cfg(feature = "clickhouse")]
+pub(crate) mod clickhouse;
+#[cfg(feature = "datafusion")]
+pub(crate) mod datafusion;
+mod engine;
+mod id;
+#[cfg(feature = "parquet")]
+pub(crate) mod parquet;
+mod read;
+mod sql_store;
+mod sqlite;
+mod statement;
+
+pub use batch::{Batch, Cells};
+pub use engine::Engine;
+pub use read::read_profile;
+pub use sql_store::SqlStore;
+pub use sqlite::SqliteTables;
+pub use statement::{PortableQuery, diff_sql, growth_sql, top_sql};
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number of 64 bits.
+    Int,
+    /// A whole number, or nothing.
+    MaybeInt,
+    /// A fraction, or nothing.
+    MaybeReal,
+    /// A text.
+    Text,
+}
+
+/// A table: its name, its columns, and how many of the first ones its rows are sorted by, which no
+/// two rows have in common.
+#[derive(Clone, Copy, Debug)]
+pub struct TableForm {
+    /// Its name.
+    pub name: &'static str,
+    /// Its columns.
+    pub columns: &'static [(&'static str, Kind)],
+    /// The columns that tell rows apart, in the order of sorting.
+    pub key: &'static [&'static str],
+    /// Whether rows are as many as samples, so that they are divided between the servers of a
+    /// cluster. The rows of other tables are on each.
+    pub is_large: bool,
+}
+
+use Kind::{Int, MaybeInt, MaybeReal, Text};
+
+/// All tables, in the order in which they are written. The profile comes last: its row says that
+/// all others are there.
+pub const TABLES: [TableForm; 16] = [
+    small(
+        "sample_type",
+        &[("id", Int), ("type", Text), ("unit", Text)],
+        &["id"],
+    ),
+    small(
+        "mapping",
+        &[
+            ("id", Int),
+            ("memory_start", Int),
+            ("memory_limit", Int),
+            ("file_offset", Int),
+            ("filename", Text),
+            ("build_id", Text),
+            ("has_functions", Int),
+            ("has_filenames", Int),
+            ("has_line_numbers", Int),
+            ("has_inline_frames", Int),
+        ],
+        &["id"],
+    ),
+    small(
+        "function",
+        &[
+            ("id", Int),
+            ("name", Text),
+            ("system_name", Text),
+            ("filename", Text),
+            ("start_line", Int),
+            ("module", Text),
+            ("is_library", Int),
+        ],
+        &["id"],
+    ),
+    small(
+        "location",
+        &[
+            ("id", Int),
+            ("mapping", Int),
+            ("address", Int),
+            ("is_folded", Int),
+            ("function", Int),
+        ],
+        &["id"],
+    ),
+    small(
+        "line",
+        &[
+            ("location", Int),
+            ("position", Int),
+            ("function", Int),
+            ("line", Int),
+            ("column", Int),
+        ],
+        &["location", "position"],
+    ),
+    small(
+        "label",
+        &[
+            ("label_set", Int),
+            ("position", Int),
+            ("key", Text),
+            ("str", Text),
+            ("num", Int),
+            ("num_unit", Text),
+        ],
+        &["label_set", "position"],
+    ),
+    small(
+        "stack_location",
+        &[("stack", Int), ("position", Int), ("location", Int)],
+        &["stack", "position"],
+    ),
+    small(
+        "stack_function",
+        &[("stack", Int), ("function", Int), ("is_leaf", Int)],
+        &["stack", "function"],
+    ),
+    TableForm {
+        name: "heap_sample",
+        columns: &[
+            ("profile", Int),
+            ("stack", Int),
+            ("label_set", Int),
+            ("alloc_objects", Int),
+            ("alloc_space", Int),
+            ("inuse_objects", Int),
+            ("inuse_space", Int),
+        ],
+        key: &["stack", "label_set", "profile"],
+        is_large: true,
+    },
+    TableForm {
+        name: "heap_spread",
+        columns: &[
+            ("profile", Int),
+            ("stack", Int),
+            ("label_set", Int),
+            ("alloc_objects_sampled", MaybeInt),
+            ("alloc_objects_variance", MaybeReal),
+            ("alloc_space_sampled", MaybeInt),
+            ("alloc_space_variance", MaybeReal),
+            ("inuse_objects_sampled", MaybeInt),
+            ("inuse_objects_variance", MaybeReal),
+            ("inuse_space_sampled", MaybeInt),
+            ("inuse_space_variance", MaybeReal),
+        ],
+        key: &["stack", "label_set", "profile"],
+        is_large: true,
+    },
+    TableForm {
+        name: "other_sample",
+        columns: &[
+            ("profile", Int),
+            ("type", Int),
+            ("stack", Int),
+            ("label_set", Int),
+            ("value", Int),
+            ("sampled", MaybeInt),
+            ("variance", MaybeReal),
+        ],
+        key: &["type", "stack", "label_set", "profile"],
+        is_large: true,
+    },
+    small(
+        "comment",
+        &[("profile", Int), ("position", Int), ("text", Text)],
+        &["profile", "position"],
+    ),
+    small(
+        "profile_total",
+        &[
+            ("profile", Int),
+            ("position", Int),
+            ("type", Int),
+            ("total", Int),
+            ("net", Int),
+        ],
+        &["profile", "position"],
+    ),
+    small(
+        "profile_mapping",
+        &[("profile", Int), ("position", Int), ("mapping", Int)],
+        &["profile", "position"],
+    ),
+    small(
+        "profile_label",
+        &[("profile", Int), ("key", Text), ("value", Text)],
+        &["profile", "key"],
+    ),
+    small(
+        "profile",
+        &[
+            ("id", Int),
+            ("name", Text),
+            ("time_nanos", Int),
+            ("duration_nanos", Int),
+            ("period_type", Text),
+            ("period_unit", Text),
+            ("period", Int),
+            ("default_sample_type", Text),
+            ("drop_frames", Text),
+            ("keep_frames", Text),
+            ("doc_url", Text),
+            ("samples", Int),
+        ],
+        &["id"],
+    ),
+];
+
+const fn small(
+    name: &'static str,
+    columns: &'static [(&'static str, Kind)],
+    key: &'static [&'static str],
+) -> TableForm {
+    TableForm {
+        name,
+        columns,
+        key,
+        is_large: false,
+    }
+}
+
+/// The position of a table among all.
+fn table(name: &str) -> usize {
+    let at = TABLES.iter().position(|table| table.name == name);
+    at.unwrap_or_else(|| unreachable!("the table {name}"))
+}

@@ -1,0 +1,265 @@
+//! A cluster of ClickHouse, over HTTP.
+//!
+//! Each server has all small tables. The rows of samples are divided between the servers by
+//! profile: they are in tables `…_shard`, and `heap_sample` and so on are `Distributed` over them.
+//! A cluster of one server needs no such tables.
+//!
+//! A profile is written in this order: samples and all that they refer to, then the row of
+//! `profile`, on each server. So whoever sees that row sees all of the profile. Whoever writes
+//! again, because a server did not answer, writes the same rows. ClickHouse removes those that are
+//! there twice when it merges, and until then the statements count them once.
+//!
+//! Format: rows go in as JSONEachRow, because a server of 2018 refuses a row of it that was cut
+//! off, and come out as JSONCompact.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::engine::Engine;
+use super::{Batch, Cells, Kind, TABLES, TableForm};
+use crate::error::Error;
+use crate::statement::Value;
+
+/// So many rows go in with one request.
+const ROWS: usize = 100_000;
+/// How statements get to a server.
+pub trait Transport {
+    /// Sends a body to a server, with parameters of its address, and returns the answer.
+    ///
+    /// # Errors
+    /// It says in one line why there is no answer, or what the server refused.
+    fn post(&self, server: &str, parameters: &str, body: &str) -> Result<String, String>;
+}
+
+/// Where the tables are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClickHouseAddress {
+    /// The servers, such as `http://127.0.0.1:8123`.
+    pub servers: Vec<String>,
+    /// The database.
+    pub database: String,
+    /// The cluster's name in the servers' configuration; needed if there are several.
+    pub cluster: Option<String>,
+}
+
+/// The servers.
+pub struct ClickHouse<T> {
+    transport: T,
+    address: ClickHouseAddress,
+}
+
+fn failed(server: &str, error: impl std::fmt::Display) -> Error {
+    Error::Sql(format!("{server}: {error}"))
+}
+
+impl<T: Transport> ClickHouse<T> {
+    /// Makes what is needed to talk to the servers. Nobody is asked yet.
+    #[must_use]
+    pub fn new(address: ClickHouseAddress, transport: T) -> Self {
+        Self { transport, address }
+    }
+
+    /// Sends a statement to a server, and for an INSERT its rows.
+    fn ask(&self, server: &str, sql: &str, rows: Option<&str>) -> Result<String, Error> {
+        self.request(server, sql, rows, "")
+    }
+
+    /// Sends a statement to a server, with settings of its own.
+    fn request(
+        &self,
+        server: &str,
+        sql: &str,
+        rows: Option<&str>,
+        settings: &str,
+    ) -> Result<String, Error> {
+        let longest = sql.len().max(262_144) + 1024;
+        let mut parameters = format!("max_query_size={longest}{settings}");
+        if rows.is_some() {
+            parameters.push_str(&format!("&query={}", form(sql)));
+        }
+        let answer = self
+            .transport
+            .post(server, &parameters, rows.unwrap_or(sql));
+        answer.map_err(|error| failed(server, error))
+    }
+
+    /// A table's name with its database.
+    fn name(&self, table: &str) -> String {
+        format!("{}.\"{table}\"", self.address.database)
+    }
+
+    /// The table that rows go into: that of the server itself.
+    fn own(&self, form: &TableForm) -> String {
+        match form.is_large && self.address.cluster.is_some() {
+            true => self.name(&format!("{}_shard", form.name)),
+            false => self.name(form.name),
+        }
+    }
+
+    /// Makes the tables that are missing, on all servers.
+    ///
+    /// # Errors
+    /// A server does not answer, or refuses.
+    pub fn make_tables(&self) -> Result<(), Error> {
+        let database = &self.address.database;
+        for server in &self.address.servers {
+            self.ask(
+                server,
+                &format!("CREATE DATABASE IF NOT EXISTS {database}"),
+                None,
+            )?;
+            for form in &TABLES {
+                let columns = form.columns.iter().map(|(name, kind)| {
+                    let kind = match kind {
+                        Kind::Int => "Int64",
+                        Kind::MaybeInt => "Nullable(Int64)",
+                        Kind::MaybeReal => "Nullable(Float64)",
+                        Kind::Text => "String",
+                    };
+                    format!("\"{name}\" {kind}")
+                });
+                let columns = columns.collect::<Vec<String>>().join(", ");
+                let key = form.key.iter().map(|key| format!("\"{key}\""));
+                let key = key.collect::<Vec<String>>().join(", ");
+                let own = self.own(form);
+                self.ask(
+                    server,
+                    &format!(
+                        "CREATE TABLE IF NOT EXISTS {own} ({columns}) ENGINE = \
+                         ReplacingMergeTree() ORDER BY ({key})"
+                    ),
+                    None,
+                )?;
+                if let Some(cluster) = self.address.cluster.as_ref().filter(|_| form.is_large) {
+                    self.ask(
+                        server,
+                        &format!(
+                            "CREATE TABLE IF NOT EXISTS {} ({columns}) ENGINE = \
+                             Distributed({cluster}, {database}, {}_shard)",
+                            self.name(form.name),
+                            form.name
+                        ),
+                        None,
+                    )?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a batch. When it returns, all of it is on all servers.
+    ///
+    /// # Errors
+    /// A server does not answer, or refuses. The batch can be written again then.
+    pub fn write(&self, batch: &Batch) -> Result<(), Error> {
+        let servers = &self.address.servers;
+        for (form, columns) in batch.sorted() {
+            let count = super::batch::length(&columns);
+            for (at, server) in servers.iter().enumerate() {
+                let is_here = |row: usize| match (form.is_large, &columns[0]) {
+                    (true, Cells::Int(profiles)) => {
+                        profiles[row].rem_euclid(servers.len() as i64) as usize == at
+                    }
+                    _ => true,
+                };
+                let rows: Vec<usize> = (0..count).filter(|&row| is_here(row)).collect();
+                let insert = format!("INSERT INTO {} FORMAT JSONEachRow", self.own(form));
+                for rows in rows.chunks(ROWS) {
+                    let mut body = String::new();
+                    for &row in rows {
+                        body.push_str(&line(form, &columns, row));
+                        body.push('\n');
+                    }
+                    self.ask(server, &insert, Some(&body))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row as JSON.
+fn line(form: &TableForm, columns: &[Cells], row: usize) -> String {
+    let mut object = Map::new();
+    for ((name, _), cells) in form.columns.iter().zip(columns) {
+        let value = match cells {
+            Cells::Int(cells) => json!(cells[row]),
+            Cells::MaybeInt(cells) => json!(cells[row]),
+            Cells::MaybeReal(cells) => json!(cells[row]),
+            Cells::Text(cells) => json!(cells[row]),
+        };
+        object.insert((*name).to_string(), value);
+    }
+    Json::Object(object).to_string()
+}
+
+/// A text as a part of an address.
+fn form(text: &str) -> String {
+    let encoded = text.bytes().map(|byte| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'-' => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    });
+    encoded.collect()
+}
+
+impl<T: Transport> Engine for ClickHouse<T> {
+    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
+        Ok(self.table(sql)?.1)
+    }
+}
+
+impl<T: Transport> ClickHouse<T> {
+    /// Runs a statement on the first server. Returns the names of its columns, and its
+    /// rows.
+    ///
+    /// # Errors
+    /// The server does not answer, or refuses.
+    pub fn table(&self, sql: &str) -> Result<(Vec<String>, Vec<Vec<Value>>), Error> {
+        let server = self.address.servers.first().map_or("", String::as_str);
+        let settings = format!(
+            "&database={}&output_format_json_quote_64bit_integers=1",
+            self.address.database
+        );
+        let sql = format!("{sql} FORMAT JSONCompact");
+        let text = self.request(server, &sql, None, &settings)?;
+        let document: Json = serde_json::from_str(&text).map_err(|error| failed(server, error))?;
+        let wrong = || failed(server, "the answer is none of ClickHouse");
+        let meta = document["meta"].as_array().ok_or_else(wrong)?;
+        let names = meta
+            .iter()
+            .map(|column| column["name"].as_str().unwrap_or_default());
+        let types: Vec<&str> = meta
+            .iter()
+            .map(|column| column["type"].as_str().unwrap_or_default())
+            .collect();
+        let rows = document["data"].as_array().ok_or_else(wrong)?;
+        let rows = rows.iter().map(|row| {
+            let cells = row.as_array().ok_or_else(wrong)?;
+            let values = cells.iter().zip(&types);
+            values
+                .map(|(cell, of)| value(cell, of).ok_or_else(wrong))
+                .collect()
+        });
+        Ok((
+            names.map(str::to_string).collect(),
+            rows.collect::<Result<Vec<Vec<Value>>, Error>>()?,
+        ))
+    }
+}
+
+/// A cell of an answer. Whole numbers of 64 bits come as texts.
+fn value(cell: &Json, of: &str) -> Option<Value> {
+    let of = of
+        .strip_prefix("Nullable(")
+        .and_then(|of| of.strip_suffix(')'))
+        .unwrap_or(of);
+    Some(match (cell, of) {
+        (Json::Null, _) => Value::Null,
+        (Json::String(text), "Int64" | "UInt64") => Value::Int(text.parse().ok()?),
+        (Json::Number(number), _) if of.contains("Int") => Value::Int(number.as_i64()?),
+        (Json::Number(number), _) => Value::Real(number.as_f64()?),
+        (Json::String(text), _) => Value::Text(text.clone()),
+        _ => return None,
+    })
+}

@@ -1,0 +1,101 @@
+//! Files of Parquet behind the engine DataFusion.
+
+use std::path::PathBuf;
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::prelude::{ParquetReadOptions, SessionContext};
+use tokio::runtime::Runtime;
+
+use super::TABLES;
+use super::engine::Engine;
+use crate::error::Error;
+use crate::statement::Value;
+
+/// DataFusion over the tables of some batches.
+pub struct DataFusion {
+    context: SessionContext,
+    runtime: Runtime,
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Sql(error.to_string())
+}
+
+impl DataFusion {
+    /// Opens the tables in these folders, each of which is a batch.
+    ///
+    /// # Errors
+    /// A file is missing, or is no Parquet.
+    pub fn open(batches: &[PathBuf]) -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let context = SessionContext::new();
+        runtime.block_on(async {
+            for form in &TABLES {
+                let files = batches.iter();
+                let files = files.map(|batch| batch.join(format!("{}.parquet", form.name)));
+                let files: Vec<String> = files.map(|f| f.display().to_string()).collect();
+                let options = ParquetReadOptions::default();
+                let table = context.read_parquet(files, options).await.map_err(failed)?;
+                context
+                    .register_table(form.name, table.into_view())
+                    .map_err(failed)?;
+            }
+            Ok::<_, Error>(())
+        })?;
+        Ok(Self { context, runtime })
+    }
+}
+
+impl Engine for DataFusion {
+    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
+        let batches = self.runtime.block_on(async {
+            let answer = self.context.sql(sql).await.map_err(failed)?;
+            answer.collect().await.map_err(failed)
+        })?;
+        let mut rows = Vec::new();
+        for batch in batches {
+            let first = rows.len();
+            rows.resize_with(first + batch.num_rows(), Vec::new);
+            for column in batch.columns() {
+                for (row, value) in rows[first..].iter_mut().zip(values(column)?) {
+                    row.push(value);
+                }
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// The values of a column.
+fn values(column: &dyn Array) -> Result<Vec<Value>, Error> {
+    let or_null = |value: Option<Value>| value.unwrap_or(Value::Null);
+    Ok(match column.data_type() {
+        DataType::Int64 => {
+            let column = column.as_primitive::<Int64Type>().iter();
+            column.map(|value| or_null(value.map(Value::Int))).collect()
+        }
+        DataType::Float64 => {
+            let column = column.as_primitive::<Float64Type>().iter();
+            column
+                .map(|value| or_null(value.map(Value::Real)))
+                .collect()
+        }
+        DataType::Utf8 => {
+            let column = column.as_string::<i32>().iter();
+            column
+                .map(|text| or_null(text.map(|t| Value::Text(t.to_string()))))
+                .collect()
+        }
+        DataType::Utf8View => {
+            let column = column.as_string_view().iter();
+            column
+                .map(|text| or_null(text.map(|t| Value::Text(t.to_string()))))
+                .collect()
+        }
+        other => return Err(Error::Sql(format!("a column of {other} is not known"))),
+    })
+}

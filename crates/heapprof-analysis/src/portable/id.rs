@@ -1,0 +1,59 @@
+//! Ids that follow from content.
+//!
+//! An id is the first 8 bytes, as a signed big-endian number, of SHA-256 over `hp1`, what the thing
+//! is, and its fields. A text is preceded by its length in 8 bytes, a number is 8 bytes. So no two
+//! lists of fields give the same bytes. Of 100 million things, two have the same id with a
+//! probability of 3 in 10,000.
+
+use sha2::{Digest, Sha256};
+
+/// Collects the fields of a thing.
+pub(super) struct Id(Sha256);
+
+impl Id {
+    pub(super) fn of(what: &str) -> Self {
+        Self(Sha256::new()).text("hp1").text(what)
+    }
+
+    pub(super) fn text(self, text: &str) -> Self {
+        let mut hash = self.number(text.len() as i64).0;
+        hash.update(text);
+        Self(hash)
+    }
+
+    pub(super) fn number(mut self, number: i64) -> Self {
+        self.0.update(number.to_be_bytes());
+        self
+    }
+
+    /// The id. 0 stands for none, so nothing has it.
+    pub(super) fn number_of_it(self) -> i64 {
+        let hash = self.0.finalize();
+        let first: [u8; 8] = [
+            hash[0], hash[1], hash[2], hash[3], hash[4], hash[5], hash[6], hash[7],
+        ];
+        match i64::from_be_bytes(first) {
+            0 => 1,
+            id => id,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_tell_fields_apart_and_never_change() {
+        let id = |texts: &[&str]| {
+            let all = texts
+                .iter()
+                .fold(Id::of("function"), |id, text| id.text(text));
+            all.number_of_it()
+        };
+        assert_ne!(id(&["ab", "c"]), id(&["a", "bc"]));
+        assert_ne!(id(&["a"]), Id::of("mapping").text("a").number_of_it());
+        // What is stored somewhere has these ids.
+        assert_eq!(id(&["main"]), 7_934_604_621_975_874_535);
+    }
+}

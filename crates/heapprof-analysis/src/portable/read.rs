@@ -1,0 +1,462 @@
+//! Profiles from the rows of the portable tables.
+
+use std::collections::BTreeMap;
+
+use foldhash::{HashMap, HashSet};
+use heapprof_profile::{
+    Function, FunctionIndex, Label, LabelSetIndex, Line, LocationIndex, Mapping, MappingIndex,
+    Profile, ProfileBuilder,
+};
+
+use super::engine::{Engine, int, known, text};
+use super::statement::list;
+use crate::error::Error;
+use crate::sample_plan::{Add, Plan};
+use crate::statement::Value;
+use crate::store::{HEAP_TYPES, SampleRows};
+
+/// So many ids stand in one statement at most.
+const AT_ONCE: usize = 2_000;
+
+/// One profile as it was stored, except that equal samples are one.
+///
+/// # Errors
+/// The engine may fail, and rows may be missing.
+pub fn read_profile(
+    engine: &impl Engine,
+    id: i64,
+    types: &[(String, String)],
+) -> Result<Profile, Error> {
+    let adds = types.iter().enumerate().map(|(to, from)| Add {
+        from: from.clone(),
+        to,
+        times: 1,
+        with_spread: true,
+    });
+    let plan = Plan {
+        types: types.to_vec(),
+        divisor: 1,
+        is_whole: true,
+        parts: vec![(id, adds.collect())],
+    };
+    let mut builder = built(engine, &plan)?;
+    header(engine, &mut builder, id)?;
+    let mut comments = BTreeMap::new();
+    let sql = format!("SELECT position, text FROM comment WHERE profile = {id}");
+    for row in engine.rows(&sql)? {
+        comments.insert(int(&row, 0)?, text(&row, 1)?.to_string());
+    }
+    for comment in comments.into_values() {
+        let comment = builder.text(&comment);
+        builder.profile.comment.push(comment);
+    }
+    Ok(builder.finish())
+}
+
+/// Adds profiles up as a plan says. The sum has the facts of the last one in the plan, except its
+/// comments.
+pub(super) fn sum(engine: &impl Engine, plan: &Plan) -> Result<Profile, Error> {
+    let mut builder = built(engine, plan)?;
+    if let Some((newest, _)) = plan.parts.last() {
+        header(engine, &mut builder, *newest)?;
+    }
+    Ok(builder.finish())
+}
+
+fn header(engine: &impl Engine, builder: &mut ProfileBuilder, id: i64) -> Result<(), Error> {
+    let sql = format!(
+        "SELECT time_nanos, duration_nanos, period_type, period_unit, period, \
+         default_sample_type, drop_frames, keep_frames, doc_url FROM profile WHERE id = {id}"
+    );
+    let rows = engine.rows(&sql)?;
+    let Some(row) = rows.first() else {
+        return Err(missing("profile", id));
+    };
+    let (name, unit) = (text(row, 2)?, text(row, 3)?);
+    let period_type = builder.value_type(name, unit);
+    let texts = [text(row, 5)?, text(row, 6)?, text(row, 7)?, text(row, 8)?];
+    let texts = texts.map(|text| builder.text(text));
+    let profile = &mut builder.profile;
+    profile.period_type = (!name.is_empty() || !unit.is_empty()).then_some(period_type);
+    profile.time_nanos = int(row, 0)?;
+    profile.duration_nanos = int(row, 1)?;
+    profile.period = int(row, 4)?;
+    [
+        profile.default_sample_type,
+        profile.drop_frames,
+        profile.keep_frames,
+        profile.doc_url,
+    ] = texts;
+    Ok(())
+}
+
+fn missing(what: &str, id: i64) -> Error {
+    Error::Sql(format!("{what} {id} is missing there"))
+}
+
+/// The sums of a plan. Profiles that count alike are added up by the engine.
+fn sample_rows(engine: &impl Engine, plan: &Plan) -> Result<SampleRows, Error> {
+    let mut rows = SampleRows::new(plan.types.len());
+    let mut alike: Vec<(&[Add], Vec<i64>)> = Vec::new();
+    for (profile, adds) in &plan.parts {
+        match alike.iter_mut().find(|(known, _)| known == adds) {
+            Some((_, profiles)) => profiles.push(*profile),
+            None => alike.push((adds, vec![*profile])),
+        }
+    }
+    for (adds, profiles) in alike {
+        for ids in profiles.chunks(AT_ONCE) {
+            heap(engine, &mut rows, adds, ids)?;
+            others(engine, &mut rows, adds, ids)?;
+        }
+    }
+    Ok(rows.finish(plan.divisor))
+}
+
+/// Adds the four values of heap samples. A row may be stored twice, so the largest of each is taken
+/// first: both are the same.
+fn heap(
+    engine: &impl Engine,
+    rows: &mut SampleRows,
+    adds: &[Add],
+    ids: &[i64],
+) -> Result<(), Error> {
+    let of = |n: usize| {
+        let is_it = move |add: &&Add| (&*add.from.0, &*add.from.1) == HEAP_TYPES[n];
+        adds.iter().filter(is_it)
+    };
+    let wanted: Vec<usize> = (0..HEAP_TYPES.len())
+        .filter(|&n| of(n).next().is_some())
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let ids = list(ids);
+    let columns = |each: &dyn Fn(&str) -> String| {
+        let columns = wanted.iter().map(|&n| each(HEAP_TYPES[n].0));
+        columns.collect::<Vec<String>>().join(", ")
+    };
+    let sql = format!(
+        "SELECT stack, label_set, {} FROM (SELECT profile, stack, label_set, {} FROM heap_sample \
+         WHERE profile IN ({ids}) GROUP BY profile, stack, label_set) AS d \
+         GROUP BY stack, label_set",
+        columns(&|name| format!("SUM(most_{name}) AS sum_{name}")),
+        columns(&|name| format!("MAX({name}) AS most_{name}")),
+    );
+    for row in engine.rows(&sql)? {
+        let mut at = None;
+        for (column, &n) in wanted.iter().enumerate() {
+            let value = int(&row, 2 + column)?;
+            if value != 0 {
+                let key = (int(&row, 0)?, int(&row, 1)?);
+                let at = *at.get_or_insert_with(|| rows.row(key));
+                for add in of(n) {
+                    rows.add(at, add, value)?;
+                }
+            }
+        }
+    }
+    let wanted: Vec<usize> = wanted
+        .into_iter()
+        .filter(|&n| of(n).any(|add| add.with_spread))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let columns = |each: &dyn Fn(&str) -> String| {
+        let columns = wanted.iter().map(|&n| {
+            let name = HEAP_TYPES[n].0;
+            [
+                each(&format!("{name}_sampled")),
+                each(&format!("{name}_variance")),
+            ]
+            .join(", ")
+        });
+        columns.collect::<Vec<String>>().join(", ")
+    };
+    let sql = format!(
+        "SELECT stack, label_set, {} FROM (SELECT profile, stack, label_set, {} FROM heap_spread \
+         WHERE profile IN ({ids}) GROUP BY profile, stack, label_set) AS d \
+         GROUP BY stack, label_set",
+        columns(&|name| format!("SUM(most_{name}) AS sum_{name}")),
+        columns(&|name| format!("MAX({name}) AS most_{name}")),
+    );
+    for row in engine.rows(&sql)? {
+        let at = rows.row((int(&row, 0)?, int(&row, 1)?));
+        for (column, &n) in wanted.iter().enumerate() {
+            if let Some(known) = known(&row, 2 + 2 * column) {
+                for add in of(n).filter(|add| add.with_spread) {
+                    rows.know(at, add, known)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the values of other types.
+fn others(
+    engine: &impl Engine,
+    rows: &mut SampleRows,
+    adds: &[Add],
+    ids: &[i64],
+) -> Result<(), Error> {
+    let is_heap = |add: &&Add| HEAP_TYPES.contains(&(&*add.from.0, &*add.from.1));
+    if adds.iter().all(|add| is_heap(&add)) {
+        return Ok(());
+    }
+    let mut types: HashMap<i64, (String, String)> = HashMap::default();
+    for row in engine.rows("SELECT id, type, unit FROM sample_type")? {
+        types.insert(
+            int(&row, 0)?,
+            (text(&row, 1)?.to_string(), text(&row, 2)?.to_string()),
+        );
+    }
+    let sql = format!(
+        "SELECT type, stack, label_set, SUM(most) AS value, SUM(most_sampled) AS sampled, \
+         SUM(most_variance) AS variance FROM (SELECT profile, type, stack, label_set, MAX(value) \
+         AS most, MAX(sampled) AS most_sampled, MAX(variance) AS most_variance FROM other_sample \
+         WHERE profile IN ({}) GROUP BY profile, type, stack, label_set) AS d \
+         GROUP BY type, stack, label_set",
+        list(ids)
+    );
+    for row in engine.rows(&sql)? {
+        let Some(from) = types.get(&int(&row, 0)?) else {
+            return Err(missing("sample type", int(&row, 0)?));
+        };
+        let known = known(&row, 4);
+        for add in adds.iter().filter(|add| add.from == *from) {
+            let at = rows.row((int(&row, 1)?, int(&row, 2)?));
+            rows.add(at, add, int(&row, 3)?)?;
+            if let Some(known) = known.filter(|_| add.with_spread) {
+                rows.know(at, add, known)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The rows of a table with these ids, each once.
+fn by_ids(
+    engine: &impl Engine,
+    columns: &str,
+    table: &str,
+    key: &str,
+    ids: impl Iterator<Item = i64>,
+) -> Result<Vec<Vec<Value>>, Error> {
+    let mut ids: Vec<i64> = ids.filter(|&id| id != 0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut found = Vec::new();
+    for ids in ids.chunks(AT_ONCE) {
+        found.extend(engine.rows(&format!(
+            "SELECT DISTINCT {columns} FROM \"{table}\" WHERE {key} IN ({})",
+            list(ids)
+        ))?);
+    }
+    Ok(found)
+}
+
+/// The rows with two numbers in front, the first of which is what they belong to, and the second
+/// their position there.
+fn grouped(rows: Vec<Vec<Value>>) -> Result<HashMap<i64, BTreeMap<i64, Vec<Value>>>, Error> {
+    let mut groups: HashMap<i64, BTreeMap<i64, Vec<Value>>> = HashMap::default();
+    for row in rows {
+        let of = groups.entry(int(&row, 0)?).or_default();
+        of.insert(int(&row, 1)?, row);
+    }
+    Ok(groups)
+}
+
+fn built(engine: &impl Engine, plan: &Plan) -> Result<ProfileBuilder, Error> {
+    let names = plan.types.iter();
+    let names: Vec<(&str, &str)> = names.map(|(t, unit)| (t.as_str(), unit.as_str())).collect();
+    let mut builder = ProfileBuilder::new(&names);
+    let rows = sample_rows(engine, plan)?;
+    let stacks = by_ids(
+        engine,
+        "stack, position, location",
+        "stack_location",
+        "stack",
+        rows.key.iter().map(|key| key.0),
+    )?;
+    let mut used: HashSet<i64> = HashSet::default();
+    let mut of_stack: HashMap<i64, Vec<i64>> = HashMap::default();
+    for (stack, frames) in grouped(stacks)? {
+        let locations = frames.values().map(|row| int(row, 2));
+        let locations = locations.collect::<Result<Vec<i64>, Error>>()?;
+        used.extend(&locations);
+        of_stack.insert(stack, locations);
+    }
+    let profiles = plan.parts.iter().map(|part| part.0);
+    let mappings = mappings(engine, &mut builder, profiles)?;
+    let locations = locations(engine, &mut builder, &mappings, used)?;
+    let sets = label_sets(engine, &mut builder, rows.key.iter().map(|key| key.1))?;
+    let empty = Vec::new();
+    for at in 0..rows.key.len() {
+        let (stack, set) = rows.key[at];
+        let frames = match of_stack.get(&stack) {
+            Some(frames) => frames,
+            None if stack == 0 => &empty,
+            None => return Err(missing("stack", stack)),
+        };
+        let frames = frames.iter().map(|id| {
+            let found = locations.get(id).copied();
+            found.ok_or_else(|| missing("location", *id))
+        });
+        let frames = frames.collect::<Result<Vec<LocationIndex>, Error>>()?;
+        let set = match sets.get(&set) {
+            Some(&set) => set,
+            None if set == 0 => LabelSetIndex(0),
+            None => return Err(missing("label set", set)),
+        };
+        let samples = &mut builder.profile.samples;
+        samples.push(frames, rows.values(at), set);
+        if let Some((sampled, variance)) = rows.known(at) {
+            samples.set_spread(samples.len() - 1, &sampled, &variance);
+        }
+    }
+    Ok(builder)
+}
+
+fn mappings(
+    engine: &impl Engine,
+    builder: &mut ProfileBuilder,
+    profiles: impl Iterator<Item = i64>,
+) -> Result<HashMap<i64, MappingIndex>, Error> {
+    let columns = "profile, position, mapping";
+    let of_profiles = grouped(by_ids(
+        engine,
+        columns,
+        "profile_mapping",
+        "profile",
+        profiles,
+    )?)?;
+    // The order is that of the profile with the smallest id, so it is always the same.
+    let of_profiles: BTreeMap<i64, BTreeMap<i64, Vec<Value>>> = of_profiles.into_iter().collect();
+    let mut order = Vec::new();
+    for row in of_profiles.values().flat_map(BTreeMap::values) {
+        let id = int(row, 2)?;
+        if !order.contains(&id) {
+            order.push(id);
+        }
+    }
+    let columns = "id, memory_start, memory_limit, file_offset, filename, build_id, \
+                   has_functions, has_filenames, has_line_numbers, has_inline_frames";
+    let found = by_ids(engine, columns, "mapping", "id", order.iter().copied())?;
+    let mut by_id: HashMap<i64, Vec<Value>> = HashMap::default();
+    for row in found {
+        by_id.insert(int(&row, 0)?, row);
+    }
+    let mut mappings = HashMap::default();
+    for id in order {
+        let row = by_id.get(&id).ok_or_else(|| missing("mapping", id))?;
+        let flag = |at| Ok::<bool, Error>(int(row, at)? != 0);
+        let mapping = Mapping {
+            id: 0,
+            memory_start: int(row, 1)? as u64,
+            memory_limit: int(row, 2)? as u64,
+            file_offset: int(row, 3)? as u64,
+            filename: builder.text(text(row, 4)?),
+            build_id: builder.text(text(row, 5)?),
+            has_functions: flag(6)?,
+            has_filenames: flag(7)?,
+            has_line_numbers: flag(8)?,
+            has_inline_frames: flag(9)?,
+        };
+        mappings.insert(id, builder.mapping(mapping));
+    }
+    Ok(mappings)
+}
+
+fn locations(
+    engine: &impl Engine,
+    builder: &mut ProfileBuilder,
+    mappings: &HashMap<i64, MappingIndex>,
+    used: HashSet<i64>,
+) -> Result<HashMap<i64, LocationIndex>, Error> {
+    let columns = "id, mapping, address, is_folded";
+    let mut found = by_ids(engine, columns, "location", "id", used.iter().copied())?;
+    found.sort_by_key(|row| int(row, 0).unwrap_or_default());
+    let columns = "location, position, function, line, \"column\"";
+    let lines = grouped(by_ids(
+        engine,
+        columns,
+        "line",
+        "location",
+        used.into_iter(),
+    )?)?;
+    let rows = lines.values().flat_map(BTreeMap::values);
+    let functions = rows
+        .map(|row| int(row, 2))
+        .collect::<Result<Vec<i64>, Error>>()?;
+    let functions = self::functions(engine, builder, functions)?;
+    let mut locations = HashMap::default();
+    for row in found {
+        let id = int(&row, 0)?;
+        let mapping = match int(&row, 1)? {
+            0 => None,
+            id => Some(*mappings.get(&id).ok_or_else(|| missing("mapping", id))?),
+        };
+        let own = lines.get(&id).into_iter().flat_map(BTreeMap::values);
+        let own = own.map(|row| {
+            let function = int(row, 2)?;
+            Ok(Line {
+                function: *functions
+                    .get(&function)
+                    .ok_or_else(|| missing("function", function))?,
+                line: int(row, 3)?,
+                column: int(row, 4)?,
+            })
+        });
+        let own = own.collect::<Result<Vec<Line>, Error>>()?;
+        let (address, is_folded) = (int(&row, 2)? as u64, int(&row, 3)? != 0);
+        locations.insert(id, builder.location(mapping, address, is_folded, &own));
+    }
+    Ok(locations)
+}
+
+fn functions(
+    engine: &impl Engine,
+    builder: &mut ProfileBuilder,
+    ids: Vec<i64>,
+) -> Result<HashMap<i64, FunctionIndex>, Error> {
+    let columns = "id, name, system_name, filename, start_line";
+    let mut found = by_ids(engine, columns, "function", "id", ids.into_iter())?;
+    found.sort_by_key(|row| int(row, 0).unwrap_or_default());
+    let mut functions = HashMap::default();
+    for row in found {
+        let function = Function {
+            id: 0,
+            name: builder.text(text(&row, 1)?),
+            system_name: builder.text(text(&row, 2)?),
+            filename: builder.text(text(&row, 3)?),
+            start_line: int(&row, 4)?,
+        };
+        functions.insert(int(&row, 0)?, builder.function(function));
+    }
+    Ok(functions)
+}
+
+fn label_sets(
+    engine: &impl Engine,
+    builder: &mut ProfileBuilder,
+    ids: impl Iterator<Item = i64>,
+) -> Result<HashMap<i64, LabelSetIndex>, Error> {
+    let columns = "label_set, position, \"key\", str, num, num_unit";
+    let found = grouped(by_ids(engine, columns, "label", "label_set", ids)?)?;
+    let mut sets = HashMap::default();
+    for (set, rows) in found {
+        let mut labels = Vec::new();
+        for row in rows.values() {
+            labels.push(Label {
+                key: builder.text(text(row, 2)?),
+                str: builder.text(text(row, 3)?),
+                num: int(row, 4)?,
+                num_unit: builder.text(text(row, 5)?),
+            });
+        }
+        sets.insert(set, builder.label_set(&mut labels));
+    }
+    Ok(sets)
+}

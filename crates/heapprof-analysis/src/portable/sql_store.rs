@@ -1,0 +1,103 @@
+//! Stored profiles behind an engine.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use foldhash::HashMap;
+use heapprof_profile::{Profile, default_sample_type};
+
+use super::engine::{Engine, int, text};
+use super::read;
+use crate::comment::Process;
+use crate::error::Error;
+use crate::sample_plan::Plan;
+use crate::stored_moment::{Processes, SeriesStore, StoredMoment};
+
+/// Stored profiles behind an engine.
+pub struct SqlStore<E>(pub E);
+
+impl<E: Engine> SeriesStore for SqlStore<E> {
+    fn moments(&self) -> Result<Vec<StoredMoment>, Error> {
+        // Something may be stored twice, so rows go into maps.
+        let mut comments: HashMap<i64, BTreeMap<i64, String>> = HashMap::default();
+        for row in self.0.rows("SELECT profile, position, text FROM comment")? {
+            let of = comments.entry(int(&row, 0)?).or_default();
+            of.insert(int(&row, 1)?, text(&row, 2)?.to_string());
+        }
+        let mut labels: HashMap<i64, BTreeMap<String, String>> = HashMap::default();
+        for row in self
+            .0
+            .rows("SELECT profile, key, value FROM profile_label")?
+        {
+            let of = labels.entry(int(&row, 0)?).or_default();
+            of.insert(text(&row, 1)?.to_string(), text(&row, 2)?.to_string());
+        }
+        let mut types: HashMap<i64, (String, String)> = HashMap::default();
+        for row in self.0.rows("SELECT id, type, unit FROM sample_type")? {
+            types.insert(
+                int(&row, 0)?,
+                (text(&row, 1)?.to_string(), text(&row, 2)?.to_string()),
+            );
+        }
+        let mut totals: HashMap<i64, BTreeMap<i64, (i64, i64)>> = HashMap::default();
+        for row in self
+            .0
+            .rows("SELECT profile, position, type, net FROM profile_total")?
+        {
+            let of = totals.entry(int(&row, 0)?).or_default();
+            of.insert(int(&row, 1)?, (int(&row, 2)?, int(&row, 3)?));
+        }
+        let mut profiles: BTreeMap<(i64, String, i64), (i64, String, i64)> = BTreeMap::new();
+        for row in self
+            .0
+            .rows("SELECT id, name, time_nanos, duration_nanos, default_sample_type, samples FROM profile")?
+        {
+            let key = (int(&row, 2)?, text(&row, 1)?.to_string(), int(&row, 0)?);
+            profiles.insert(key, (int(&row, 3)?, text(&row, 4)?.to_string(), int(&row, 5)?));
+        }
+        let mut processes = Processes::default();
+        let mut known: Vec<Rc<[(String, String)]>> = Vec::new();
+        let mut moments = Vec::new();
+        for ((time_nanos, name, id), (duration, default, samples)) in profiles {
+            let comments = comments.remove(&id).unwrap_or_default();
+            let comments: Vec<String> = comments.into_values().collect();
+            let labels = labels.remove(&id).unwrap_or_default();
+            let (mut own, mut sums) = (Vec::new(), Vec::new());
+            for (of, net) in totals.remove(&id).unwrap_or_default().into_values() {
+                let Some(of) = types.get(&of) else {
+                    return Err(Error::Sql(format!("the sample type {of} is missing")));
+                };
+                own.push(of.clone());
+                sums.push(net);
+            }
+            let names: Vec<&str> = own.iter().map(|t| &*t.0).collect();
+            let default_type = default_sample_type(&names, &default);
+            let types = match known.iter().find(|known| known[..] == own[..]) {
+                Some(known) => Rc::clone(known),
+                None => {
+                    known.push(own.into());
+                    Rc::clone(&known[known.len() - 1])
+                }
+            };
+            let process = Process::new(&comments, time_nanos, duration);
+            moments.push(StoredMoment {
+                id,
+                name,
+                time_nanos,
+                start_nanos: process.as_ref().map(Process::start),
+                pid: process.as_ref().map(|process| process.pid().to_string()),
+                process: processes.number(process, &labels),
+                labels,
+                types,
+                totals: sums,
+                samples,
+                default_type,
+            });
+        }
+        Ok(moments)
+    }
+
+    fn sum(&self, plan: &Plan) -> Result<Profile, Error> {
+        read::sum(&self.0, plan)
+    }
+}

@@ -1,0 +1,179 @@
+//! The portable tables in SQLite: in memory, for what has no engine of its own.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, params_from_iter};
+
+use super::engine::Engine;
+use super::{Cells, Kind, TABLES, TableForm};
+use crate::error::Error;
+use crate::statement::Value;
+
+/// A database in memory that has the portable tables.
+pub struct SqliteTables(Connection);
+
+impl SqliteTables {
+    /// Tables without rows.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn new() -> Result<Self, Error> {
+        let connection = Connection::open_in_memory()?;
+        for form in &TABLES {
+            let columns = form.columns.iter().map(|(name, kind)| {
+                let kind = match kind {
+                    Kind::Int => "INTEGER NOT NULL",
+                    Kind::MaybeInt => "INTEGER",
+                    Kind::MaybeReal => "REAL",
+                    Kind::Text => "TEXT NOT NULL",
+                };
+                format!("\"{name}\" {kind}")
+            });
+            let columns: Vec<String> = columns.collect();
+            let key: Vec<String> = form.key.iter().map(|key| format!("\"{key}\"")).collect();
+            connection.execute_batch(&format!(
+                "CREATE TABLE \"{}\" ({}, PRIMARY KEY ({})) WITHOUT ROWID",
+                form.name,
+                columns.join(", "),
+                key.join(", ")
+            ))?;
+        }
+        // Questions name profiles.
+        connection.execute_batch(
+            "CREATE INDEX heap_sample_of ON heap_sample (profile); \
+             CREATE INDEX heap_spread_of ON heap_spread (profile); \
+             CREATE INDEX other_sample_of ON other_sample (profile);",
+        )?;
+        Ok(Self(connection))
+    }
+
+    /// Adds rows. Those that are there already stay one.
+    ///
+    /// # Errors
+    /// There is no memory for them.
+    pub fn add(&self, form: &TableForm, columns: &[Cells]) -> Result<(), Error> {
+        let places: Vec<String> = (1..=columns.len()).map(|n| format!("?{n}")).collect();
+        let transaction = self.0.unchecked_transaction()?;
+        {
+            let mut insert = transaction.prepare(&format!(
+                "INSERT OR IGNORE INTO \"{}\" VALUES ({})",
+                form.name,
+                places.join(", ")
+            ))?;
+            for row in 0..super::batch::length(columns) {
+                let cells = columns.iter().map(|cells| match cells {
+                    Cells::Int(cells) => cells[row].into(),
+                    Cells::MaybeInt(cells) => cells[row].into(),
+                    Cells::MaybeReal(cells) => cells[row].into(),
+                    Cells::Text(cells) => rusqlite::types::Value::Text(cells[row].clone()),
+                });
+                insert.execute(params_from_iter(cells))?;
+            }
+        }
+        Ok(transaction.commit()?)
+    }
+}
+
+impl Engine for SqliteTables {
+    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
+        let mut statement = self.0.prepare(sql)?;
+        let columns = statement.column_count();
+        let mut rows = statement.query([])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            let cells = (0..columns).map(|at| {
+                Ok(match row.get_ref(at)? {
+                    ValueRef::Null => Value::Null,
+                    ValueRef::Integer(value) => Value::Int(value),
+                    ValueRef::Real(value) => Value::Real(value),
+                    ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
+                    ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
+                })
+            });
+            found.push(cells.collect::<rusqlite::Result<Vec<Value>>>()?);
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use heapprof_profile::encode;
+    use heapprof_tests::harness::valid;
+
+    use super::super::{Batch, SqlStore, read_profile, top_sql};
+    use super::*;
+    use crate::portable::PortableQuery;
+    use crate::stored_moment::SeriesStore;
+    use crate::{Query, Question, Session, Source, Types, top};
+
+    /// Each sample profile comes out of the portable tables with the reports that it had, also if
+    /// it went in twice.
+    #[test]
+    fn profiles_survive_the_portable_tables() {
+        for file in valid() {
+            let bytes = std::fs::read(&file).unwrap();
+            let profile = Arc::new(heapprof_profile::decode(&bytes[..]).unwrap());
+            let mut batch = Batch::default();
+            let labels = BTreeMap::from([("host".to_string(), "a".to_string())]);
+            batch.add("p", &profile, &labels).unwrap();
+            batch.add("p", &profile, &labels).unwrap();
+            let tables = SqliteTables::new().unwrap();
+            for _ in 0..2 {
+                for (form, columns) in batch.sorted() {
+                    tables.add(form, &columns).unwrap();
+                }
+            }
+            let store = SqlStore(tables);
+            let moments = store.moments().unwrap();
+            let [moment] = &moments[..] else {
+                panic!("{}: {moments:?}", file.display());
+            };
+            assert_eq!((&*moment.name, &moment.labels), ("p", &labels));
+            let restored = read_profile(&store.0, moment.id, &moment.types).unwrap();
+            let report = |profile: Arc<heapprof_profile::Profile>| {
+                let source = Source {
+                    name: "p".to_string(),
+                    profile,
+                    totals: None,
+                };
+                let question = Question::new(vec![source], &Query::default(), Types::All);
+                let session = Session::new(question.unwrap()).unwrap();
+                top(&session, 1, &Query::default(), true).unwrap()
+            };
+            let (read, stored) = (
+                report(Arc::clone(&profile)),
+                report(Arc::new(restored.clone())),
+            );
+            assert_eq!(stored.rows, read.rows, "{}", file.display());
+            assert_eq!(restored.comment.len(), profile.comment.len());
+            // It encodes, so no reference of it dangles.
+            encode(&restored, std::io::sink()).unwrap();
+            // The one statement says the same, where no frames are dropped.
+            if profile.text(profile.drop_frames).is_empty() {
+                let of = &read.header.sample_type;
+                let query = PortableQuery {
+                    sample_type: (&of.r#type, &of.unit),
+                    limit: None,
+                };
+                let rows = store.0.rows(&top_sql(&query, &["p"])).unwrap();
+                let rows: Vec<(String, i64, i64)> = rows
+                    .into_iter()
+                    .map(|row| match &row[..] {
+                        [Value::Text(name), Value::Int(flat), Value::Int(cum)] => {
+                            (name.clone(), *flat, *cum)
+                        }
+                        row => panic!("{row:?}"),
+                    })
+                    .collect();
+                let shown = read.rows.iter().filter(|row| row.flat != 0 || row.cum != 0);
+                let shown: Vec<(String, i64, i64)> = shown
+                    .map(|row| (row.place.function.clone(), row.flat, row.cum))
+                    .collect();
+                assert_eq!(rows, shown, "{}", file.display());
+            }
+        }
+    }
+}

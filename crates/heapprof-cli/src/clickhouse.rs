@@ -1,0 +1,267 @@
+//! A cluster of ClickHouse as a store: its address, loading, and asking.
+
+use anyhow::Result;
+use heapprof_analysis::SeriesStore;
+
+#[cfg(feature = "clickhouse")]
+pub(crate) use with::{load, sql};
+
+/// Opens a store by its address.
+#[cfg(feature = "clickhouse")]
+pub(crate) fn open(address: &str) -> Result<Box<dyn SeriesStore>> {
+    let servers = with::servers(address)?;
+    Ok(Box::new(heapprof_analysis::SqlStore(servers)))
+}
+
+#[cfg(not(feature = "clickhouse"))]
+const WITHOUT: &str = "this heapprof was built without ClickHouse; build one by cargo install \
+                       --features clickhouse";
+
+/// Opens a store by its address.
+#[cfg(not(feature = "clickhouse"))]
+pub(crate) fn open(_: &str) -> Result<Box<dyn SeriesStore>> {
+    anyhow::bail!(WITHOUT)
+}
+
+/// Stores profiles with their names and labels.
+#[cfg(not(feature = "clickhouse"))]
+pub(crate) fn load(_: &str, _: impl Iterator<Item = Result<Labelled>>) -> Result<()> {
+    anyhow::bail!(WITHOUT)
+}
+
+/// Runs a statement of the user's.
+#[cfg(not(feature = "clickhouse"))]
+pub(crate) fn sql(_: &str, _: &str) -> Result<heapprof_analysis::ResultTable> {
+    anyhow::bail!(WITHOUT)
+}
+
+/// A profile with its name and its labels.
+pub(crate) type Labelled = heapprof_analysis::RolledUp;
+
+#[cfg(feature = "clickhouse")]
+mod with {
+    use std::collections::{HashMap, HashSet};
+    use std::time::Duration;
+
+    use anyhow::{Context, Result, bail};
+    use heapprof_analysis::{
+        Batch, ClickHouse, ClickHouseAddress, ResultTable, SeriesStore, SqlStore, Transport,
+    };
+
+    use super::Labelled;
+    use crate::messages;
+
+    /// So many samples are written together.
+    const BATCH: usize = 200_000;
+    const FORM: &str = "write it as clickhouse://HOST:PORT/DB, or for a cluster \
+                        clickhouse://HOST:PORT,HOST:PORT/DB?cluster=NAME";
+
+    /// How long a server may take for an answer.
+    const PATIENCE: Duration = Duration::from_secs(600);
+    /// The largest answer, in bytes.
+    const LARGEST: u64 = 4 << 30;
+
+    /// HTTP, with who asks.
+    pub(super) struct Http {
+        agent: ureq::Agent,
+        user: String,
+        password: String,
+    }
+
+    impl Http {
+        /// Asks as the environment says.
+        fn new() -> Self {
+            let said = |name| std::env::var(name).unwrap_or_default();
+            let user = match said("HEAPPROF_STORE_USER") {
+                user if user.is_empty() => "default".to_string(),
+                user => user,
+            };
+            let agent = ureq::Agent::config_builder()
+                .timeout_connect(Some(Duration::from_secs(10)))
+                .timeout_recv_response(Some(PATIENCE))
+                .timeout_recv_body(Some(PATIENCE))
+                .http_status_as_error(false)
+                .build()
+                .into();
+            Self {
+                agent,
+                user,
+                password: said("HEAPPROF_STORE_PASSWORD"),
+            }
+        }
+    }
+
+    impl Transport for Http {
+        fn post(&self, server: &str, parameters: &str, body: &str) -> Result<String, String> {
+            let request = self.agent.post(format!("{server}/?{parameters}"));
+            let mut request = request.header("X-ClickHouse-User", &self.user);
+            if !self.password.is_empty() {
+                request = request.header("X-ClickHouse-Key", &self.password);
+            }
+            let answer = request.send(body).map_err(|error| error.to_string())?;
+            let status = answer.status();
+            let text = answer
+                .into_body()
+                .into_with_config()
+                .limit(LARGEST)
+                .read_to_string();
+            let text = text.map_err(|error| error.to_string())?;
+            match status.is_success() {
+                true => Ok(text),
+                false => Err(format!(
+                    "{status}: {}",
+                    text.lines().next().unwrap_or_default()
+                )),
+            }
+        }
+    }
+
+    /// The servers of an address.
+    pub(super) fn servers(text: &str) -> Result<ClickHouse<Http>> {
+        Ok(ClickHouse::new(parsed(text)?, Http::new()))
+    }
+
+    fn parsed(text: &str) -> Result<ClickHouseAddress> {
+        let split = text.split_once("://");
+        let (scheme, rest) = match split {
+            Some(("clickhouse", rest)) => ("http", rest),
+            Some(("clickhouses", rest)) => ("https", rest),
+            _ => bail!("{text}: is no address of a store; {FORM}"),
+        };
+        if rest.contains('@') {
+            // The text may have the password in it, so it is not shown.
+            bail!(
+                "--store: the address has a user or a password in it, which others may see; set \
+                 HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD instead"
+            );
+        }
+        let (place, query) = match rest.split_once('?') {
+            Some((place, query)) => (place, Some(query)),
+            None => (rest, None),
+        };
+        let (hosts, database) = place.split_once('/').unwrap_or((place, ""));
+        let is_word = |text: &str| {
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        };
+        if hosts.is_empty() || !is_word(database) {
+            bail!("{text}: names no database; {FORM}");
+        }
+        let cluster = match query.map(|query| query.strip_prefix("cluster=")) {
+            None => None,
+            Some(Some(cluster)) if is_word(cluster) => Some(cluster.to_string()),
+            Some(_) => bail!("{text}: only ?cluster=NAME may stand behind the database; {FORM}"),
+        };
+        let servers: Vec<String> = hosts
+            .split(',')
+            .map(|host| match host.rsplit_once(':') {
+                Some((_, port)) if port.parse::<u16>().is_ok() => format!("{scheme}://{host}"),
+                _ => format!(
+                    "{scheme}://{host}:{}",
+                    if scheme == "https" { 8443 } else { 8123 }
+                ),
+            })
+            .collect();
+        if servers.len() > 1 && cluster.is_none() {
+            bail!("{text}: several servers need the name of their cluster; {FORM}");
+        }
+        Ok(ClickHouseAddress {
+            servers,
+            database: database.to_string(),
+            cluster,
+        })
+    }
+
+    /// Stores profiles with their names and labels. What is there already is said and left.
+    pub(crate) fn load(
+        address: &str,
+        profiles: impl Iterator<Item = Result<Labelled>>,
+    ) -> Result<()> {
+        let named = || address.to_string();
+        let store = servers(address)?;
+        store.make_tables().with_context(named)?;
+        let store = SqlStore(store);
+        let moments = store.moments().with_context(named)?;
+        let mut names: HashMap<String, HashSet<i64>> = HashMap::new();
+        for moment in moments {
+            names.entry(moment.name).or_default().insert(moment.id);
+        }
+        let (mut batch, mut loaded, mut there) = (Batch::default(), 0, 0);
+        let write = |batch: &mut Batch| {
+            store.0.write(batch).with_context(named)?;
+            *batch = Batch::default();
+            Ok::<_, anyhow::Error>(())
+        };
+        for profile in profiles {
+            let (name, profile, labels) = profile?;
+            if let Some(known) = names.get(&name) {
+                let mut same = Batch::default();
+                same.add(&name, &profile, &labels)
+                    .with_context(|| name.clone())?;
+                if !same.profiles().iter().any(|id| known.contains(id)) {
+                    bail!("{address}: already has another profile named {name:?}");
+                }
+                there += 1;
+                continue;
+            }
+            batch
+                .add(&name, &profile, &labels)
+                .with_context(|| name.clone())?;
+            names
+                .entry(name)
+                .or_default()
+                .extend(batch.profiles().last());
+            loaded += 1;
+            if batch.samples() >= BATCH {
+                write(&mut batch)?;
+            }
+        }
+        write(&mut batch)?;
+        let there = match there {
+            0 => String::new(),
+            n => format!("; {n} were there already"),
+        };
+        messages::note(&format!("loaded {loaded} profiles into {address}{there}"));
+        Ok(())
+    }
+
+    /// Runs a statement of the user's.
+    pub(crate) fn sql(address: &str, statement: &str) -> Result<ResultTable> {
+        let answer = servers(address)?.table(statement.trim_end().trim_end_matches(';'));
+        let (columns, rows) = answer.context("the statement")?;
+        Ok(ResultTable { columns, rows })
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn addresses_are_read() {
+            let one = parsed("clickhouse://db1/heap").unwrap();
+            assert_eq!(
+                (&one.servers[..], &*one.database),
+                (&["http://db1:8123".to_string()][..], "heap")
+            );
+            let two = parsed("clickhouses://a:1,b/heap?cluster=all").unwrap();
+            assert_eq!(two.servers, ["https://a:1", "https://b:8443"]);
+            assert_eq!(two.cluster.as_deref(), Some("all"));
+            for (text, expected) in [
+                ("http://a/heap", "is no address"),
+                ("clickhouse://a", "names no database"),
+                ("clickhouse://a/he-ap", "names no database"),
+                ("clickhouse://a,b/heap", "need the name"),
+                ("clickhouse://a/heap?x=1", "only ?cluster"),
+            ] {
+                let error = parsed(text).unwrap_err().to_string();
+                assert!(error.contains(expected), "{error}");
+            }
+            let secret = parsed("clickhouse://me:geheim@a/heap")
+                .unwrap_err()
+                .to_string();
+            assert!(
+                !secret.contains("geheim") && secret.contains("PASSWORD"),
+                "{secret}"
+            );
+        }
+    }
+}
