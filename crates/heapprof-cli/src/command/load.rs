@@ -1,5 +1,6 @@
 //! `heapprof load`: profiles into the database.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
@@ -14,45 +15,49 @@ use crate::{messages, name, output};
 
 pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     let mode = args.file_mode.mode()?;
-    if let Some(name) = &args.name {
-        if name.is_empty() || name == "-" || name.contains('/') {
-            bail!(
-                "--as {name:?}: a profile of this name could not be read later; use a name \
-                 without /"
-            );
-        }
-        free(shared, name)?;
-        let source = shared.sources.read(&args.profiles)?;
-        return match shared.sources.backend() {
-            Backend::ClickHouse(address) => {
-                clickhouse::load(address, std::iter::once(labelled(name, source, args)))
+    let (names, profiles) = match &args.name {
+        Some(name) => {
+            if name.is_empty() || name == "-" || name.contains('/') {
+                bail!(
+                    "--as {name:?}: a profile of this name could not be read later; use a name \
+                     without /"
+                );
             }
-            _ => store(shared, mode, name, source, args),
-        };
-    }
-    let profiles = report::expanded(&shared.sources, &args.profiles)?;
-    let names = profiles
-        .iter()
-        .map(|p| stem(p))
-        .collect::<Result<Vec<_>>>()?;
+            (vec![name.clone()], vec![args.profiles.clone()])
+        }
+        None => {
+            let profiles = report::expanded(&shared.sources, &args.profiles)?;
+            let names = profiles.iter().map(|p| stem(p));
+            let names = names.collect::<Result<Vec<_>>>()?;
+            (names, profiles.into_iter().map(|p| vec![p]).collect())
+        }
+    };
     for (at, name) in names.iter().enumerate() {
         if names[..at].contains(name) {
             bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
         }
     }
-    let mut each = profiles.iter().zip(&names);
-    if let Backend::ClickHouse(address) = shared.sources.backend() {
-        let each = each.map(|(profile, name)| {
-            let source = shared.sources.read(std::slice::from_ref(profile))?;
-            labelled(name, source, args)
-        });
-        return clickhouse::load(address, each);
+    let mut each = names.iter().zip(&profiles);
+    match shared.sources.backend() {
+        Backend::ClickHouse(address) => clickhouse::load(
+            address,
+            each.map(|(name, files)| labelled(name, shared.sources.read(files)?, args)),
+        ),
+        _ => {
+            let mut database = Database {
+                path: shared.sources.db(),
+                mode,
+                store: None,
+                more: 0,
+            };
+            each.try_for_each(|(name, files)| {
+                database.must_be_free(name)?;
+                let labelled = labelled(name, shared.sources.read(files)?, args)?;
+                database.add(labelled)
+            })?;
+            database.end()
+        }
     }
-    each.try_for_each(|(profile, name)| {
-        free(shared, name)?;
-        let source = shared.sources.read(std::slice::from_ref(profile))?;
-        store(shared, mode, name, source, args)
-    })
 }
 
 /// A profile with its labels, and with the time that was typed.
@@ -66,31 +71,63 @@ fn labelled(name: &str, source: Source, args: &LoadArgs) -> Result<Labelled> {
     Ok((name.to_string(), profile, labels))
 }
 
-fn store(
-    shared: &Shared,
+/// The database, which is opened once, and made when there is something to store.
+struct Database<'a> {
+    path: &'a Path,
     mode: FileMode,
-    name: &str,
-    source: Source,
-    args: &LoadArgs,
-) -> Result<()> {
-    let (_, profile, labels) = labelled(name, source, args)?;
-    let db = shared.sources.db();
-    let named = || db.display().to_string();
-    output::make_for_own(db, mode)?;
-    let mut store = Store::open_or_create(db).with_context(named)?;
-    let mut bar = Bar::storing();
-    store
-        .load_labelled(name, &profile, &labels, &mut |done, all| {
-            bar.at(done, Some(all))
-        })
-        .with_context(named)?;
-    drop(bar);
-    messages::note(&format!("loaded {name} into {}", db.display()));
-    let samples = store.samples().with_context(named)?;
-    if let Some(hint) = hint(samples, profile.samples.len() as i64) {
-        messages::note(&format!("{}: {hint}", db.display()));
+    store: Option<Store>,
+    /// How many samples were loaded.
+    more: i64,
+}
+
+impl Database<'_> {
+    fn name(&self) -> String {
+        self.path.display().to_string()
     }
-    Ok(())
+
+    fn opened(&mut self) -> Result<&mut Store> {
+        if self.store.is_none() {
+            let store = Store::open_or_create(self.path).with_context(|| self.name())?;
+            self.store = Some(store);
+        }
+        Ok(self.store.as_mut().expect("it was opened"))
+    }
+
+    /// Fails before a long reading if a name is taken. Loading checks that again.
+    fn must_be_free(&mut self, name: &str) -> Result<()> {
+        if self.path.exists() && self.opened()?.find(name).is_ok() {
+            return Err(Error::NameTaken(name.to_string())).with_context(|| self.name());
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, (name, profile, labels): Labelled) -> Result<()> {
+        let shown = self.name();
+        let named = || shown.clone();
+        output::make_for_own(self.path, self.mode)?;
+        let store = self.opened()?;
+        let mut bar = Bar::storing();
+        store
+            .load_labelled(&name, &profile, &labels, &mut |done, all| {
+                bar.at(done, Some(all))
+            })
+            .with_context(named)?;
+        drop(bar);
+        messages::note(&format!("loaded {name} into {shown}"));
+        self.more = self.more.saturating_add(profile.samples.len() as i64);
+        Ok(())
+    }
+
+    /// Says what to do next if the database has become large.
+    fn end(&mut self) -> Result<()> {
+        let shown = self.name();
+        let more = self.more;
+        let samples = self.opened()?.samples().with_context(|| shown.clone())?;
+        if let Some(hint) = hint(samples, more) {
+            messages::note(&format!("{shown}: {hint}"));
+        }
+        Ok(())
+    }
 }
 
 /// So many samples are much for one file of SQLite.
@@ -109,20 +146,6 @@ fn hint(samples: i64, more: i64) -> Option<String> {
             samples / 1_000_000
         )
     })
-}
-
-/// Fails before a long reading if a name is taken. Loading checks that again.
-fn free(shared: &Shared, name: &str) -> Result<()> {
-    let Backend::Database(db) = shared.sources.backend() else {
-        return Ok(());
-    };
-    if db.exists()
-        && let Ok(store) = Store::open(db)
-        && store.find(name).is_ok()
-    {
-        return Err(Error::NameTaken(name.to_string())).with_context(|| db.display().to_string());
-    }
-    Ok(())
 }
 
 /// A file's name without its folder and endings.
