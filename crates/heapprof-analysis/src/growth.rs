@@ -106,7 +106,7 @@ pub(crate) fn judge(function: u32, times: &[i64], values: &[i64]) -> Growth {
     let n = values.len();
     let is_timed = times.windows(2).all(|pair| pair[0] < pair[1]);
     let at = |i: usize| match is_timed {
-        true => (times[i] - times[0]) as f64 / HOUR,
+        true => times[i].saturating_sub(times[0]) as f64 / HOUR,
         false => i as f64,
     };
     let (x, y): (Vec<f64>, Vec<f64>) = (0..n).map(|i| (at(i), values[i] as f64)).unzip();

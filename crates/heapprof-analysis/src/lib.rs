@@ -120,7 +120,7 @@ pub use crate::{
         WatchFigures, WatchMoment, WatchProcess, WatchStart, WatchSum, WatchedProcess, Wiretap,
         WiretapBatch, WiretapBy, WiretapCode, WiretapRow, WiretapSender,
     },
-    stored_moment::{SeriesStore, StoredMoment},
+    stored_moment::{ROLLED_UP, SeriesStore, StoredMoment, of_service},
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
     timeline::{Timeline, TimelineRow, timeline},

@@ -91,10 +91,25 @@ impl Processes {
 /// A text that all moments of a series have in common, and no others.
 pub(crate) fn series_of(labels: &BTreeMap<String, String>) -> String {
     // A build changes with a deploy, and the series goes on.
-    let labels = labels.iter().filter(|(key, _)| !is_of_a_build(key));
+    let labels = labels
+        .iter()
+        .filter(|(key, _)| !is_of_a_build(key) && *key != ROLLED_UP);
     labels
         .map(|(key, value)| format!("{key:?}={value:?};"))
         .collect()
+}
+
+/// The label of a profile that is the sum of several hosts; it says of how many profiles.
+pub const ROLLED_UP: &str = "rolled_up";
+
+/// The labels that all hosts of a service have in common, whichever hosts there are: all labels
+/// except `host` and those of the build. A profile without a service has none in common with
+/// others.
+pub fn of_service(labels: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    labels.get("service")?;
+    let mut labels = labels.clone();
+    labels.retain(|key, _| key != "host" && key != ROLLED_UP && !is_of_a_build(key));
+    Some(labels)
 }
 
 /// Whether a label says which build of a program it is.

@@ -81,6 +81,8 @@ mod with {
                 .timeout_recv_response(Some(PATIENCE))
                 .timeout_recv_body(Some(PATIENCE))
                 .http_status_as_error(false)
+                // The password goes to this server alone.
+                .max_redirects(0)
                 .build()
                 .into();
             Self {
@@ -122,19 +124,20 @@ mod with {
     }
 
     fn parsed(text: &str) -> Result<ClickHouseAddress> {
+        // The text may have a password in it, so such a text is not shown.
+        let is_odd = text.contains('@') || text.to_ascii_lowercase().contains("pass");
+        if is_odd {
+            bail!(
+                "--store: the address has a user or a password in it, which others may see; set \
+                 HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD instead"
+            );
+        }
         let split = text.split_once("://");
         let (scheme, rest) = match split {
             Some(("clickhouse", rest)) => ("http", rest),
             Some(("clickhouses", rest)) => ("https", rest),
             _ => bail!("{text}: is no address of a store; {FORM}"),
         };
-        if rest.contains('@') {
-            // The text may have the password in it, so it is not shown.
-            bail!(
-                "--store: the address has a user or a password in it, which others may see; set \
-                 HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD instead"
-            );
-        }
         let (place, query) = match rest.split_once('?') {
             Some((place, query)) => (place, Some(query)),
             None => (rest, None),

@@ -55,7 +55,11 @@ fn about(chosen: &Chosen, over: OverTime) -> String {
         count(processes, "process", "processes")
     );
     let ends = [chosen.moments.first(), chosen.moments.last()];
-    let [first, last] = ends.map(|m| m.map_or_else(String::new, |m| time_utc(m.time_nanos)));
+    let time = |moment: &StoredMoment| match moment.time_nanos {
+        0 => "an unknown time".to_string(),
+        nanos => time_utc(nanos),
+    };
+    let [first, last] = ends.map(|moment| moment.map_or_else(String::new, time));
     let in_use = match over {
         OverTime::Last => format!("those of {at_end} at the end"),
         OverTime::Mean => format!("the mean of {} moments in time", chosen.steps()),

@@ -271,7 +271,10 @@ impl Sources {
         if is_elsewhere || is_selector(name) && !self.is_stored_name(name) {
             let selected = selection::read(&self.backend, name, self.over_time)?;
             messages::note(&selected.about);
-            let names = selected.names;
+            // A statement would show the frames that the profile wants to be dropped.
+            let profile = &selected.source.profile;
+            let is_whole = profile.text(profile.drop_frames).is_empty();
+            let names = selected.names.filter(|_| is_whole);
             self.selected.borrow_mut().insert(name.to_string(), names);
             return Ok(selected.source);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use heapprof_profile::{LabelSetIndex, LocationIndex, Profile};
+use heapprof_profile::{LabelSetIndex, LocationIndex, Profile, encode};
 use heapprof_totals::query::Query;
 use heapprof_totals::totals::spread_of;
 
@@ -195,6 +195,8 @@ impl Batch {
         for (t, total) in types.iter().zip(whole) {
             id = id.number(*t).number(total.total).number(total.net);
         }
+        // Equal profiles have equal bytes.
+        encode(profile, &mut id)?;
         let id = id.number_of_it();
         if !self.is_new("profile", id) {
             return Ok(());

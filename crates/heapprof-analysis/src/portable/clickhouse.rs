@@ -217,11 +217,12 @@ impl<T: Transport> ClickHouse<T> {
     /// The server does not answer, or refuses.
     pub fn table(&self, sql: &str) -> Result<(Vec<String>, Vec<Vec<Value>>), Error> {
         let server = self.address.servers.first().map_or("", String::as_str);
+        // A question only reads, whatever its text says.
         let settings = format!(
-            "&database={}&output_format_json_quote_64bit_integers=1",
+            "&database={}&output_format_json_quote_64bit_integers=1&readonly=2",
             self.address.database
         );
-        let sql = format!("{sql} FORMAT JSONCompact");
+        let sql = format!("{sql}\nFORMAT JSONCompact");
         let text = self.request(server, &sql, None, &settings)?;
         let document: Json = serde_json::from_str(&text).map_err(|error| failed(server, error))?;
         let wrong = || failed(server, "the answer is none of ClickHouse");

@@ -10,6 +10,18 @@ use sha2::{Digest, Sha256};
 /// Collects the fields of a thing.
 pub(super) struct Id(Sha256);
 
+/// What is written belongs to the thing.
+impl std::io::Write for Id {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Id {
     pub(super) fn of(what: &str) -> Self {
         Self(Sha256::new()).text("hp1").text(what)

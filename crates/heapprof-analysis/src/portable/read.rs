@@ -140,13 +140,15 @@ fn heap(
         "SELECT stack, label_set, {} FROM (SELECT profile, stack, label_set, {} FROM heap_sample \
          WHERE profile IN ({ids}) GROUP BY profile, stack, label_set) AS d \
          GROUP BY stack, label_set",
-        columns(&|name| format!("SUM(most_{name}) AS sum_{name}")),
+        columns(&|name| format!(
+            "SUM(most_{name}) AS sum_{name}, SUM(most_{name} * 1.0) AS about_{name}"
+        )),
         columns(&|name| format!("MAX({name}) AS most_{name}")),
     );
     for row in engine.rows(&sql)? {
         let mut at = None;
         for (column, &n) in wanted.iter().enumerate() {
-            let value = int(&row, 2 + column)?;
+            let value = sum_cell(&row, 2 + 2 * column, HEAP_TYPES[n].0)?;
             if value != 0 {
                 let key = (int(&row, 0)?, int(&row, 1)?);
                 let at = *at.get_or_insert_with(|| rows.row(key));
@@ -213,27 +215,44 @@ fn others(
         );
     }
     let sql = format!(
-        "SELECT type, stack, label_set, SUM(most) AS value, SUM(most_sampled) AS sampled, \
-         SUM(most_variance) AS variance FROM (SELECT profile, type, stack, label_set, MAX(value) \
-         AS most, MAX(sampled) AS most_sampled, MAX(variance) AS most_variance FROM other_sample \
-         WHERE profile IN ({}) GROUP BY profile, type, stack, label_set) AS d \
-         GROUP BY type, stack, label_set",
+        "SELECT type, stack, label_set, SUM(most) AS value, SUM(most * 1.0) AS about, \
+         SUM(most_sampled) AS sampled, SUM(most_variance) AS variance FROM (SELECT profile, type, \
+         stack, label_set, MAX(value) AS most, MAX(sampled) AS most_sampled, MAX(variance) AS \
+         most_variance FROM other_sample WHERE profile IN ({}) GROUP BY profile, type, stack, \
+         label_set) AS d GROUP BY type, stack, label_set",
         list(ids)
     );
     for row in engine.rows(&sql)? {
         let Some(from) = types.get(&int(&row, 0)?) else {
             return Err(missing("sample type", int(&row, 0)?));
         };
-        let known = known(&row, 4);
+        let known = known(&row, 5);
+        let value = sum_cell(&row, 3, &from.0)?;
         for add in adds.iter().filter(|add| add.from == *from) {
             let at = rows.row((int(&row, 1)?, int(&row, 2)?));
-            rows.add(at, add, int(&row, 3)?)?;
+            rows.add(at, add, value)?;
             if let Some(known) = known.filter(|_| add.with_spread) {
                 rows.know(at, add, known)?;
             }
         }
     }
     Ok(())
+}
+
+/// A sum that an engine made, and behind it the same sum as a fraction. Some engines let sums
+/// beyond 64 bits begin anew on the other side, which only the fraction shows.
+fn sum_cell(row: &[Value], at: usize, what: &str) -> Result<i64, Error> {
+    let about = match row.get(at + 1) {
+        Some(Value::Real(about)) => *about,
+        Some(Value::Int(about)) => *about as f64,
+        other => return Err(Error::Sql(format!("{other:?} stands where a sum should"))),
+    };
+    let value = int(row, at)?;
+    if (about - value as f64).abs() > (1u64 << 62) as f64 {
+        let what = format!("the sum of {what}");
+        return Err(heapprof_totals::Error::Beyond(what).into());
+    }
+    Ok(value)
 }
 
 /// The rows of a table with these ids, each once.

@@ -48,12 +48,15 @@ impl<E: Engine> SeriesStore for SqlStore<E> {
             of.insert(int(&row, 1)?, (int(&row, 2)?, int(&row, 3)?));
         }
         let mut profiles: BTreeMap<(i64, String, i64), (i64, String, i64)> = BTreeMap::new();
-        for row in self
-            .0
-            .rows("SELECT id, name, time_nanos, duration_nanos, default_sample_type, samples FROM profile")?
-        {
+        for row in self.0.rows(
+            "SELECT id, name, time_nanos, duration_nanos, default_sample_type, samples \
+                 FROM profile",
+        )? {
             let key = (int(&row, 2)?, text(&row, 1)?.to_string(), int(&row, 0)?);
-            profiles.insert(key, (int(&row, 3)?, text(&row, 4)?.to_string(), int(&row, 5)?));
+            profiles.insert(
+                key,
+                (int(&row, 3)?, text(&row, 4)?.to_string(), int(&row, 5)?),
+            );
         }
         let mut processes = Processes::default();
         let mut known: Vec<Rc<[(String, String)]>> = Vec::new();

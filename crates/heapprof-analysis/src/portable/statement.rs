@@ -23,8 +23,8 @@ pub(super) fn list(numbers: &[i64]) -> String {
     numbers.join(", ")
 }
 
-/// A text as SQL has it. No text with a backslash is the same in every engine, so a name with one
-/// is refused before.
+/// A text as SQL has it. No text with a backslash is the same in every engine, so nobody should ask
+/// for one.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }

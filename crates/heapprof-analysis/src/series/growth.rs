@@ -73,7 +73,7 @@ pub fn series_growth(
         Some(asked) => heapprof_profile::find_sample_type(&names, asked)?,
         None => newest.default_type,
     };
-    let sample_type = newest.types[at].clone();
+    let sample_type = newest.types.get(at).cloned().ok_or(Error::NoTypes)?;
     if is_counter(&sample_type.0) {
         return Err(Error::OnlyGrows(sample_type.0));
     }

@@ -43,9 +43,11 @@ pub struct SelectorError {
     why: String,
 }
 
-/// Whether a text that is no name of a profile is a selector.
+/// Whether a text that is no name of a profile is a selector: a key stands before the first `=` or
+/// `~`. A path of a file that is not there is none.
 pub fn is_selector(text: &str) -> bool {
-    text.contains(['=', '~'])
+    let key = text.split_once(['=', '~']).map(|(key, _)| key);
+    key.is_some_and(|key| !key.is_empty() && !key.contains(['/', ' ']))
 }
 
 /// A time: how long before `now` (`90s`, `2h`, `7d`), a date or a time in UTC (`2026-11-20`,

@@ -7,7 +7,7 @@
 
 use foldhash::HashMap;
 
-use crate::stored_moment::{StoredMoment, series_of};
+use crate::stored_moment::{ROLLED_UP, StoredMoment, of_service, series_of};
 
 /// The most steps. More are put together.
 const MOST_STEPS: i64 = 240;
@@ -92,15 +92,36 @@ fn lines(moments: &[StoredMoment]) -> Vec<Line> {
         let series = begins.entry(series_of(&first.labels)).or_default();
         series.push(first.time_nanos);
     }
+    // When the hosts of each service write. What was put together counts until one of them does.
+    let mut of_hosts: HashMap<String, Vec<i64>> = HashMap::default();
+    let service = |moment: &StoredMoment| format!("{:?}", of_service(&moment.labels));
+    for moment in moments {
+        if !moment.labels.contains_key(ROLLED_UP) {
+            of_hosts
+                .entry(service(moment))
+                .or_default()
+                .push(moment.time_nanos);
+        }
+    }
     let line = |process: Vec<usize>| {
         let (first, last) = (process[0], process[process.len() - 1]);
         let series = &begins[&series_of(&moments[first].labels)];
         let end = moments[last].time_nanos;
         let next = series.partition_point(|&begin| begin <= end);
         let pairs = process.windows(2);
-        let steps = pairs.map(|pair| moments[pair[1]].time_nanos - moments[pair[0]].time_nanos);
+        let steps = pairs.map(|pair| {
+            let [earlier, later] = [moments[pair[0]].time_nanos, moments[pair[1]].time_nanos];
+            later.saturating_sub(earlier)
+        });
+        let mut replaced = series.get(next).copied();
+        if moments[last].labels.contains_key(ROLLED_UP)
+            && let Some(hosts) = of_hosts.get(&service(&moments[last]))
+        {
+            let after = hosts.partition_point(|&time| time <= end);
+            replaced = replaced.into_iter().chain(hosts.get(after).copied()).min();
+        }
         Line {
-            replaced: series.get(next).copied(),
+            replaced,
             step: median(steps.filter(|&step| step > 0).collect()),
             moments: process,
         }
@@ -157,6 +178,27 @@ mod tests {
             .map(|n| moment(n, "web1", n as usize % 2, 60 * (n / 2)))
             .collect();
         assert_eq!(numbers(&workers), [[0, 1], [2, 3], [4, 5]]);
+    }
+
+    #[test]
+    fn what_was_put_together_counts_until_a_host_writes() {
+        let mut moments = Vec::new();
+        for n in 0..3 {
+            let mut sum = moment(10 + n, "", 9, 3600 * n);
+            sum.labels.remove("host");
+            sum.labels
+                .insert(ROLLED_UP.to_string(), (2 + n).to_string());
+            moments.push(sum);
+        }
+        for n in 0..6 {
+            moments.push(moment(20 + n, "web1", 1, 2 * 3600 + 600 * (n + 1)));
+            moments.push(moment(30 + n, "web2", 2, 2 * 3600 + 600 * (n + 1)));
+        }
+        let found = numbers(&moments);
+        let is_one =
+            |state: &Vec<i64>| state.iter().all(|&id| id < 20) || state.iter().all(|&id| id >= 20);
+        assert!(found.iter().all(is_one), "{found:?}");
+        assert_eq!(found.last(), Some(&vec![25, 35]));
     }
 
     #[test]

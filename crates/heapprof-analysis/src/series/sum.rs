@@ -13,7 +13,7 @@ use super::state::{State, states};
 use crate::error::Error;
 use crate::question::Source;
 use crate::sample_plan::{Add, Plan, RolledUp};
-use crate::stored_moment::{SeriesStore, StoredMoment};
+use crate::stored_moment::{ROLLED_UP, SeriesStore, StoredMoment, of_service};
 
 /// Which values in use are shown of a time with several states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,11 @@ pub struct Chosen {
 /// # Errors
 /// No moment is chosen.
 pub fn chosen(name: &str, selector: &Selector, moments: &[StoredMoment]) -> Result<Chosen, Error> {
-    let chosen = selector.choose(moments);
+    let mut chosen = selector.choose(moments);
+    // What has no time can't be put beside what has one.
+    if chosen.iter().any(|moment| moment.time_nanos != 0) {
+        chosen.retain(|moment| moment.time_nanos != 0);
+    }
     if chosen.is_empty() {
         let mut services: Vec<String> = moments
             .iter()
@@ -76,22 +80,17 @@ pub fn chosen_of(name: &str, moments: Vec<StoredMoment>) -> Chosen {
     }
 }
 
-/// Puts moments together into one profile: the sum of the last one of each process. Labels in which
-/// they differ go. What was allocated goes, too, because the sums of processes that come and go
-/// count nothing.
+/// Puts moments of a service together into one profile: the sum of the last one of each process. It
+/// has the labels that all hosts of the service have in common. What was allocated goes, because
+/// the sums of processes that come and go count nothing.
 ///
 /// # Errors
 /// A sum may be beyond 64 bits, and the database may be damaged.
 pub fn roll_up(store: &dyn SeriesStore, name: &str, chosen: &Chosen) -> Result<RolledUp, Error> {
-    let mut labels = chosen
-        .moments
-        .first()
-        .map(|m| m.labels.clone())
-        .unwrap_or_default();
-    for moment in &chosen.moments {
-        labels.retain(|key, value| moment.labels.get(key) == Some(value));
-    }
-    labels.insert("rolled_up".to_string(), chosen.moments.len().to_string());
+    let first = chosen.moments.first();
+    let labels = first.and_then(|moment| of_service(&moment.labels));
+    let mut labels = labels.unwrap_or_default();
+    labels.insert(ROLLED_UP.to_string(), chosen.moments.len().to_string());
     let newest = chosen.moments.last();
     let types = chosen.types();
     let types: Vec<(String, String)> = types.into_iter().filter(|t| !is_counter(&t.0)).collect();
@@ -306,8 +305,8 @@ mod tests {
         let mut moments = Vec::new();
         for n in 0..3 {
             let total = [100 * n, if n == 1 { 9 } else { 1 }];
-            moments.push(both_types(moment(10 + n, "web1", 1, 60 * n), total));
-            moments.push(both_types(moment(20 + n, "web2", 2, 60 * n + 1), total));
+            moments.push(both_types(moment(10 + n, "web1", 1, 60 * n + 60), total));
+            moments.push(both_types(moment(20 + n, "web2", 2, 60 * n + 61), total));
         }
         let all = choice(&moments, "service=shop");
         let (last, mean, max) = (OverTime::Last, OverTime::Mean, OverTime::Max);
@@ -333,10 +332,10 @@ mod tests {
     #[test]
     fn a_process_that_began_in_between_counts_from_its_beginning() {
         let mut moments: Vec<StoredMoment> = (0..4)
-            .map(|n| both_types(moment(n, "web1", n as usize / 2, 60 * n), [1, 1]))
+            .map(|n| both_types(moment(n, "web1", n as usize / 2, 60 * n + 60), [1, 1]))
             .collect();
         for moment in &mut moments[2..] {
-            moment.start_nanos = Some(100_000_000_000);
+            moment.start_nanos = Some(160_000_000_000);
         }
         let all = choice(&moments, "service=shop");
         let expected = vec![(0, -1), (1, 1), (3, 1)];

@@ -104,7 +104,7 @@ CREATE VIEW stack_function AS
   WITH RECURSIVE up (stack, id, is_leaf) AS (
     SELECT stack, stack, 1 FROM (SELECT stack FROM heap_sample UNION SELECT stack FROM other_sample) sampled
     UNION ALL
-    SELECT up.stack, s.parent, 0 FROM up JOIN stack s ON s.id = up.id WHERE s.parent <> 0
+    SELECT up.stack, s.parent, 0 FROM up JOIN stack s ON s.id = up.id WHERE s.parent <> 0 AND s.parent < s.id
   )
   SELECT stack, min(function) AS function, max(is_leaf) AS is_leaf
   FROM (

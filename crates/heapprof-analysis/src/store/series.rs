@@ -9,7 +9,7 @@ use rusqlite::{Connection, Transaction};
 
 use super::damage::damaged;
 use super::{Store, restore, schema};
-use crate::comment::Process;
+use crate::comment::{Process, said_once};
 use crate::error::Error;
 use crate::sample_plan::Plan;
 use crate::stored_moment::{Processes, SeriesStore, StoredMoment};
@@ -61,18 +61,18 @@ impl SeriesStore for Store {
                 Ok(())
             },
         )?;
-        let mut labels: HashMap<i64, BTreeMap<String, String>> =
-            match schema::has_labels(connection)? {
-                true => texts(
-                    connection,
-                    "SELECT profile, key, value FROM profile_label",
-                    |labels: &mut BTreeMap<String, String>, row| {
-                        labels.insert(row.get(1)?, row.get(2)?);
-                        Ok(())
-                    },
-                )?,
-                false => HashMap::new(),
-            };
+        let has_labels = schema::has_labels(connection)?;
+        let mut labels: HashMap<i64, BTreeMap<String, String>> = match has_labels {
+            true => texts(
+                connection,
+                "SELECT profile, key, value FROM profile_label",
+                |labels: &mut BTreeMap<String, String>, row| {
+                    labels.insert(row.get(1)?, row.get(2)?);
+                    Ok(())
+                },
+            )?,
+            false => HashMap::new(),
+        };
         type Totals = (Vec<(String, String)>, Vec<i64>);
         let mut totals: HashMap<i64, Totals> = texts(
             connection,
@@ -96,7 +96,14 @@ impl SeriesStore for Store {
             let id: i64 = row.get(0)?;
             let (time_nanos, duration): (i64, i64) = (row.get(2)?, row.get(3)?);
             let comments = comments.remove(&id).unwrap_or_default();
-            let labels = labels.remove(&id).unwrap_or_default();
+            let mut labels = labels.remove(&id).unwrap_or_default();
+            // A database of an older heapprof that can't be brought up has no labels.
+            if !has_labels {
+                for (key, said) in [("host", "host"), ("service", "program")] {
+                    let said = said_once(&comments, said);
+                    labels.extend(said.map(|value| (key.to_string(), value)));
+                }
+            }
             let Some((types, totals)) = totals.remove(&id) else {
                 return Err(damaged("the totals of profile", id));
             };

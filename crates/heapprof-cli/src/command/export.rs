@@ -24,6 +24,7 @@ mod parquet {
     use anyhow::{Context, Result};
     use heapprof_analysis::{Batch, SqliteTables, Store, TABLES, write_parquet};
     use rustix::fs::{AtFlags, Mode, RenameFlags, mkdirat, renameat_with, unlinkat};
+    use rustix::io::Errno;
 
     use super::super::Shared;
     use crate::args::{ExportArgs, FileMode};
@@ -122,16 +123,19 @@ mod parquet {
                 Ok(std::io::Write::write_all(out, &bytes)?)
             })
         });
-        let named_now = written.and_then(|()| {
-            renameat_with(&at, &draft, &at, &name, RenameFlags::NOREPLACE).with_context(named)
-        });
-        if named_now.is_err() {
+        let named_now =
+            written.map(|()| renameat_with(&at, &draft, &at, &name, RenameFlags::NOREPLACE));
+        if !matches!(named_now, Ok(Ok(()))) {
             for form in &TABLES {
                 let _ = unlinkat(&inside, format!("{}.parquet", form.name), AtFlags::empty());
             }
             let _ = unlinkat(&at, &draft, AtFlags::REMOVEDIR);
         }
-        named_now
+        match named_now? {
+            // Another export wrote the same batch in the meantime.
+            Err(Errno::EXIST) => Ok(()),
+            named_now => named_now.with_context(named),
+        }
     }
 
     /// Reads the folder's batches back into the database.

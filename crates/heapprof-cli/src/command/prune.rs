@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Store, StoredMoment, chosen_of, roll_up};
+use heapprof_analysis::{
+    ROLLED_UP, Store, StoredMoment, chosen_of, is_counter, of_service, roll_up,
+};
 
 use super::Shared;
 use crate::args::{Keep, PruneArgs};
@@ -72,6 +74,10 @@ fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Pl
     let mut plan = Plan::default();
     let mut kept: BTreeSet<(usize, i64, i64)> = BTreeSet::new();
     for (at, moment) in moments.iter().enumerate().rev() {
+        // Nobody knows how old it is.
+        if moment.time_nanos == 0 {
+            continue;
+        }
         let age = now.saturating_sub(moment.time_nanos);
         let rule = rules.iter().position(|rule| age <= nanos(rule.age));
         let Some(rule) = rule else {
@@ -92,22 +98,40 @@ fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Pl
         }
         // The last one of a process in a step stays.
         let is_kept = kept.insert((moment.process, step, place));
-        let is_together = moment.labels.contains_key("rolled_up");
-        if !is_kept {
-            plan.removed.push(at);
-        } else if rolls_up && !is_together {
-            plan.removed.push(at);
-            let service = moment.labels.get("service").map_or("", String::as_str);
-            let name = format!(
-                "{service}@{}",
-                heapprof_report::time_utc(end).replace(' ', "_")
-            );
-            plan.together.entry(name).or_default().push(at);
+        let is_together = moment.labels.contains_key(ROLLED_UP);
+        // Values that only count what was allocated have no sum over processes that come and go.
+        let has_sum = moment.types.iter().any(|t| !is_counter(&t.0));
+        let service = of_service(&moment.labels).filter(|_| rolls_up && !is_together && has_sum);
+        match service {
+            _ if !is_kept => plan.removed.push(at),
+            None => {}
+            Some(labels) => {
+                plan.removed.push(at);
+                let end = (place + 1).saturating_mul(step);
+                plan.together
+                    .entry(name(&labels, end))
+                    .or_default()
+                    .push(at);
+            }
         }
     }
     plan.removed.reverse();
     plan.together.values_mut().for_each(|group| group.reverse());
     plan
+}
+
+/// The name of what is put together: the values of its labels, the service first, and the end of
+/// its step. A name with a slash would be taken for a path.
+fn name(labels: &BTreeMap<String, String>, end: i64) -> String {
+    let service = labels.get("service").into_iter();
+    let others = labels.iter().filter(|(key, _)| *key != "service");
+    let values: Vec<&str> = service
+        .chain(others.map(|(_, value)| value))
+        .map(String::as_str)
+        .collect();
+    let time = heapprof_report::time_utc(end).replace(' ', "_");
+    let name = format!("{}@{time}", values.join("."));
+    name.replace(|c: char| c == '/' || c.is_control(), "_")
 }
 
 /// What the plan does, in the words of an order.
