@@ -1,4 +1,4 @@
-//! Who refers to a value, and the way by which it is reached.
+//! Values that refer to a value, and the way by which it is reached.
 
 use crate::found::{Described, Found};
 use crate::values::Phase;

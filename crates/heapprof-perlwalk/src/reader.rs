@@ -1,4 +1,4 @@
-//! A copy of a program's memory, read by address. What is not there is zero.
+//! A copy of a program's memory, read by address. Bytes that are missing read as zeros.
 
 use std::cell::Cell;
 

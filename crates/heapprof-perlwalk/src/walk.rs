@@ -82,7 +82,8 @@ pub struct Walked {
 /// in the copy. Without a `heap`, sizes are what Perl asked for, and other threads are not seen.
 /// The value is told that has what is at the `wanted` address.
 ///
-/// # Errors There may be no perl, or one that is not known.
+/// # Errors
+/// There may be no perl, or one that is not known.
 pub fn walk(
     image: &Image,
     constants: impl Memory,
