@@ -94,8 +94,8 @@ fn what_a_library_allocates_is_counted_for_its_caller() {
     }
 }
 
-/// SQL shows what `--own-code` is based on, with the same values for files and for a database, whose
-/// views cut no frames.
+/// SQL shows what `--own-code` is based on, with the same values for files and for a database,
+/// whose views cut no frames.
 #[test]
 fn a_function_s_module_is_a_column() {
     if !have(&["g++"]) {

@@ -83,7 +83,7 @@ impl Sides {
     }
 
     /// How sure the delta of a change is; `None` if both sides are exact.
-    fn delta(&self, change: Change) -> Option<Estimate> {
+    pub(crate) fn delta(&self, change: Change) -> Option<Estimate> {
         if self.spread == [None, None] {
             return None;
         }
@@ -174,15 +174,6 @@ pub struct Diff {
     pub(crate) type_sides: Vec<Sides>,
 }
 
-impl Diff {
-    /// Whether a row that is new or gone is named by its address. In another run, the same place
-    /// has another address.
-    pub fn has_addresses(&self) -> bool {
-        let mut rows = self.rows.iter();
-        rows.any(|row| row.was != row.is && row.place.is_address())
-    }
-}
-
 /// Compares the profiles number `before` and `after` of the session.
 pub fn diff(
     session: &Session,
@@ -242,7 +233,8 @@ pub fn diff(
              (SELECT function, line, address, flat AS fb, 0 AS fa, cum AS cb, 0 AS ca, 1 AS was, 0 \
              AS now{of_before} FROM function_total t WHERE profile = ?1 AND type = ?2 UNION ALL \
              SELECT function, line, address, 0, flat, 0, cum, 0, 1{of_after} FROM function_total t \
-             WHERE profile = ?3 AND type = ?4) u JOIN function f ON f.id = u.function GROUP BY {order}"
+             WHERE profile = ?3 AND type = ?4) u JOIN function f ON f.id = u.function \
+             GROUP BY {order}"
         ),
         [before, type_before, after, type_after],
         |row| {
@@ -325,8 +317,8 @@ fn types(session: &Session, before: i64, after: i64) -> Result<Vec<(TypeChange, 
     );
     session.rows(
         &format!(
-            "SELECT s.type, s.unit, b.kept_net, a.kept_net, {of_before}, {of_after} FROM profile_total b \
-             JOIN profile_total a ON a.type = b.type AND a.profile = ?2 \
+            "SELECT s.type, s.unit, b.kept_net, a.kept_net, {of_before}, {of_after} \
+             FROM profile_total b JOIN profile_total a ON a.type = b.type AND a.profile = ?2 \
              JOIN sample_type s ON s.id = b.type WHERE b.profile = ?1 ORDER BY b.position"
         ),
         [before, after],

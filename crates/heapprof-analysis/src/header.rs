@@ -114,8 +114,8 @@ pub(crate) fn header(
     let known = Session::spread_columns("t", "kept_");
     let totals = session.rows(
         &format!(
-            "SELECT total, net, kept_total, kept_net, {whole}, {of_kept}, {known} FROM profile_total t \
-             WHERE profile = ?1 AND type = ?2"
+            "SELECT total, net, kept_total, kept_net, {whole}, {of_kept}, {known} \
+             FROM profile_total t WHERE profile = ?1 AND type = ?2"
         ),
         [profile, r#type],
         |row| {

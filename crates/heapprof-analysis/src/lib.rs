@@ -131,7 +131,7 @@ pub use crate::{
 };
 
 #[cfg(feature = "clickhouse")]
-pub use portable::clickhouse::{ClickHouse, ClickHouseAddress, Transport};
+pub use portable::clickhouse::{ClickHouse, ClickHouseAddress, Parameter, Transport};
 #[cfg(feature = "datafusion")]
 pub use portable::datafusion::DataFusion;
 #[cfg(feature = "parquet")]

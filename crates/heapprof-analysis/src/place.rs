@@ -58,7 +58,7 @@ impl Place {
     }
 
     /// Whether it is a frame without symbols, whose name is its address.
-    pub(crate) fn is_address(&self) -> bool {
+    fn is_address(&self) -> bool {
         self.function.starts_with("0x")
     }
 

@@ -20,6 +20,22 @@ pub struct Plan {
     pub(crate) parts: Vec<(i64, Vec<Add>)>,
 }
 
+impl Plan {
+    /// All values of one profile, whose types these are.
+    pub(crate) fn of_one(id: i64, types: &[(String, String)]) -> Self {
+        let adds = types
+            .iter()
+            .enumerate()
+            .map(|(to, from)| Add::once(from, to));
+        Self {
+            types: types.to_vec(),
+            divisor: 1,
+            is_whole: true,
+            parts: vec![(id, adds.collect())],
+        }
+    }
+}
+
 /// The values of a profile in a type are added to a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Add {
@@ -31,4 +47,16 @@ pub struct Add {
     pub(crate) times: i64,
     /// Whether what is known of them is added up, too.
     pub(crate) with_spread: bool,
+}
+
+impl Add {
+    /// Adds the values of a type once, with what is known of them.
+    pub(crate) fn once(from: &(String, String), to: usize) -> Self {
+        Self {
+            from: from.clone(),
+            to,
+            times: 1,
+            with_spread: true,
+        }
+    }
 }

@@ -35,7 +35,7 @@ use crate::sample_plan::RolledUp;
 use crate::session::Session;
 
 use guard::Budget;
-pub(crate) use heap::HEAP_TYPES;
+pub(crate) use heap::{HEAP_TYPES, columns as heap_columns, known_of};
 use load::New;
 pub(crate) use sample_rows::SampleRows;
 pub use schema::SCHEMA_VERSION;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
-use heapprof_profile::Profile;
+use heapprof_profile::{Profile, default_sample_type};
 
 use crate::comment::Process;
 use crate::error::Error;
@@ -56,7 +56,7 @@ pub trait SeriesStore {
 /// Gives moments the numbers of their processes. A moment that names no process is of the one
 /// process that its labels have.
 #[derive(Default)]
-pub(crate) struct Processes {
+struct Processes {
     /// The processes of one program, pid and host, with their numbers.
     known: HashMap<String, Vec<(Process, usize)>>,
     unnamed: HashMap<String, usize>,
@@ -64,11 +64,7 @@ pub(crate) struct Processes {
 }
 
 impl Processes {
-    pub(crate) fn number(
-        &mut self,
-        process: Option<Process>,
-        labels: &BTreeMap<String, String>,
-    ) -> usize {
+    fn number(&mut self, process: Option<Process>, labels: &BTreeMap<String, String>) -> usize {
         let next = self.count;
         let number = match process {
             Some(process) => {
@@ -85,6 +81,63 @@ impl Processes {
         };
         self.count += usize::from(number == next);
         number
+    }
+}
+
+/// What a store says of a profile.
+pub(crate) struct Said {
+    pub(crate) id: i64,
+    pub(crate) name: String,
+    pub(crate) time_nanos: i64,
+    pub(crate) duration_nanos: i64,
+    pub(crate) default_sample_type: String,
+    pub(crate) samples: i64,
+    pub(crate) comments: Vec<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    /// The sample types and their units, and the signed sum of each.
+    pub(crate) types: Vec<(String, String)>,
+    pub(crate) totals: Vec<i64>,
+}
+
+/// Makes moments of what a store says. Moments with the same types share them.
+#[derive(Default)]
+pub(crate) struct Moments {
+    made: Vec<StoredMoment>,
+    processes: Processes,
+    types: Vec<Rc<[(String, String)]>>,
+}
+
+impl Moments {
+    pub(crate) fn add(&mut self, said: Said) {
+        let names: Vec<&str> = said.types.iter().map(|t| &*t.0).collect();
+        let default_type = default_sample_type(&names, &said.default_sample_type);
+        let types = match self.types.iter().find(|known| known[..] == said.types[..]) {
+            Some(known) => Rc::clone(known),
+            None => {
+                let types: Rc<[(String, String)]> = said.types.into();
+                self.types.push(Rc::clone(&types));
+                types
+            }
+        };
+        let process = Process::new(&said.comments, said.time_nanos, said.duration_nanos);
+        self.made.push(StoredMoment {
+            id: said.id,
+            name: said.name,
+            time_nanos: said.time_nanos,
+            start_nanos: process.as_ref().map(Process::start),
+            pid: process.as_ref().map(|process| process.pid().to_string()),
+            process: self.processes.number(process, &said.labels),
+            labels: said.labels,
+            types,
+            totals: said.totals,
+            samples: said.samples,
+            default_type,
+        });
+    }
+
+    /// The moments, in the order in which they were added.
+    pub(crate) fn all(self) -> Vec<StoredMoment> {
+        self.made
     }
 }
 

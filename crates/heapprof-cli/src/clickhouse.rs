@@ -45,7 +45,8 @@ mod with {
 
     use anyhow::{Context, Result, bail};
     use heapprof_analysis::{
-        Batch, ClickHouse, ClickHouseAddress, ResultTable, SeriesStore, SqlStore, Transport,
+        Batch, ClickHouse, ClickHouseAddress, Parameter, ResultTable, SeriesStore, SqlStore,
+        Transport,
     };
 
     use super::Labelled;
@@ -94,8 +95,14 @@ mod with {
     }
 
     impl Transport for Http {
-        fn post(&self, server: &str, parameters: &str, body: &str) -> Result<String, String> {
-            let request = self.agent.post(format!("{server}/?{parameters}"));
+        fn post(
+            &self,
+            server: &str,
+            parameters: &[Parameter<'_>],
+            body: &str,
+        ) -> Result<String, String> {
+            let request = self.agent.post(format!("{server}/"));
+            let request = request.query_pairs(parameters.iter().copied());
             let mut request = request.header("X-ClickHouse-User", &self.user);
             if !self.password.is_empty() {
                 request = request.header("X-ClickHouse-Key", &self.password);

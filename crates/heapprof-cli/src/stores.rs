@@ -12,19 +12,22 @@ use crate::backend::Backend;
 /// A store with all its moments.
 pub(crate) type Opened = (Box<dyn SeriesStore>, Vec<StoredMoment>);
 
+/// Opens a database, which must be there.
+pub(crate) fn database(path: &Path) -> Result<Store> {
+    if !path.exists() {
+        bail!(
+            "{}: there is no such database; heapprof load makes it",
+            path.display()
+        );
+    }
+    Store::open(path).with_context(|| path.display().to_string())
+}
+
 /// Opens a store, and reads what moments it has.
 pub(crate) fn open(backend: &Backend) -> Result<Opened> {
     let named = || backend.name();
     let store: Box<dyn SeriesStore> = match backend {
-        Backend::Database(path) => {
-            if !path.exists() {
-                bail!(
-                    "{}: there is no such database; heapprof load makes it",
-                    path.display()
-                );
-            }
-            Box::new(Store::open(path).with_context(named)?)
-        }
+        Backend::Database(path) => Box::new(database(path)?),
         Backend::Folder(folder) => of_folder(folder)?,
         Backend::ClickHouse(address) => crate::clickhouse::open(address)?,
     };

@@ -6,13 +6,12 @@ use std::sync::Arc;
 use foldhash::{HashMap, HashSet};
 use heapprof_profile::{LabelSetIndex, LocationIndex, Profile, encode};
 use heapprof_totals::query::Query;
-use heapprof_totals::totals::spread_of;
 
 use super::id::Id;
 use super::{Kind, TABLES, TableForm, table};
 use crate::error::Error;
 use crate::question::{Question, Source, Types};
-use crate::store::HEAP_TYPES;
+use crate::store::{heap_columns, known_of};
 
 /// The values of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +24,18 @@ pub enum Cells {
     MaybeReal(Vec<Option<f64>>),
     /// Texts.
     Text(Vec<String>),
+}
+
+impl Cells {
+    /// A column without rows.
+    pub(super) fn none(kind: Kind) -> Self {
+        match kind {
+            Kind::Int => Self::Int(Vec::new()),
+            Kind::MaybeInt => Self::MaybeInt(Vec::new()),
+            Kind::MaybeReal => Self::MaybeReal(Vec::new()),
+            Kind::Text => Self::Text(Vec::new()),
+        }
+    }
 }
 
 /// One cell.
@@ -57,12 +68,7 @@ pub struct Batch {
 impl Default for Batch {
     fn default() -> Self {
         let empty = |form: &TableForm| {
-            let cells = form.columns.iter().map(|(_, kind)| match kind {
-                Kind::Int => Cells::Int(Vec::new()),
-                Kind::MaybeInt => Cells::MaybeInt(Vec::new()),
-                Kind::MaybeReal => Cells::MaybeReal(Vec::new()),
-                Kind::Text => Cells::Text(Vec::new()),
-            });
+            let cells = form.columns.iter().map(|(_, kind)| Cells::none(*kind));
             cells.collect()
         };
         Self {
@@ -470,14 +476,7 @@ impl Batch {
             let set = sets[samples.label_set(at).index()];
             rows.entry((stack, set)).or_default().push(at as u32);
         }
-        let heap = HEAP_TYPES.map(|(name, unit)| {
-            let is_it = |t: &heapprof_profile::ValueType| {
-                profile.text(t.r#type) == name && profile.text(t.unit) == unit
-            };
-            profile.sample_type.iter().position(is_it)
-        });
-        let others = (0..types.len()).filter(|column| !heap.contains(&Some(*column)));
-        let others: Vec<usize> = others.collect();
+        let (heap, others) = heap_columns(profile);
         let mut keys: Vec<(i64, i64)> = rows.keys().copied().collect();
         keys.sort_unstable();
         for &(stack, set) in &keys {
@@ -487,13 +486,9 @@ impl Batch {
                 values.sum()
             };
             let known = |column: usize| {
-                let each = run
-                    .iter()
-                    .map(|&at| spread_of(profile, at as usize, column));
-                let known = each.fold(Default::default(), heapprof_totals::estimate::Spread::and);
-                let is_known = known != heapprof_totals::estimate::Spread::default();
+                let known = known_of(profile, run.iter().copied(), column)?;
                 let samples = i64::try_from(known.samples).unwrap_or(i64::MAX);
-                is_known.then_some((samples, known.variance))
+                Some((samples, known.variance))
             };
             let values = heap.map(|column| column.map_or(0, sum));
             if values != [0; 4] {

@@ -21,13 +21,22 @@ use crate::statement::Value;
 
 /// So many rows go in with one request.
 const ROWS: usize = 100_000;
+
+/// A parameter of an address and its value, as they are before they are written into it.
+pub type Parameter<'a> = (&'a str, &'a str);
+
 /// How statements get to a server.
 pub trait Transport {
     /// Sends a body to a server, with parameters of its address, and returns the answer.
     ///
     /// # Errors
     /// It says in one line why there is no answer, or what the server refused.
-    fn post(&self, server: &str, parameters: &str, body: &str) -> Result<String, String>;
+    fn post(
+        &self,
+        server: &str,
+        parameters: &[Parameter<'_>],
+        body: &str,
+    ) -> Result<String, String>;
 }
 
 /// Where the tables are.
@@ -60,7 +69,7 @@ impl<T: Transport> ClickHouse<T> {
 
     /// Sends a statement to a server, and for an INSERT its rows.
     fn ask(&self, server: &str, sql: &str, rows: Option<&str>) -> Result<String, Error> {
-        self.request(server, sql, rows, "")
+        self.request(server, sql, rows, &[])
     }
 
     /// Sends a statement to a server, with settings of its own.
@@ -69,16 +78,16 @@ impl<T: Transport> ClickHouse<T> {
         server: &str,
         sql: &str,
         rows: Option<&str>,
-        settings: &str,
+        settings: &[Parameter<'_>],
     ) -> Result<String, Error> {
-        let longest = sql.len().max(262_144) + 1024;
-        let mut parameters = format!("max_query_size={longest}{settings}");
+        let longest = (sql.len().max(262_144) + 1024).to_string();
+        let mut parameters = vec![("max_query_size", &*longest)];
+        parameters.extend(settings);
         if rows.is_some() {
-            parameters.push_str(&format!("&query={}", form(sql)));
+            parameters.push(("query", sql));
         }
-        let answer = self
-            .transport
-            .post(server, &parameters, rows.unwrap_or(sql));
+        let body = rows.unwrap_or(sql);
+        let answer = self.transport.post(server, &parameters, body);
         answer.map_err(|error| failed(server, error))
     }
 
@@ -192,17 +201,6 @@ fn line(form: &TableForm, columns: &[Cells], row: usize) -> String {
     Json::Object(object).to_string()
 }
 
-/// A text as a part of an address.
-fn form(text: &str) -> String {
-    let encoded = text.bytes().map(|byte| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.' | b'-' => {
-            char::from(byte).to_string()
-        }
-        byte => format!("%{byte:02X}"),
-    });
-    encoded.collect()
-}
-
 impl<T: Transport> Engine for ClickHouse<T> {
     fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
         Ok(self.table(sql)?.1)
@@ -210,18 +208,18 @@ impl<T: Transport> Engine for ClickHouse<T> {
 }
 
 impl<T: Transport> ClickHouse<T> {
-    /// Runs a statement on the first server. Returns the names of its columns, and its
-    /// rows.
+    /// Runs a statement on the first server. Returns the names of its columns, and its rows.
     ///
     /// # Errors
     /// The server does not answer, or refuses.
     pub fn table(&self, sql: &str) -> Result<(Vec<String>, Vec<Vec<Value>>), Error> {
         let server = self.address.servers.first().map_or("", String::as_str);
         // A question only reads, whatever its text says.
-        let settings = format!(
-            "&database={}&output_format_json_quote_64bit_integers=1&readonly=2",
-            self.address.database
-        );
+        let settings = [
+            ("database", &*self.address.database),
+            ("output_format_json_quote_64bit_integers", "1"),
+            ("readonly", "2"),
+        ];
         let sql = format!("{sql}\nFORMAT JSONCompact");
         let text = self.request(server, &sql, None, &settings)?;
         let document: Json = serde_json::from_str(&text).map_err(|error| failed(server, error))?;

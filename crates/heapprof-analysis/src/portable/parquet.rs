@@ -90,12 +90,7 @@ pub fn read_parquet(
     let mut columns: Vec<Cells> = form
         .columns
         .iter()
-        .map(|(_, kind)| match kind {
-            Kind::Int => Cells::Int(Vec::new()),
-            Kind::MaybeInt => Cells::MaybeInt(Vec::new()),
-            Kind::MaybeReal => Cells::MaybeReal(Vec::new()),
-            Kind::Text => Cells::Text(Vec::new()),
-        })
+        .map(|(_, kind)| Cells::none(*kind))
         .collect();
     for batch in builder.build().map_err(failed)? {
         let batch = batch.map_err(failed)?;

@@ -27,18 +27,7 @@ pub fn read_profile(
     id: i64,
     types: &[(String, String)],
 ) -> Result<Profile, Error> {
-    let adds = types.iter().enumerate().map(|(to, from)| Add {
-        from: from.clone(),
-        to,
-        times: 1,
-        with_spread: true,
-    });
-    let plan = Plan {
-        types: types.to_vec(),
-        divisor: 1,
-        is_whole: true,
-        parts: vec![(id, adds.collect())],
-    };
+    let plan = Plan::of_one(id, types);
     let mut builder = built(engine, &plan)?;
     header(engine, &mut builder, id)?;
     let mut comments = BTreeMap::new();

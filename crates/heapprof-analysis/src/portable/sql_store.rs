@@ -1,17 +1,15 @@
 //! Stored profiles behind an engine.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use foldhash::HashMap;
-use heapprof_profile::{Profile, default_sample_type};
+use heapprof_profile::Profile;
 
 use super::engine::{Engine, int, text};
 use super::read;
-use crate::comment::Process;
 use crate::error::Error;
 use crate::sample_plan::Plan;
-use crate::stored_moment::{Processes, SeriesStore, StoredMoment};
+use crate::stored_moment::{Moments, Said, SeriesStore, StoredMoment};
 
 /// Stored profiles behind an engine.
 pub struct SqlStore<E>(pub E);
@@ -58,10 +56,8 @@ impl<E: Engine> SeriesStore for SqlStore<E> {
                 (int(&row, 3)?, text(&row, 4)?.to_string(), int(&row, 5)?),
             );
         }
-        let mut processes = Processes::default();
-        let mut known: Vec<Rc<[(String, String)]>> = Vec::new();
-        let mut moments = Vec::new();
-        for ((time_nanos, name, id), (duration, default, samples)) in profiles {
+        let mut moments = Moments::default();
+        for ((time_nanos, name, id), (duration_nanos, default_sample_type, samples)) in profiles {
             let comments = comments.remove(&id).unwrap_or_default();
             let comments: Vec<String> = comments.into_values().collect();
             let labels = labels.remove(&id).unwrap_or_default();
@@ -73,31 +69,20 @@ impl<E: Engine> SeriesStore for SqlStore<E> {
                 own.push(of.clone());
                 sums.push(net);
             }
-            let names: Vec<&str> = own.iter().map(|t| &*t.0).collect();
-            let default_type = default_sample_type(&names, &default);
-            let types = match known.iter().find(|known| known[..] == own[..]) {
-                Some(known) => Rc::clone(known),
-                None => {
-                    known.push(own.into());
-                    Rc::clone(&known[known.len() - 1])
-                }
-            };
-            let process = Process::new(&comments, time_nanos, duration);
-            moments.push(StoredMoment {
+            moments.add(Said {
                 id,
                 name,
                 time_nanos,
-                start_nanos: process.as_ref().map(Process::start),
-                pid: process.as_ref().map(|process| process.pid().to_string()),
-                process: processes.number(process, &labels),
-                labels,
-                types,
-                totals: sums,
+                duration_nanos,
+                default_sample_type,
                 samples,
-                default_type,
+                comments,
+                labels,
+                types: own,
+                totals: sums,
             });
         }
-        Ok(moments)
+        Ok(moments.all())
     }
 
     fn sum(&self, plan: &Plan) -> Result<Profile, Error> {

@@ -3,18 +3,21 @@
 //! Each step is a sample type of one profile, so filters, granularity and flat and cum are those of
 //! every report.
 
+use std::collections::BTreeMap;
+
 use foldhash::HashMap;
 
 use super::sum::{Chosen, is_counter};
+use crate::diff::{Change, Sides};
 use crate::error::Error;
 use crate::growth::{self, Growth};
 use crate::header::SampleType;
 use crate::place::{self, Place, Places};
 use crate::question::{Question, Source, Types};
 use crate::sample_plan::{Add, Plan};
-use crate::session::Session;
+use crate::session::{Session, read_spread};
 use crate::stored_moment::SeriesStore;
-use heapprof_totals::estimate::{Confidence, Estimate, Side, Spread, Step, difference};
+use heapprof_totals::estimate::{Estimate, Spread, Step};
 use heapprof_totals::query::{Query, Sort};
 
 /// A row of the report.
@@ -88,17 +91,14 @@ pub fn series_growth(
     };
     let question = Question::new(vec![source], query, Types::All)?;
     let session = Session::new(question)?;
+    let [processes, at_end] = chosen.processes();
     let mut report = SeriesGrowth {
         name: chosen.name.clone(),
         sample_type: SampleType {
             r#type: sample_type.0,
             unit: sample_type.1,
         },
-        counts: [
-            chosen.moments.len(),
-            chosen.processes()[0],
-            chosen.processes()[1],
-        ],
+        counts: [chosen.moments.len(), processes, at_end],
         first_processes: chosen.states[0].moments.len(),
         times: chosen.states.iter().map(|state| state.time_nanos).collect(),
         totals: session.rows(
@@ -160,24 +160,20 @@ pub fn series_growth(
 /// Each step as a column.
 fn plan(chosen: &Chosen, sample_type: &(String, String)) -> Plan {
     let last = chosen.states.len() - 1;
-    let mut adds: HashMap<usize, Vec<Add>> = HashMap::default();
+    let mut adds: BTreeMap<usize, Vec<Add>> = BTreeMap::new();
     for (to, state) in chosen.states.iter().enumerate() {
         for &at in &state.moments {
             adds.entry(at).or_default().push(Add {
-                from: sample_type.clone(),
-                to,
-                times: 1,
                 with_spread: to == 0 || to == last,
+                ..Add::once(sample_type, to)
             });
         }
     }
-    let mut parts: Vec<(usize, Vec<Add>)> = adds.into_iter().collect();
-    parts.sort_unstable_by_key(|part| part.0);
     Plan {
         types: vec![sample_type.clone(); chosen.states.len()],
         divisor: 1,
         is_whole: false,
-        parts: parts
+        parts: adds
             .into_iter()
             .map(|(at, adds)| (chosen.moments[at].id, adds))
             .collect(),
@@ -200,12 +196,8 @@ impl Series {
         }
     }
 
-    fn know(&mut self, step: usize, samples: Option<i64>, variance: Option<f64>) {
-        let known = samples.zip(variance);
-        let known = known.map(|(samples, variance)| Spread {
-            samples: samples.unsigned_abs(),
-            variance,
-        });
+    /// Notes what is known of a value at a step. Only both ends are asked for it.
+    fn know(&mut self, step: usize, known: Option<Spread>) {
         if step == 0 {
             self.known[0] = known;
         } else if step + 1 == self.values.len() {
@@ -215,23 +207,16 @@ impl Series {
 
     /// How sure the difference of the last and the first value is.
     fn change(&self, steps: [Option<Step>; 2]) -> Option<Estimate> {
-        if steps == [None, None] {
-            return None;
-        }
-        let ends = [self.values[0], self.values[self.values.len() - 1]];
-        let [before, after] = [0, 1].map(|at| Side {
-            value: ends[at] as f64,
-            spread: self.known[at].or(steps[at].map(|_| Default::default())),
-            step: steps[at].or(steps[1 - at]).unwrap_or_default(),
-        });
-        let (low, high) = difference(before, after, 1.0, Confidence::USUAL);
-        let delta = ends[1].saturating_sub(ends[0]);
-        let samples = self.known.iter().flatten().map(|known| known.samples);
-        Some(Estimate {
-            low: delta.min(low.floor() as i64),
-            high: delta.max(high.ceil() as i64),
-            samples: samples.fold(0, u64::saturating_add),
-        })
+        let sides = Sides {
+            // In a profile of estimates, something may be there that was not sampled.
+            spread: [0, 1].map(|at| self.known[at].or(steps[at].map(|_| Spread::default()))),
+            step: [0, 1].map(|at| steps[at].or(steps[1 - at]).unwrap_or_default()),
+        };
+        let change = Change {
+            before: self.values[0],
+            after: self.values[self.values.len() - 1],
+        };
+        sides.delta(change).filter(|_| steps != [None, None])
     }
 }
 
@@ -259,7 +244,7 @@ fn of_entities(session: &Session, query: &Query, steps: usize) -> Result<Vec<Ser
             });
             let step = row.get::<_, i64>(4)? as usize - 1;
             found[at].values[step] += row.get::<_, i64>(5)?;
-            found[at].know(step, row.get(6)?, row.get(7)?);
+            found[at].know(step, read_spread(row, 6)?);
             Ok::<_, Error>(())
         },
     )?;
@@ -282,7 +267,7 @@ fn of_stacks(session: &Session, query: &Query, steps: usize) -> Result<Vec<Serie
             });
             let step = row.get::<_, i64>(1)? as usize - 1;
             found[at].1.values[step] += row.get::<_, i64>(2)?;
-            found[at].1.know(step, row.get(3)?, row.get(4)?);
+            found[at].1.know(step, read_spread(row, 3)?);
             Ok::<_, Error>(())
         },
     )?;

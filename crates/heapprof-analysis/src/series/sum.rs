@@ -99,12 +99,7 @@ pub fn roll_up(store: &dyn SeriesStore, name: &str, chosen: &Chosen) -> Result<R
             .iter()
             .enumerate()
             .filter(|(_, t)| moment.types.contains(t));
-        let adds = own.map(|(to, from)| Add {
-            from: from.clone(),
-            to,
-            times: 1,
-            with_spread: true,
-        });
+        let adds = own.map(|(to, from)| Add::once(from, to));
         (moment.id, adds.collect())
     });
     let plan = Plan {

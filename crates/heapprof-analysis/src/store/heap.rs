@@ -1,5 +1,9 @@
 //! The four values that a row of `heap_sample` has. Values of other types have rows of their own.
 
+use heapprof_profile::{Profile, ValueType};
+use heapprof_totals::estimate::Spread;
+use heapprof_totals::totals::spread_of;
+
 /// The types and their units, in the order of the columns.
 pub(crate) const HEAP_TYPES: [(&str, &str); 4] = [
     ("alloc_objects", "count"),
@@ -7,3 +11,25 @@ pub(crate) const HEAP_TYPES: [(&str, &str); 4] = [
     ("inuse_objects", "count"),
     ("inuse_space", "bytes"),
 ];
+
+/// The column of each heap type in a profile, and the columns of other types.
+pub(crate) fn columns(profile: &Profile) -> ([Option<usize>; HEAP_TYPES.len()], Vec<usize>) {
+    let types = &profile.sample_type;
+    let heap = HEAP_TYPES.map(|(name, unit)| {
+        let is_it = |t: &ValueType| profile.text(t.r#type) == name && profile.text(t.unit) == unit;
+        types.iter().position(is_it)
+    });
+    let others = (0..types.len()).filter(|&column| !heap.contains(&Some(column)));
+    (heap, others.collect())
+}
+
+/// What is known of the sum of samples in a column, if it is an estimate.
+pub(crate) fn known_of(
+    profile: &Profile,
+    samples: impl Iterator<Item = u32>,
+    column: usize,
+) -> Option<Spread> {
+    let each = samples.map(|at| spread_of(profile, at as usize, column));
+    let known = each.fold(Spread::default(), Spread::and);
+    (known != Spread::default()).then_some(known)
+}

@@ -14,7 +14,7 @@ use super::sample_rows::SampleRows;
 use super::stack_tree::StackTree;
 use crate::error::Error;
 use crate::question::Source;
-use crate::sample_plan::{Add, Plan};
+use crate::sample_plan::Plan;
 
 /// Restores one profile.
 pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<Source, Error> {
@@ -22,18 +22,7 @@ pub(super) fn restore(connection: &Connection, id: i64, name: &str) -> Result<So
     let _at_once = connection.unchecked_transaction()?;
     let reader = Reader { connection };
     let (types, totals) = reader.types(id)?;
-    let adds = types.iter().enumerate().map(|(to, from)| Add {
-        from: from.clone(),
-        to,
-        times: 1,
-        with_spread: true,
-    });
-    let plan = Plan {
-        divisor: 1,
-        is_whole: true,
-        parts: vec![(id, adds.collect())],
-        types,
-    };
+    let plan = Plan::of_one(id, &types);
     let mut builder = reader.sum(&plan)?;
     reader.header(&mut builder, id)?;
     Ok(Source {

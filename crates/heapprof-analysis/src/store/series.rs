@@ -1,18 +1,17 @@
 //! The stored profiles as moments: their times, labels, processes and sums, without their samples.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Profile, default_sample_type};
+use heapprof_profile::Profile;
 use rusqlite::{Connection, Transaction};
 
 use super::damage::damaged;
 use super::{Store, restore, schema};
-use crate::comment::{Process, said_once};
+use crate::comment::said_once;
 use crate::error::Error;
 use crate::sample_plan::Plan;
-use crate::stored_moment::{Processes, SeriesStore, StoredMoment};
+use crate::stored_moment::{Moments, Said, SeriesStore, StoredMoment};
 
 /// Writes the labels of a profile.
 pub(super) fn write(
@@ -84,17 +83,14 @@ impl SeriesStore for Store {
                 Ok(())
             },
         )?;
-        let mut processes = Processes::default();
-        let mut known: Vec<Rc<[(String, String)]>> = Vec::new();
-        let mut moments = Vec::new();
+        let mut moments = Moments::default();
         let mut statement = connection.prepare(
-            "SELECT id, name, time_nanos, duration_nanos, default_sample_type, samples FROM profile \
-             ORDER BY id",
+            "SELECT id, name, time_nanos, duration_nanos, default_sample_type, samples \
+             FROM profile ORDER BY id",
         )?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let id: i64 = row.get(0)?;
-            let (time_nanos, duration): (i64, i64) = (row.get(2)?, row.get(3)?);
             let comments = comments.remove(&id).unwrap_or_default();
             let mut labels = labels.remove(&id).unwrap_or_default();
             // A database of an older heapprof that can't be brought up has no labels.
@@ -107,31 +103,20 @@ impl SeriesStore for Store {
             let Some((types, totals)) = totals.remove(&id) else {
                 return Err(damaged("the totals of profile", id));
             };
-            let names: Vec<&str> = types.iter().map(|t| &*t.0).collect();
-            let default_type = default_sample_type(&names, &row.get::<_, String>(4)?);
-            let types = match known.iter().find(|known| known[..] == types[..]) {
-                Some(known) => Rc::clone(known),
-                None => {
-                    known.push(types.into());
-                    Rc::clone(&known[known.len() - 1])
-                }
-            };
-            let process = Process::new(&comments, time_nanos, duration);
-            moments.push(StoredMoment {
+            moments.add(Said {
                 id,
                 name: row.get(1)?,
-                time_nanos,
-                start_nanos: process.as_ref().map(Process::start),
-                pid: process.as_ref().map(|process| process.pid().to_string()),
-                process: processes.number(process, &labels),
+                time_nanos: row.get(2)?,
+                duration_nanos: row.get(3)?,
+                default_sample_type: row.get(4)?,
+                samples: row.get(5)?,
+                comments,
                 labels,
                 types,
                 totals,
-                samples: row.get(5)?,
-                default_type,
             });
         }
-        Ok(moments)
+        Ok(moments.all())
     }
 
     fn sum(&self, plan: &Plan) -> Result<Profile, Error> {

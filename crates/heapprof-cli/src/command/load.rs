@@ -1,5 +1,6 @@
 //! `heapprof load`: profiles into the database.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -32,10 +33,9 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
             (names, profiles.into_iter().map(|p| vec![p]).collect())
         }
     };
-    for (at, name) in names.iter().enumerate() {
-        if names[..at].contains(name) {
-            bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
-        }
+    let mut seen = HashSet::new();
+    if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
+        bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
     }
     let mut each = names.iter().zip(&profiles);
     match shared.sources.backend() {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Store, StoredMoment, StoredProfile};
+use anyhow::{Context, Result};
+use heapprof_analysis::{StoredMoment, StoredProfile};
 use heapprof_report::Style;
 
 use super::Shared;
@@ -27,15 +27,8 @@ pub(super) fn run(shared: &Shared, args: &LsArgs) -> Result<()> {
 }
 
 fn of_database(db: &Path) -> Result<Vec<StoredProfile>> {
-    if !db.exists() {
-        bail!(
-            "{}: there is no such database; heapprof load makes it",
-            db.display()
-        );
-    }
-    Store::open(db)
-        .and_then(|store| store.profiles())
-        .with_context(|| db.display().to_string())
+    let profiles = stores::database(db)?.profiles();
+    profiles.with_context(|| db.display().to_string())
 }
 
 fn of_moments(moments: Vec<StoredMoment>) -> Vec<StoredProfile> {

@@ -7,7 +7,7 @@ use heapprof_analysis::{
     ROLLED_UP, Store, StoredMoment, chosen_of, is_counter, of_service, roll_up,
 };
 
-use super::Shared;
+use super::{Shared, rm};
 use crate::args::{Keep, PruneArgs};
 use crate::backend::Backend;
 use crate::{messages, now, selection, stores};
@@ -45,12 +45,7 @@ pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
     if !removed.is_empty() {
         let mut store = Store::open_to_write(db).with_context(named)?;
         store.replace(&added, &removed).with_context(named)?;
-        if let Err(error) = store.compact() {
-            messages::note(&format!(
-                "{}: the profiles are removed, but their space could not be given back: {error}",
-                db.display()
-            ));
-        }
+        rm::give_back(&mut store, db);
     }
     messages::note(&format!("{}: {}", db.display(), past(&said)));
     Ok(())
@@ -107,7 +102,6 @@ fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Pl
             None => {}
             Some(labels) => {
                 plan.removed.push(at);
-                let end = (place + 1).saturating_mul(step);
                 plan.together
                     .entry(name(&labels, end))
                     .or_default()

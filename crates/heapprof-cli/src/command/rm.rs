@@ -1,5 +1,7 @@
 //! `heapprof rm NAME`: profiles out of the database.
 
+use std::path::Path;
+
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::Store;
 
@@ -18,11 +20,16 @@ pub(super) fn run(shared: &Shared, args: &RmArgs) -> Result<()> {
     names.sort();
     names.dedup();
     store.remove(&names).with_context(named)?;
+    give_back(&mut store, db);
+    Ok(())
+}
+
+/// Gives back the space of profiles that were removed.
+pub(super) fn give_back(store: &mut Store, db: &Path) {
     if let Err(error) = store.compact() {
         messages::note(&format!(
             "{}: the profiles are removed, but their space could not be given back: {error}",
             db.display()
         ));
     }
-    Ok(())
 }

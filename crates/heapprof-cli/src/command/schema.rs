@@ -1,24 +1,19 @@
 //! `heapprof schema`: what can be asked with `sql`.
 
-use anyhow::{Context, Result, bail};
-use heapprof_analysis::{Store, documented_tables};
+use anyhow::{Context, Result};
+use heapprof_analysis::documented_tables;
 use heapprof_report::Style;
 use heapprof_text::printable_lines;
 
 use super::Shared;
 use crate::args::SchemaArgs;
+use crate::stores;
 
 pub(super) fn run(shared: &Shared, args: &SchemaArgs) -> Result<()> {
     let file = args.output.file();
     if args.database {
         let db = shared.sources.db();
-        if !db.exists() {
-            bail!(
-                "{}: there is no such database; heapprof load makes it",
-                db.display()
-            );
-        }
-        let schema = Store::open(db).and_then(|store| store.schema());
+        let schema = stores::database(db)?.schema();
         let schema = schema.with_context(|| db.display().to_string())?;
         let text: String = schema.iter().map(|sql| format!("{sql};\n")).collect();
         // The user's own tables are shown too.

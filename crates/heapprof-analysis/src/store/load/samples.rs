@@ -1,14 +1,13 @@
 //! The rows of a profile's samples and of their stacks.
 
-use heapprof_profile::{Profile, ValueType};
+use heapprof_profile::Profile;
 use heapprof_totals::estimate::Spread;
-use heapprof_totals::totals::spread_of;
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
 use super::{Known, Loader, Work, number};
 use crate::error::Error;
-use crate::store::heap::HEAP_TYPES;
+use crate::store::heap::{self, known_of};
 
 impl Loader<'_> {
     /// The number of each sample's stack. Stacks that are not in the database are added.
@@ -63,7 +62,7 @@ impl Loader<'_> {
             "UPDATE profile SET samples = ?1 WHERE id = ?2",
             [distinct as i64, self.id],
         )?;
-        let (heap, others) = self.columns();
+        let (heap, mut others) = heap::columns(self.profile);
         let is_known = samples.has_spread();
         let mut sums = vec![0; self.profile.sample_type.len()];
         {
@@ -83,7 +82,7 @@ impl Loader<'_> {
                 if is_known {
                     let known = heap.map(|column| {
                         let column = column.filter(|&column| sums[column] != 0)?;
-                        known(self.profile, run, column)
+                        known_of(self.profile, run.iter().map(|at| at.2), column)
                     });
                     if known.iter().any(Option::is_some) {
                         let key = [self.id, stack, label_set].map(Value::Integer);
@@ -97,16 +96,16 @@ impl Loader<'_> {
         let mut insert = self
             .transaction
             .prepare("INSERT INTO other_sample VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
-        let mut order: Vec<usize> = (0..types.len()).filter(|&column| others[column]).collect();
-        order.sort_by_key(|&column| types[column]);
-        for column in order {
+        others.sort_by_key(|&column| types[column]);
+        for column in others {
             for run in placed.chunk_by(of_one_stack) {
                 let (stack, label_set, _) = run[0];
                 let values = run.iter().map(|at| samples.values(at.2 as usize)[column]);
                 let value: i64 = values.sum();
                 if value != 0 {
                     let numbers = [self.id, types[column], stack, label_set, value];
-                    let known = spread_cells(known(self.profile, run, column));
+                    let known =
+                        spread_cells(known_of(self.profile, run.iter().map(|at| at.2), column));
                     let row = numbers.map(Value::Integer).into_iter().chain(known);
                     insert.execute(params_from_iter(row))?;
                 }
@@ -114,19 +113,6 @@ impl Loader<'_> {
             }
         }
         Ok(())
-    }
-
-    /// The column of each heap type, and whether each column is of another type.
-    fn columns(&self) -> ([Option<usize>; HEAP_TYPES.len()], Vec<bool>) {
-        let p = self.profile;
-        let mut others = vec![true; p.sample_type.len()];
-        let heap = HEAP_TYPES.map(|(name, unit)| {
-            let is_it = |t: &ValueType| p.text(t.r#type) == name && p.text(t.unit) == unit;
-            let column = p.sample_type.iter().position(is_it)?;
-            others[column] = false;
-            Some(column)
-        });
-        (heap, others)
     }
 }
 
@@ -142,15 +128,6 @@ fn add_up(profile: &Profile, run: Run<'_>, sums: &mut [i64]) {
             *sum += value;
         }
     }
-}
-
-/// What is known of the sum of samples in a column, if it is an estimate.
-fn known(profile: &Profile, run: Run<'_>, column: usize) -> Option<Spread> {
-    let each = run
-        .iter()
-        .map(|at| spread_of(profile, at.2 as usize, column));
-    let known = each.fold(Spread::default(), Spread::and);
-    (known != Spread::default()).then_some(known)
 }
 
 /// What a table says of an estimate: samples and variance; nothing of an exact value.
