@@ -157,12 +157,12 @@ pub(crate) struct Cli {
     )]
     pub(crate) over_time: OverTime,
 
-    /// Look selectors and names up in this folder, which export --parquet wrote, instead of the
-    /// database
+    /// Look selectors and names up in what export --parquet wrote, instead of the database: a
+    /// folder, s3://BUCKET/PREFIX or http(s)://HOST/FOLDER
     #[arg(
         long,
         global = true,
-        value_name = "DIR",
+        value_name = "DIR|URL",
         conflicts_with = "store",
         help_heading = EVERYWHERE,
         hide_short_help = true
@@ -188,7 +188,7 @@ impl Cli {
     /// Where stored moments are looked up.
     pub(crate) fn backend(&self) -> Backend {
         match (&self.from, &self.store) {
-            (Some(folder), _) => Backend::Folder(folder.clone()),
+            (Some(place), _) => Backend::Batches(place.clone()),
             (None, Some(address)) => Backend::ClickHouse(address.clone()),
             (None, None) => Backend::Database(self.db()),
         }

@@ -1,4 +1,4 @@
-//! Where stored moments are: the database, a folder of Parquet files, or a cluster of ClickHouse.
+//! Where stored moments are: the database, batches of Parquet files, or a cluster of ClickHouse.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,8 @@ use std::path::PathBuf;
 pub(crate) enum Backend {
     /// A database.
     Database(PathBuf),
-    /// A folder that `export --parquet` wrote.
-    Folder(PathBuf),
+    /// What `export --parquet` wrote: a folder, or an address.
+    Batches(PathBuf),
     /// A server of ClickHouse, by its address.
     ClickHouse(String),
 }
@@ -17,7 +17,7 @@ impl Backend {
     /// Its name, for errors and notes.
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::Database(path) | Self::Folder(path) => path.display().to_string(),
+            Self::Database(path) | Self::Batches(path) => path.display().to_string(),
             Self::ClickHouse(address) => address.clone(),
         }
     }

@@ -50,7 +50,7 @@ mod with {
     };
 
     use super::Labelled;
-    use crate::messages;
+    use crate::{messages, store_user};
 
     /// So many samples are written together.
     const BATCH: usize = 200_000;
@@ -72,11 +72,7 @@ mod with {
     impl Http {
         /// Asks as the environment says.
         fn new() -> Self {
-            let said = |name| std::env::var(name).unwrap_or_default();
-            let user = match said("HEAPPROF_STORE_USER") {
-                user if user.is_empty() => "default".to_string(),
-                user => user,
-            };
+            let (user, password) = store_user::from_environment();
             let agent = ureq::Agent::config_builder()
                 .timeout_connect(Some(Duration::from_secs(10)))
                 .timeout_recv_response(Some(PATIENCE))
@@ -89,7 +85,7 @@ mod with {
             Self {
                 agent,
                 user,
-                password: said("HEAPPROF_STORE_PASSWORD"),
+                password,
             }
         }
     }

@@ -174,7 +174,7 @@ fn must_use_store(context: &Shared, command: &Command) -> Result<()> {
     };
     match (option, is_used) {
         (_, true) | (Backend::Database(_), _) => Ok(()),
-        (Backend::Folder(_), false) => bail!("--from has no effect on this command"),
+        (Backend::Batches(_), false) => bail!("--from has no effect on this command"),
         (Backend::ClickHouse(_), false) => bail!("--store has no effect on this command"),
     }
 }

@@ -6,6 +6,8 @@
 
 mod args;
 mod backend;
+#[cfg(feature = "parquet")]
+mod batches;
 mod clickhouse;
 mod command;
 mod default_profile;
@@ -29,6 +31,8 @@ mod selection;
 mod sockets;
 mod source;
 mod source_file;
+#[cfg(any(feature = "clickhouse", feature = "object-store"))]
+mod store_user;
 mod stores;
 mod suggestion;
 mod terminal;

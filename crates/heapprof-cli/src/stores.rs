@@ -1,13 +1,13 @@
-//! Stores of moments are opened: the database, the batches of a folder, a cluster.
+//! Stores of moments are opened: the database, batches of files, a cluster.
 
 use std::path::Path;
-#[cfg(feature = "parquet")]
-use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{SeriesStore, Store, StoredMoment};
 
 use crate::backend::Backend;
+#[cfg(feature = "parquet")]
+use crate::batches::Batches;
 
 /// A store with all its moments.
 pub(crate) type Opened = (Box<dyn SeriesStore>, Vec<StoredMoment>);
@@ -28,73 +28,45 @@ pub(crate) fn open(backend: &Backend) -> Result<Opened> {
     let named = || backend.name();
     let store: Box<dyn SeriesStore> = match backend {
         Backend::Database(path) => Box::new(database(path)?),
-        Backend::Folder(folder) => of_folder(folder)?,
+        Backend::Batches(place) => of_batches(place)?,
         Backend::ClickHouse(address) => crate::clickhouse::open(address)?,
     };
     let moments = store.moments().with_context(named)?;
     Ok((store, moments))
 }
 
-/// The batches in a folder: folders of files that are whole. What was not finished has another
-/// name.
-#[cfg(feature = "parquet")]
-pub(crate) fn batches(folder: &Path) -> Result<Vec<PathBuf>> {
-    let named = || format!("{}: cannot be read", folder.display());
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(named)? {
-        let path = entry.with_context(named)?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("batch-") && path.is_dir() {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// The tables of a batch.
-#[cfg(feature = "parquet")]
-pub(crate) fn read_batch(batch: &Path, tables: &heapprof_analysis::SqliteTables) -> Result<()> {
-    for form in &heapprof_analysis::TABLES {
-        let path = batch.join(format!("{}.parquet", form.name));
-        let named = || path.display().to_string();
-        let file = std::fs::File::open(&path).with_context(named)?;
-        let columns = heapprof_analysis::read_parquet(form, file).with_context(named)?;
-        tables.add(form, &columns).with_context(named)?;
-    }
-    Ok(())
-}
-
-#[cfg(feature = "parquet")]
-fn some_batches(folder: &Path) -> Result<Vec<PathBuf>> {
-    let batches = batches(folder)?;
-    if batches.is_empty() {
-        bail!(
-            "{}: has no profiles; heapprof export --parquet writes them there",
-            folder.display()
-        );
-    }
-    Ok(batches)
-}
-
 #[cfg(feature = "datafusion")]
-fn of_folder(folder: &Path) -> Result<Box<dyn SeriesStore>> {
-    let engine = heapprof_analysis::DataFusion::open(&some_batches(folder)?);
-    let engine = engine.with_context(|| folder.display().to_string())?;
+fn of_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
+    let batches = Batches::at(place)?;
+    let names = batches.some_names()?;
+    let of_table = |form: &heapprof_analysis::TableForm| {
+        let places = names.iter().map(|name| batches.address(name, form));
+        places.collect()
+    };
+    #[cfg(feature = "object-store")]
+    let objects = batches
+        .objects()
+        .map(|objects| objects.for_engine())
+        .transpose()?;
+    #[cfg(not(feature = "object-store"))]
+    let objects = None;
+    let engine = heapprof_analysis::DataFusion::open(of_table, objects);
+    let engine = engine.with_context(|| batches.name())?;
     Ok(Box::new(heapprof_analysis::SqlStore(engine)))
 }
 
 #[cfg(all(feature = "parquet", not(feature = "datafusion")))]
-fn of_folder(folder: &Path) -> Result<Box<dyn SeriesStore>> {
+fn of_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
+    let batches = Batches::at(place)?;
     let tables = heapprof_analysis::SqliteTables::new()?;
-    for batch in some_batches(folder)? {
-        read_batch(&batch, &tables)?;
+    for batch in batches.some_names()? {
+        batches.read(&batch, &tables)?;
     }
     Ok(Box::new(heapprof_analysis::SqlStore(tables)))
 }
 
 #[cfg(not(feature = "parquet"))]
-fn of_folder(_: &Path) -> Result<Box<dyn SeriesStore>> {
+fn of_batches(_: &Path) -> Result<Box<dyn SeriesStore>> {
     bail!("{}", WITHOUT_PARQUET)
 }
 

@@ -1,14 +1,16 @@
 //! Files of Parquet behind the engine DataFusion.
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use datafusion::execution::object_store::ObjectStoreUrl;
+pub use datafusion::object_store::ObjectStore;
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
 use tokio::runtime::Runtime;
 
-use super::TABLES;
 use super::engine::Engine;
+use super::{TABLES, TableForm};
 use crate::error::Error;
 use crate::statement::Value;
 
@@ -23,25 +25,30 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 impl DataFusion {
-    /// Opens the tables in these folders, each of which is a batch.
+    /// Opens tables, each of which is in several files with an address. `objects` is the store of files that
+    /// are on no disk, and what their addresses begin with.
     ///
     /// # Errors
     /// A file is missing, or is no Parquet.
-    pub fn open(batches: &[PathBuf]) -> Result<Self, Error> {
+    pub fn open(
+        files: impl Fn(&TableForm) -> Vec<String>,
+        objects: Option<(String, Arc<dyn ObjectStore>)>,
+    ) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .map_err(failed)?;
         let context = SessionContext::new();
+        if let Some((root, store)) = objects {
+            let root = ObjectStoreUrl::parse(root).map_err(failed)?;
+            context.register_object_store(root.as_ref(), store);
+        }
         runtime.block_on(async {
             for form in &TABLES {
-                let files = batches.iter();
-                let files = files.map(|batch| batch.join(format!("{}.parquet", form.name)));
-                let files: Vec<String> = files.map(|f| f.display().to_string()).collect();
                 let options = ParquetReadOptions::default();
-                let table = context.read_parquet(files, options).await.map_err(failed)?;
+                let table = context.read_parquet(files(form), options).await;
                 context
-                    .register_table(form.name, table.into_view())
+                    .register_table(form.name, table.map_err(failed)?.into_view())
                     .map_err(failed)?;
             }
             Ok::<_, Error>(())

@@ -19,6 +19,12 @@ pub(crate) struct FileModeArgs {
 }
 
 impl FileModeArgs {
+    /// Whether a mode stands on the command line.
+    #[cfg(feature = "object-store")]
+    pub(crate) fn is_typed(&self) -> bool {
+        self.file_mode.is_some()
+    }
+
     /// The mode: as typed, otherwise as the environment says (an empty variable says nothing),
     /// otherwise for the user alone.
     pub(crate) fn mode(&self) -> Result<FileMode> {

@@ -65,8 +65,9 @@ pub(crate) struct ExportArgs {
     /// Which moments, such as service=shop,since=2d; all of them if it is left out
     #[arg(value_name = "SELECTOR")]
     pub(crate) selector: Option<String>,
-    /// The folder that gets the files of Parquet, a folder in it for each batch
-    #[arg(long, value_name = "DIR")]
+    /// The folder that gets the files of Parquet, a folder in it for each batch; or the address of
+    /// an object store
+    #[arg(long, value_name = "DIR|URL")]
     pub(crate) parquet: PathBuf,
     /// So many samples make a batch
     #[arg(long, value_name = "SAMPLES", default_value = "2000000")]
@@ -77,9 +78,9 @@ pub(crate) struct ExportArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// A folder that heapprof export --parquet wrote
-    #[arg(value_name = "DIR")]
-    pub(crate) folder: PathBuf,
+    /// A folder or address that heapprof export --parquet wrote to
+    #[arg(value_name = "DIR|URL")]
+    pub(crate) place: PathBuf,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
 }

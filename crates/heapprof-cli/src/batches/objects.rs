@@ -1,0 +1,206 @@
+//! Batches in an object store: S3 and what speaks its protocol, or an HTTP server with WebDAV.
+//!
+//! An object is written at once or not at all, but a batch is several of them. The table `profile`
+//! comes last, and a batch without it is left alone. Samples of such a batch are in no answer of
+//! other engines either, because statements take samples of the profiles in `profile` only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use heapprof_analysis::{Batch, Cells, TableForm, read_parquet, write_parquet};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{
+    ClientConfigKey, ClientOptions, HeaderMap, HeaderValue, ObjectStore, ObjectStoreExt,
+    PutPayload, RetryConfig,
+};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use super::{FORM, file_of, is_batch, last_table};
+use crate::store_user;
+
+/// How long one request may take.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The largest object that is read, in bytes.
+const LARGEST: u64 = 4 << 30;
+/// So many requests are under way at once.
+const AT_ONCE: usize = 32;
+
+/// The batches below an address.
+pub(crate) struct Objects {
+    address: String,
+    prefix: Path,
+    store: Arc<dyn ObjectStore>,
+    runtime: Runtime,
+}
+
+/// What went wrong, and what to do about it.
+fn failed(error: impl std::fmt::Display) -> anyhow::Error {
+    let text = error.to_string();
+    // A server may have answered a whole page. Only the code of S3's pages says something.
+    let code = text
+        .split_once("<Code>")
+        .and_then(|(_, rest)| rest.split_once('<'))
+        .map(|(code, _)| format!(" ({code})"));
+    let code = code.unwrap_or_default();
+    let text = text.split('<').next().unwrap_or_default();
+    let text = text.trim_end_matches(|c: char| c == ':' || c.is_whitespace());
+    let mut hint = "";
+    if text.contains("PROPFIND") && [" 405 ", " 501 "].iter().any(|no| text.contains(no)) {
+        hint = "; the server must speak WebDAV, which lists folders";
+    } else if text.contains("//169.254.169.254/") {
+        hint = "; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY";
+    }
+    anyhow!("{text}{code}{hint}")
+}
+
+impl Objects {
+    /// Opens an address, in the two parts around `://`. Nothing is asked yet.
+    pub(super) fn open(scheme: &str, rest: &str) -> Result<Self> {
+        let address = format!("{scheme}://{rest}");
+        // The text may have a password in it, so such a text is not shown.
+        if rest.contains('@') {
+            bail!(
+                "the address has a user or a password in it, which others may see; set \
+                 HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD instead"
+            );
+        }
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~=+,/:[]".contains(c);
+        if host.is_empty() || !rest.chars().all(is_plain) {
+            bail!(
+                "{address}: is no address of a store; {FORM}, with letters, digits and -_.~=+, alone"
+            );
+        }
+        let prefix = Path::parse(path.trim_end_matches('/'))
+            .map_err(|error| anyhow!("{address}: {error}"))?;
+        Ok(Self {
+            store: client(scheme, host).map_err(|error| anyhow!("{address}: {error}"))?,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?,
+            address,
+            prefix,
+        })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.address
+    }
+
+    fn path(&self, batch: &str, form: &TableForm) -> Path {
+        self.prefix.clone().join(batch).join(file_of(form))
+    }
+
+    /// The batches below the address that are whole.
+    pub(super) fn names(&self) -> Result<Vec<String>> {
+        let named = |error| anyhow!("{}: cannot be read: {}", self.address, failed(error));
+        self.runtime.block_on(async {
+            let listed = self.store.list_with_delimiter(Some(&self.prefix)).await;
+            let folders = listed.map_err(named)?.common_prefixes;
+            let folders = folders.iter().filter_map(|folder| folder.filename());
+            let folders: Vec<&str> = folders.filter(|name| is_batch(name)).collect();
+            let mut whole = Vec::new();
+            for folders in folders.chunks(AT_ONCE) {
+                let mut asked = JoinSet::new();
+                for &name in folders {
+                    let (store, name) = (Arc::clone(&self.store), name.to_string());
+                    let path = self.path(&name, last_table());
+                    asked.spawn(async move { (name, store.head(&path).await) });
+                }
+                while let Some(answer) = asked.join_next().await {
+                    match answer? {
+                        (name, Ok(_)) => whole.push(name),
+                        (_, Err(object_store::Error::NotFound { .. })) => {}
+                        (_, Err(error)) => return Err(named(error)),
+                    }
+                }
+            }
+            Ok(whole)
+        })
+    }
+
+    pub(super) fn table(&self, batch: &str, form: &TableForm) -> Result<Vec<Cells>> {
+        let path = self.path(batch, form);
+        let bytes = self.runtime.block_on(async {
+            let found = self.store.get(&path).await.map_err(failed)?;
+            if found.meta.size > LARGEST {
+                bail!(
+                    "has {} bytes, which is more than heapprof reads",
+                    found.meta.size
+                );
+            }
+            found.bytes().await.map_err(failed)
+        })?;
+        Ok(read_parquet(form, bytes)?)
+    }
+
+    pub(super) fn write(&self, name: &str, batch: &Batch) -> Result<()> {
+        let named = |error| anyhow!("{}: cannot be written: {}", self.address, failed(error));
+        let mark = self.path(name, last_table());
+        match self.runtime.block_on(self.store.head(&mark)) {
+            Ok(_) => return Ok(()),
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(named(error)),
+        }
+        for (form, columns) in batch.sorted() {
+            let mut bytes = Vec::new();
+            write_parquet(form, &columns, &mut bytes)?;
+            let path = self.path(name, form);
+            let put = self.store.put(&path, PutPayload::from(bytes));
+            self.runtime.block_on(put).map_err(named)?;
+        }
+        Ok(())
+    }
+
+    /// What an engine needs that asks the objects itself: the root of their addresses, and a client
+    /// of its own, because the connections of a client live in one runtime.
+    #[cfg(feature = "datafusion")]
+    pub(crate) fn for_engine(&self) -> Result<(String, Arc<dyn ObjectStore>)> {
+        let (scheme, rest) = self.address.split_once("://").unwrap_or_default();
+        let (host, _) = rest.split_once('/').unwrap_or((rest, ""));
+        Ok((format!("{scheme}://{host}"), client(scheme, host)?))
+    }
+}
+
+/// A client. S3's is set up by the variables of AWS's own tools.
+fn client(scheme: &str, host: &str) -> object_store::Result<Arc<dyn ObjectStore>> {
+    let retry = RetryConfig {
+        max_retries: 3,
+        retry_timeout: Duration::from_secs(60),
+        ..RetryConfig::default()
+    };
+    if scheme == "s3" {
+        let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
+        let store = AmazonS3Builder::from_env()
+            .with_config(timeout, format!("{} seconds", PATIENCE.as_secs()))
+            .with_bucket_name(host)
+            .with_retry(retry)
+            .build()?;
+        return Ok(Arc::new(store));
+    }
+    let mut options = ClientOptions::new()
+        .with_timeout(PATIENCE)
+        .with_allow_http(true);
+    let (user, password) = store_user::from_environment();
+    if !password.is_empty() {
+        let both = STANDARD.encode(format!("{user}:{password}"));
+        if let Ok(mut value) = HeaderValue::from_str(&format!("Basic {both}")) {
+            value.set_sensitive(true);
+            let mut headers = HeaderMap::new();
+            headers.insert("authorization", value);
+            options = options.with_default_headers(headers);
+        }
+    }
+    let store = HttpBuilder::new()
+        .with_url(format!("{scheme}://{host}"))
+        .with_client_options(options)
+        .with_retry(retry)
+        .build()?;
+    Ok(Arc::new(store))
+}

@@ -1,0 +1,13 @@
+//! Who asks a store of others: the user and the password in the environment, because command lines
+//! are seen by all.
+
+/// The user and the password. Without a user it is `default`, ClickHouse's own; without a password
+/// that is empty.
+pub(crate) fn from_environment() -> (String, String) {
+    let said = |name| std::env::var(name).unwrap_or_default();
+    let user = match said("HEAPPROF_STORE_USER") {
+        user if user.is_empty() => "default".to_string(),
+        user => user,
+    };
+    (user, said("HEAPPROF_STORE_PASSWORD"))
+}
