@@ -25,8 +25,8 @@ fn failed(error: impl std::fmt::Display) -> Error {
 }
 
 impl DataFusion {
-    /// Opens tables, each of which is in several files with an address. `objects` is the store of files that
-    /// are on no disk, and what their addresses begin with.
+    /// Opens tables, each of which is in several files with an address. `objects` is the store of
+    /// files that are on no disk, and what their addresses begin with.
     ///
     /// # Errors
     /// A file is missing, or is no Parquet.
