@@ -52,6 +52,8 @@ mod record;
 mod follow_lines;
 // Frames of Perl.
 mod scripts;
+// Frames of Python.
+mod python;
 // Perls that a profiler of stacks might trip over.
 mod perl_hazards;
 // The module for Perl programs.

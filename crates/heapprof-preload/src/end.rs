@@ -9,6 +9,7 @@ use heapprof_collect::{ENGINE, Reason, raise_default, sys};
 use crate::atfork;
 use crate::hook::{announced, label};
 use crate::perl::PERL;
+use crate::python::PYTHON;
 use crate::real::{ALIGNED_ALLOC, Behind};
 use crate::wiretap;
 
@@ -352,7 +353,7 @@ unsafe extern "C" fn closed(handle: *mut c_void) -> c_int {
     // SAFETY: dlclose's contract, passed on.
     let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
     if !ENGINE.lifecycle().is_shut_in() && ENGINE.lifecycle().was_started() {
-        PERL.around_unload(|| ENGINE.lifecycle().around_unload(close))
+        PERL.around_unload(|| PYTHON.around_unload(|| ENGINE.lifecycle().around_unload(close)))
     } else {
         close()
     }

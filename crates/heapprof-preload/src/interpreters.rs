@@ -9,7 +9,7 @@ use heapprof_memory::{Memory, Own};
 
 use crate::kernel_memory::Kernel;
 use crate::objects::{loaded, note};
-use crate::perl;
+use crate::{perl, python};
 
 /// Looks at every object that is loaded, at the start, when the loader is done with them.
 pub fn look() {
@@ -54,5 +54,8 @@ fn find<M: Memory>(memory: M, object: Object) {
     let executable = loaded(memory).next();
     if let Some(found) = heapprof_perl::Perl::find(memory, object, executable) {
         perl::found(memory, object, found);
+    }
+    if let Some(found) = heapprof_python::Python::find(memory, object) {
+        python::found(memory, object, found);
     }
 }

@@ -55,6 +55,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
             "heapprof-environment",
             "heapprof-memory",
             "heapprof-perl",
+            "heapprof-python",
             "heapprof-wiretap",
         ],
     ),
@@ -69,6 +70,7 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("heapprof-memory", &[]),
     ("heapprof-perl", &["heapprof-memory"]),
+    ("heapprof-python", &["heapprof-memory"]),
     (
         "heapprof-formats",
         &["heapprof-perl-heap", "heapprof-profile"],

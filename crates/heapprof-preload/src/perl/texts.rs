@@ -11,6 +11,7 @@ use heapprof_perl::{Frame, Named, Text};
 use super::capture::HOLDS_OPS;
 use super::state::{BROKEN, DIFFERS, ON, PAUSED, PerlStacks, UNREADABLE};
 use crate::kernel_memory::Kernel;
+use crate::text_out::give;
 
 const PHASES: [&str; 7] = [
     "CONSTRUCT",
@@ -78,16 +79,6 @@ pub(super) unsafe extern "C" fn resolve(
     }
     (to.start_line, to.line) = (start_line, raw.line);
     0
-}
-
-/// Puts `text` and a zero into a text of `size` bytes.
-unsafe fn give(text: &[u8], to: *mut c_char, size: usize) {
-    let n = text.len().min(size.saturating_sub(1));
-    // SAFETY: the caller's promise.
-    unsafe {
-        to.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), n);
-        *to.add(n) = 0;
-    }
 }
 
 pub(super) unsafe extern "C" fn label(

@@ -1,0 +1,47 @@
+//! The provider of Python's stacks.
+//!
+//! The first stacks are read by the kernel, and each code object's type must be that of code
+//! objects. If nothing is wrong with them, later ones are read directly, and now and then so
+//! carefully. Whatever is read belongs to the thread that reads it, so nothing changes meanwhile.
+//!
+//! * `python/state.rs`: the Python, and the state of the thread that runs it.
+//! * `python/capture.rs`: the stack of a thread.
+//! * `python/texts.rs`: what frames are called, and why they are missing.
+
+mod capture;
+mod state;
+mod texts;
+
+use std::ffi::c_void;
+
+use heapprof_collect::{ENGINE, Provider};
+use heapprof_memory::Memory;
+use heapprof_memory::loaded::Object;
+use heapprof_python::{Python, Unreadable};
+
+pub use state::PYTHON;
+
+/// Notes a Python, if it is the first one, and has its stacks asked for.
+pub fn found<M: Memory>(memory: M, object: Object, found: Result<Python, Unreadable>) {
+    let Some((begin, end)) = PYTHON.found(memory, object, found) else {
+        return;
+    };
+    let provider = Provider {
+        version: Provider::VERSION,
+        size: size_of::<Provider>() as u32,
+        language: c"python".as_ptr(),
+        context: (&raw const PYTHON).cast_mut().cast(),
+        capture: capture::capture,
+        resolve: texts::resolve,
+        label: None,
+        status: Some(texts::status),
+        run_loop: begin as *const c_void,
+        run_loop_size: (end - begin) as usize,
+        report: None,
+        value_name: std::ptr::null(),
+        values: None,
+    };
+    // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
+    // stacks are native ones.
+    let _ = unsafe { ENGINE.stack_providers().register(provider) };
+}

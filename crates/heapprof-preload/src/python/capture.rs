@@ -1,0 +1,113 @@
+//! Capturing a stack of Python's.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use heapprof_collect::{Capture, RawFrame};
+use heapprof_memory::Own;
+use heapprof_python::{EACH_END, Frame, Frames, Python, Walked};
+
+use super::state::{PROBATION, PythonStacks};
+use crate::kernel_memory::Kernel;
+
+/// One in so many of a thread's stacks is read carefully. In a debug build that is every second
+/// one.
+const CAREFUL: u64 = if cfg!(debug_assertions) { 2 } else { 4096 };
+
+/// Writes frames as the engine wants them.
+struct Writer(*mut RawFrame);
+
+impl Frames for Writer {
+    #[inline(always)]
+    fn put(&mut self, place: usize, frame: Frame) {
+        let raw = RawFrame {
+            code: frame.code,
+            place: frame.place,
+            version: frame.version,
+            line: 0,
+            entry: frame.entry,
+        };
+        // SAFETY: the engine gives an array of more than both ends of a stack.
+        unsafe { self.0.add(place).write(raw) };
+    }
+}
+
+pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) -> usize {
+    // SAFETY: the context that was registered, and what the engine gives.
+    let (this, to) = unsafe { (&*context.cast::<PythonStacks>(), &mut *to) };
+    let Some(python) = this.python() else {
+        return 0;
+    };
+    if to.most <= 2 * EACH_END || to.memory_size < 8 {
+        return 0;
+    }
+    let Some(state) = this.thread_state(python) else {
+        return 0;
+    };
+    // SAFETY: this thread's memory, which is zero at first.
+    let asked = unsafe { &mut *to.memory.cast::<u64>() };
+    *asked += 1;
+    let mut writer = Writer(to.frames);
+    let is_new = this.stacks.load(Ordering::Relaxed) < PROBATION;
+    let walked = if is_new || asked.is_multiple_of(CAREFUL) {
+        carefully(this, python, state, is_new, &mut writer)
+    } else {
+        // SAFETY: what was read so far was right, it is this thread's own, and this thread changes
+        // nothing meanwhile.
+        python.walk(unsafe { Own::new() }, state, false, &mut writer)
+    };
+    let Some(walked) = walked else {
+        return 0;
+    };
+    match walked.cut() {
+        None => walked.frames,
+        Some(first) => {
+            // SAFETY: both ends are written, and there is room for one frame more.
+            unsafe { put_in_order(to.frames, first) };
+            2 * EACH_END + 1
+        }
+    }
+}
+
+/// Puts the oldest frames, which begin at `first` among their places, in order, behind one that
+/// stands for what was left out.
+///
+/// # Safety
+/// There are both ends of a stack, and room for one frame more.
+#[cold]
+unsafe fn put_in_order(frames: *mut RawFrame, first: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let oldest = frames.add(EACH_END);
+        std::slice::from_raw_parts_mut(oldest, EACH_END).rotate_left(first);
+        std::ptr::copy(oldest, oldest.add(1), EACH_END);
+        oldest.write(RawFrame::default());
+    }
+}
+
+/// Reads a stack and looks whether it can be one. A new Python is read by the kernel, so that
+/// nothing happens if an address is none.
+#[cold]
+fn carefully(
+    this: &PythonStacks,
+    python: &Python,
+    state: u64,
+    is_new: bool,
+    writer: &mut Writer,
+) -> Option<Walked> {
+    let walked = if is_new {
+        let failed = Cell::new(false);
+        python.walk(Kernel { failed: &failed }, state, true, writer)
+    } else {
+        // SAFETY: as in `capture`.
+        python.walk(unsafe { Own::new() }, state, true, writer)
+    };
+    match walked {
+        None => this.failed(),
+        // There was nothing to look at.
+        Some(Walked { frames: 0 }) => {}
+        Some(_) => this.succeeded(),
+    }
+    walked
+}

@@ -1,0 +1,341 @@
+//! A CPython in a process: which one it is, and how to know which of its threads runs.
+
+use heapprof_memory::Memory;
+use heapprof_memory::loaded::Object;
+
+use crate::layout::{KEY, LAYOUTS, Layout};
+
+/// A version, such as 3.11.7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version {
+    /// The first number.
+    pub major: u8,
+    /// The second one, which decides about structures.
+    pub minor: u8,
+    /// The third one; `None` if this Python does not say it where it can be read.
+    pub micro: Option<u8>,
+}
+
+impl core::fmt::Display for Version {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)?;
+        match self.micro {
+            Some(micro) => write!(f, ".{micro}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a thread has its variable with the state that it runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadLocal {
+    /// So far from the thread pointer.
+    Offset(i64),
+    /// So far behind what the two words at an address stand for: the number of a module's
+    /// thread-local memory, and a place in it.
+    Index {
+        /// Where the two words are.
+        at: u64,
+        /// How far behind it.
+        offset: i64,
+    },
+}
+
+/// How to know the state of the thread that runs Python.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Current {
+    /// A variable of the process points to the state of the thread that holds the GIL.
+    Holder(u64),
+    /// Each thread has a variable, which is null while it does not hold the GIL.
+    Own(ThreadLocal),
+    /// It is not known where that variable is.
+    Unknown,
+}
+
+/// A CPython that was found in a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Python {
+    /// Its version.
+    pub version: Version,
+    /// How to know the thread that runs it.
+    pub current: Current,
+    /// Where the evaluator's code is, from its begin to its end; empty if it is not known.
+    pub evaluator: (u64, u64),
+    /// The variable with all state of the process.
+    runtime: u64,
+    /// The type of code objects.
+    pub(crate) code_type: u64,
+    pub(crate) layout: &'static Layout,
+}
+
+/// Why a Python's stacks can't be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// The structures of this version are not known.
+    Version(Version),
+    /// It says no version, and its state has a size that no known version has.
+    Size(u64),
+    /// It was built without the GIL.
+    FreeThreaded(Version),
+    /// It is a debug build.
+    Debug(Version),
+    /// It says that its structures are others than those of its version.
+    Offsets(Version),
+    /// A variable is not exported.
+    Variable(Version),
+}
+
+impl core::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Version(version) => {
+                write!(f, "the structures of Python {version} are not known")
+            }
+            Self::Size(size) => write!(
+                f,
+                "this Python does not say its version, and has a runtime of {size} bytes, which no \
+                 known one has"
+            ),
+            Self::FreeThreaded(version) => {
+                write!(f, "this Python {version} was built without the GIL")
+            }
+            Self::Debug(version) => write!(f, "this Python {version} is a debug build"),
+            Self::Offsets(version) => write!(
+                f,
+                "this Python {version} was built with options that change its structures"
+            ),
+            Self::Variable(version) => {
+                write!(f, "this Python {version} does not export its variables")
+            }
+        }
+    }
+}
+
+/// The least number of a release candidate in the last byte of a version's number. Alphas and betas
+/// still change structures.
+const CANDIDATE: u64 = 0xc0;
+/// What debug builds export, and others do not.
+const OF_DEBUG_BUILDS: [&str; 3] = ["_Py_RefTotal", "_Py_GetRefTotal", "_Py_NegativeRefcount"];
+
+impl Python {
+    /// The Python that is in `object`; `None` if there is none.
+    pub fn find<M: Memory>(memory: M, object: Object) -> Option<Result<Self, Unreadable>> {
+        let symbol = |name: &str| object.symbol(memory, name);
+        let runtime = symbol("_PyRuntime")?;
+        let number = symbol("Py_Version").and_then(|symbol| memory.u64(symbol.address));
+        let (version, layout) = match number {
+            Some(number) => {
+                let byte = |shift: u32| (number >> shift) as u8;
+                let version = Version {
+                    major: byte(24),
+                    minor: byte(16),
+                    micro: Some(byte(8)),
+                };
+                let is_known = |layout: &&Layout| {
+                    let is_final = number & 0xff >= CANDIDATE;
+                    version.major == 3 && layout.minor == version.minor && is_final
+                };
+                let Some(layout) = LAYOUTS.iter().find(is_known) else {
+                    return Some(Err(Unreadable::Version(version)));
+                };
+                (version, layout)
+            }
+            // 3.8, 3.9 and 3.10 differ in size.
+            None => {
+                let is_known = |layout: &&Layout| layout.runtime_size == Some(runtime.size);
+                let Some(layout) = LAYOUTS.iter().find(is_known) else {
+                    return Some(Err(Unreadable::Size(runtime.size)));
+                };
+                let version = Version {
+                    major: 3,
+                    minor: layout.minor,
+                    micro: None,
+                };
+                (version, layout)
+            }
+        };
+        if OF_DEBUG_BUILDS.iter().any(|name| symbol(name).is_some()) {
+            return Some(Err(Unreadable::Debug(version)));
+        }
+        let Some(code_type) = symbol("PyCode_Type") else {
+            return Some(Err(Unreadable::Variable(version)));
+        };
+        let evaluator = symbol("_PyEval_EvalFrameDefault").map_or((0, 0), |symbol| {
+            (symbol.address, symbol.address + symbol.size)
+        });
+        let current = match layout.holder {
+            Some(holder) => Current::Holder(runtime.address + holder),
+            None => {
+                let names = ["PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet"];
+                let getter = names.iter().find_map(|name| symbol(name));
+                let found = getter.and_then(|getter| variable_of(memory, getter.address));
+                found.map_or(Current::Unknown, Current::Own)
+            }
+        };
+        let python = Self {
+            version,
+            current,
+            evaluator,
+            runtime: runtime.address,
+            code_type: code_type.address,
+            layout,
+        };
+        Some(python.checked(memory))
+    }
+
+    /// Refuses a Python that says itself that it is another one.
+    fn checked<M: Memory>(self, memory: M) -> Result<Self, Unreadable> {
+        const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
+        const FREE_THREADED: u64 = 2;
+        if self.layout.minor < 13 {
+            return Ok(self);
+        }
+        let word = |number: u64| memory.u64(self.runtime + 8 * number);
+        if word(0) != Some(COOKIE) {
+            return Err(Unreadable::Offsets(self.version));
+        }
+        if word(FREE_THREADED) != Some(0) {
+            return Err(Unreadable::FreeThreaded(self.version));
+        }
+        let is_so = |&(number, told): &(u64, u64)| word(number) == Some(told);
+        match self.layout.told().iter().all(is_so) {
+            true => Ok(self),
+            false => Err(Unreadable::Offsets(self.version)),
+        }
+    }
+
+    /// The key for `pthread_getspecific` under which each thread has its state; `None` if there is
+    /// none at this moment.
+    pub fn key<M: Memory>(&self, memory: M) -> Option<u32> {
+        let at = self.runtime + self.layout.key_is_made;
+        match memory.u32(at)? {
+            0 => None,
+            _ => memory.u32(at + KEY),
+        }
+    }
+
+    /// Whether Python is initialized.
+    pub fn is_initialized<M: Memory>(&self, memory: M) -> bool {
+        let found = memory.u32(self.runtime + self.layout.initialized);
+        found.is_some_and(|initialized| initialized != 0)
+    }
+
+    /// Whether a state is that of `thread`, a value of `pthread_self`.
+    pub fn is_of<M: Memory>(&self, memory: M, state: u64, thread: u64) -> bool {
+        memory.u64(state + self.layout.thread_id) == Some(thread)
+    }
+}
+
+/// The variable that a function returns, as its code says on x86-64.
+fn variable_of<M: Memory>(memory: M, code: u64) -> Option<ThreadLocal> {
+    let mut bytes = [0; 48];
+    if !memory.read(code, &mut bytes) {
+        return None;
+    }
+    let number = |at: usize| {
+        let four = bytes.get(at..)?.first_chunk()?;
+        Some(i64::from(i32::from_le_bytes(*four)))
+    };
+    // endbr64
+    let begin = if bytes.starts_with(&[0xf3, 0x0f, 0x1e, 0xfa]) {
+        4
+    } else {
+        0
+    };
+    // mov fs:number, rax
+    if bytes[begin..].starts_with(&[0x64, 0x48, 0x8b, 0x04, 0x25]) {
+        return Some(ThreadLocal::Offset(number(begin + 5)?));
+    }
+    // lea number(rip), rdi; call __tls_get_addr; mov number(rax), rax
+    let find = |from: usize, wanted: &[u8]| {
+        let found = bytes[from..].windows(wanted.len());
+        let mut found = found.enumerate().filter(|(_, bytes)| *bytes == wanted);
+        found.next().map(|(at, _)| from + at + wanted.len())
+    };
+    let lea = find(begin, &[0x48, 0x8d, 0x3d])?;
+    let at = code.wrapping_add(lea as u64 + 4);
+    let at = at.wrapping_add_signed(number(lea)?);
+    let load = find(lea + 4, &[0x48, 0x8b])?;
+    let offset = match *bytes.get(load)? {
+        0x00 => 0,
+        0x40 => i64::from(*bytes.get(load + 1)? as i8),
+        0x80 => number(load + 1)?,
+        _ => return None,
+    };
+    Some(ThreadLocal::Index { at, offset })
+}
+
+/// Thread-local memory that the loader has given every thread from its beginning lies so close
+/// before the thread pointer.
+const STATIC: u64 = 64 << 10;
+
+impl ThreadLocal {
+    /// How far from the thread pointer the variable is, in every thread; `None` if it is elsewhere
+    /// in each, as in a library that was loaded later. `thread` is the thread pointer of the thread
+    /// that asks.
+    ///
+    /// The words that are read are those of glibc on x86-64: behind the thread pointer comes the
+    /// address of an array with two words for each module, of which the first one is where the
+    /// module's thread-local memory is.
+    pub fn offset<M: Memory>(self, memory: M, thread: u64) -> Option<i64> {
+        let (at, offset) = match self {
+            Self::Offset(offset) => return Some(offset),
+            Self::Index { at, offset } => (at, offset),
+        };
+        const MOST_MODULES: u64 = 100_000;
+        let (module, place) = (memory.u64(at)?, memory.u64(at + 8)?);
+        let modules = memory.u64(thread + 8)?;
+        if module == 0 || module > MOST_MODULES {
+            return None;
+        }
+        let block = memory.u64(modules + 16 * module)?;
+        let address = block.wrapping_add(place).wrapping_add_signed(offset);
+        let before = thread.wrapping_sub(address);
+        (0..=STATIC)
+            .contains(&before)
+            .then(|| -(before as i64))
+            .filter(|_| block != u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy)]
+    struct Bytes(&'static [u8]);
+
+    impl Memory for Bytes {
+        fn read(self, at: u64, to: &mut [u8]) -> bool {
+            let Some(from) = at.checked_sub(0x1000) else {
+                return false;
+            };
+            for (i, byte) in to.iter_mut().enumerate() {
+                *byte = self.0.get(from as usize + i).copied().unwrap_or(0xcc);
+            }
+            true
+        }
+    }
+
+    #[test]
+    fn a_getter_says_where_its_variable_is() {
+        let executable: &[u8] = &[0x64, 0x48, 0x8b, 0x04, 0x25, 0xf8, 0xff, 0xff, 0xff, 0xc3];
+        assert_eq!(
+            variable_of(Bytes(executable), 0x1000),
+            Some(ThreadLocal::Offset(-8))
+        );
+        // Those of 3.12.1.
+        let library: &[u8] = &[
+            0x48, 0x83, 0xec, 0x08, 0x66, 0x48, 0x8d, 0x3d, 0xf4, 0xc9, 0x26, 0x00, 0x66, 0x66,
+            0x48, 0xe8, 0xdc, 0x10, 0xe3, 0xff, 0x48, 0x8b, 0x00, 0x48, 0x83, 0xc4, 0x08, 0xc3,
+        ];
+        assert_eq!(
+            variable_of(Bytes(library), 0x1000),
+            Some(ThreadLocal::Index {
+                at: 0x1000 + 12 + 0x26_c9f4,
+                offset: 0
+            })
+        );
+        assert_eq!(variable_of(Bytes(&[0xc3]), 0x1000), None);
+    }
+}

@@ -1,0 +1,231 @@
+//! Where fields are in CPython's structures, by minor version.
+//!
+//! The numbers are `offsetof` of the release builds of 3.8 to 3.14, from CPython's own headers
+//! (`Include/internal`), for the GIL and 64 bits.
+
+/// How a thread's frames hang together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chain {
+    /// Frames are objects, and each is run by one call of the evaluator (up to 3.10).
+    Objects,
+    /// A structure on the native stack points to the frame; frames know whether native code entered
+    /// the evaluator there (3.11).
+    Entries,
+    /// Such a structure as well, and each run of frames ends with one that is on the native stack
+    /// (3.12).
+    Shims,
+    /// The thread points to the frame itself; runs end as in 3.12 (from 3.13 on).
+    Direct,
+}
+
+/// How the lines of a code object are written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lines {
+    /// Pairs of bytes and lines (3.8, 3.9).
+    Pairs,
+    /// Such pairs, where -128 is no line (3.10).
+    Ends,
+    /// Entries of a byte and what follows it (from 3.11 on).
+    Entries,
+}
+
+/// Offsets, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) minor: u8,
+    pub(crate) chain: Chain,
+    pub(crate) lines: Lines,
+    /// Of the runtime: the thread that holds the GIL; `None` if each thread has a variable instead.
+    pub(crate) holder: Option<u64>,
+    /// Of the runtime: whether there is a key for the thread's own state, and the key behind it.
+    pub(crate) key_is_made: u64,
+    /// Of the runtime: whether Python is initialized.
+    pub(crate) initialized: u64,
+    /// The size of the runtime, for versions that have no number.
+    pub(crate) runtime_size: Option<u64>,
+    /// Of a thread's state: the thread.
+    pub(crate) thread_id: u64,
+    /// Of a thread's state: its newest frame, or what points to it.
+    pub(crate) newest: u64,
+    /// Of what points to the newest frame: that pointer.
+    pub(crate) newest_in: u64,
+    /// Of a frame: the one that called it, the code, and the instruction.
+    pub(crate) previous: u32,
+    pub(crate) code: u32,
+    pub(crate) instruction: u32,
+    /// Of a frame: whose it is, or whether native code entered the evaluator there.
+    pub(crate) owner: u32,
+    /// The owner of frames on the native stack that end a run.
+    pub(crate) shim: u8,
+    /// Of a code object.
+    pub(crate) filename: u32,
+    pub(crate) name: u32,
+    pub(crate) qualname: Option<u32>,
+    pub(crate) first_line: u32,
+    pub(crate) line_table: u32,
+    pub(crate) instructions: u32,
+    /// A number that no other code object has; there is none before 3.12.
+    pub(crate) version: Option<u32>,
+    /// Of a text: where those begin that are ASCII, and others.
+    pub(crate) ascii: u64,
+    pub(crate) other: u64,
+}
+
+/// Behind the byte that tells whether the key is made.
+pub(crate) const KEY: u64 = 4;
+/// Of 3.11's structure on the native stack: the one of the caller.
+pub(crate) const OUTER: u64 = 16;
+/// Of every object: its type.
+pub(crate) const TYPE: u64 = 8;
+/// Of texts and bytes: how long they are.
+pub(crate) const LENGTH: u64 = 16;
+/// Of a text: its hash, and its form.
+pub(crate) const HASH: u64 = 24;
+pub(crate) const FORM: u64 = 32;
+/// Where bytes begin.
+pub(crate) const BYTES: u64 = 32;
+
+const LAYOUT_3_8: Layout = Layout {
+    minor: 8,
+    chain: Chain::Objects,
+    lines: Lines::Pairs,
+    holder: Some(1368),
+    key_is_made: 1392,
+    initialized: 12,
+    runtime_size: Some(1464),
+    thread_id: 176,
+    newest: 24,
+    newest_in: 0,
+    previous: 24,
+    code: 32,
+    instruction: 104,
+    owner: 0,
+    shim: 0,
+    filename: 104,
+    name: 112,
+    qualname: None,
+    first_line: 40,
+    line_table: 120,
+    instructions: 0,
+    version: None,
+    ascii: 48,
+    other: 72,
+};
+
+const LAYOUT_3_9: Layout = Layout {
+    minor: 9,
+    holder: Some(568),
+    key_is_made: 584,
+    runtime_size: Some(656),
+    ..LAYOUT_3_8
+};
+
+const LAYOUT_3_10: Layout = Layout {
+    minor: 10,
+    lines: Lines::Ends,
+    runtime_size: Some(672),
+    instruction: 96,
+    ..LAYOUT_3_9
+};
+
+const LAYOUT_3_11: Layout = Layout {
+    minor: 11,
+    chain: Chain::Entries,
+    lines: Lines::Entries,
+    holder: Some(576),
+    key_is_made: 592,
+    initialized: 16,
+    runtime_size: None,
+    thread_id: 152,
+    newest: 56,
+    newest_in: 8,
+    previous: 48,
+    code: 32,
+    instruction: 56,
+    owner: 68,
+    shim: 0,
+    filename: 112,
+    name: 120,
+    qualname: Some(128),
+    first_line: 72,
+    line_table: 136,
+    instructions: 184,
+    version: None,
+    ascii: 48,
+    other: 72,
+};
+
+const LAYOUT_3_12: Layout = Layout {
+    minor: 12,
+    chain: Chain::Shims,
+    holder: None,
+    key_is_made: 1544,
+    thread_id: 136,
+    newest: 56,
+    newest_in: 0,
+    previous: 8,
+    code: 0,
+    owner: 70,
+    shim: 3,
+    first_line: 68,
+    instructions: 192,
+    version: Some(92),
+    ascii: 40,
+    other: 56,
+    ..LAYOUT_3_11
+};
+
+const LAYOUT_3_13: Layout = Layout {
+    minor: 13,
+    chain: Chain::Direct,
+    key_is_made: 2160,
+    initialized: 600,
+    thread_id: 152,
+    newest: 72,
+    instructions: 200,
+    ..LAYOUT_3_12
+};
+
+const LAYOUT_3_14: Layout = Layout {
+    minor: 14,
+    key_is_made: 2336,
+    initialized: 776,
+    owner: 74,
+    instructions: 208,
+    ..LAYOUT_3_13
+};
+
+/// Every version that is known.
+pub(crate) static LAYOUTS: [Layout; 7] = [
+    LAYOUT_3_8,
+    LAYOUT_3_9,
+    LAYOUT_3_10,
+    LAYOUT_3_11,
+    LAYOUT_3_12,
+    LAYOUT_3_13,
+    LAYOUT_3_14,
+];
+
+impl Layout {
+    /// What `_Py_DebugOffsets` must say where it has a word: the word's number, and the word. The
+    /// structure is the first thing of the runtime since 3.13.
+    pub(crate) fn told(&self) -> &'static [(u64, u64)] {
+        match self.minor {
+            13 => &[
+                (23, 72),
+                (24, 152),
+                (29, 8),
+                (30, 0),
+                (31, 56),
+                (33, 70),
+                (35, 112),
+                (36, 120),
+                (37, 128),
+                (38, 136),
+                (39, 68),
+                (43, 200),
+            ],
+            _ => &[],
+        }
+    }
+}

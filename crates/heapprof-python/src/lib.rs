@@ -1,0 +1,33 @@
+//! Python's stack, read without asking Python: which function, which file, which line.
+//!
+//! A [`Python`] is a CPython as it was found in a process, with the layout of its structures by its
+//! minor version, 3.8 to 3.14. [`Python::walk`] gives the frames of a thread as numbers, so it can
+//! run inside malloc: it allocates nothing, calls nothing of Python's, and takes no lock.
+//! [`Python::name`] makes names of such frames while the code is still there.
+//!
+//! Both are generic over [`Memory`](heapprof_memory::Memory). All offsets are those of release
+//! builds with the GIL, on processors with 64 bits. Builds without the GIL and debug builds have
+//! others, so [`Python::find`] refuses them.
+//!
+//! It must never know malloc, profiles or SQLite.
+//!
+//! * `layout.rs`: offsets by version.
+//! * `interpreter.rs`: finding a Python, and how to know which thread runs it.
+//! * `walk.rs`: from the innermost frame to the outermost one.
+//! * `line.rs`: the line of an instruction.
+//! * `name.rs`: the name, the file and the lines of a frame.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+extern crate std;
+
+mod interpreter;
+mod layout;
+mod line;
+mod name;
+mod walk;
+
+pub use interpreter::{Current, Python, ThreadLocal, Unreadable, Version};
+pub use name::Named;
+pub use walk::{EACH_END, Frame, Frames, MOST_FRAMES, Walked};

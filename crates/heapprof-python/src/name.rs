@@ -1,0 +1,89 @@
+//! The name, the file and the lines of a frame, as texts and numbers.
+
+use heapprof_memory::Memory;
+
+use crate::interpreter::Python;
+use crate::layout::{BYTES, FORM, LENGTH, Lines};
+use crate::line::line_of;
+use crate::walk::Frame;
+
+/// The texts of a frame, in memory of the caller's, and its lines.
+#[derive(Debug)]
+pub struct Named<'a> {
+    /// Where the function's name goes.
+    pub name: &'a mut [u8],
+    /// How many bytes it has.
+    pub name_len: usize,
+    /// Where the file goes.
+    pub file: &'a mut [u8],
+    /// How many bytes it has.
+    pub file_len: usize,
+    /// The line at which the function begins.
+    pub start_line: u32,
+    /// The line that runs; 0 if the instruction belongs to none.
+    pub line: u32,
+}
+
+impl Python {
+    /// Puts the texts and lines of a frame into `to`, while its code is still there. Names are
+    /// qualified from 3.11 on. `None` if something can't be read.
+    pub fn name<M: Memory>(&self, memory: M, frame: &Frame, to: &mut Named<'_>) -> Option<()> {
+        let layout = self.layout;
+        let code = frame.code;
+        let field = |at: u32| memory.u64(code + u64::from(at));
+        let name = field(layout.qualname.unwrap_or(layout.name))?;
+        to.name_len = self.text(memory, name, to.name)?;
+        to.file_len = self.text(memory, field(layout.filename)?, to.file)?;
+        let first = memory.u32(code + u64::from(layout.first_line))?;
+        let unit = match layout.lines {
+            Lines::Pairs => i64::from(frame.place as i32).div_euclid(2),
+            Lines::Ends => i64::from(frame.place as i32),
+            Lines::Entries => {
+                let begin = code + u64::from(layout.instructions);
+                (frame.place.wrapping_sub(begin) as i64).div_euclid(2)
+            }
+        };
+        let table = field(layout.line_table)?;
+        let table = (table + BYTES, memory.u64(table + LENGTH)?);
+        to.start_line = first;
+        to.line = line_of(memory, layout.lines, table, first, unit).unwrap_or(0);
+        Some(())
+    }
+
+    /// Puts the text of a `str` into `to`, as UTF-8. Returns how many bytes it has. One that is too
+    /// long is cut behind a character.
+    fn text<M: Memory>(&self, memory: M, at: u64, to: &mut [u8]) -> Option<usize> {
+        let (len, form) = (memory.u64(at + LENGTH)?, memory.u32(at + FORM)?);
+        let (width, is_compact, is_ascii) = (form >> 2 & 7, form >> 5 & 1 == 1, form >> 6 & 1 == 1);
+        let from = match (is_compact, is_ascii) {
+            (false, _) => memory.u64(at + self.layout.other)?,
+            (true, true) => at + self.layout.ascii,
+            (true, false) => at + self.layout.other,
+        };
+        let mut done = 0;
+        for i in 0..len {
+            let character = match width {
+                1 => memory.u8(from + i)?.into(),
+                2 => memory.u16(from + 2 * i)?.into(),
+                4 => memory.u32(from + 4 * i)?,
+                _ => return None,
+            };
+            let mut room = [0; 4];
+            let bytes: &[u8] = match (char::from_u32(character), character) {
+                (Some(character), _) => character.encode_utf8(&mut room).as_bytes(),
+                // A byte of a file's name that was no UTF-8.
+                (None, 0xdc80..=0xdcff) => {
+                    room[0] = character as u8;
+                    &room[..1]
+                }
+                (None, _) => b"?",
+            };
+            let Some(to) = to.get_mut(done..done + bytes.len()) else {
+                break;
+            };
+            to.copy_from_slice(bytes);
+            done += bytes.len();
+        }
+        Some(done)
+    }
+}

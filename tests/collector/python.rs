@@ -1,0 +1,110 @@
+//! Python's functions and lines: compared with what `sys._getframe` says.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use heapprof_tests::built::have;
+use heapprof_tests::harness::{Run, command, root};
+
+fn script(name: &str) -> String {
+    root().join("tests/python").join(name).display().to_string()
+}
+
+/// The pythons to try: the first one on the path, and those in HEAPPROF_PYTHONS, with colons
+/// between them. A name on the path may be a script that looks for one, so each is asked what it
+/// is.
+fn pythons() -> Vec<PathBuf> {
+    let more = std::env::var("HEAPPROF_PYTHONS").unwrap_or_default();
+    let named = std::iter::once("python3").chain(more.split(':').filter(|name| !name.is_empty()));
+    let ask = |name: &str| {
+        let asked = Command::new(name)
+            .args(["-c", "import sys; print(sys.executable)"])
+            .output();
+        let told = asked.unwrap_or_else(|error| panic!("{name}: {error}"));
+        PathBuf::from(String::from_utf8(told.stdout).unwrap().trim())
+    };
+    named.map(ask).collect()
+}
+
+/// Records a script of tests/python, which writes what it expects. Returns how many allocations
+/// were compared.
+fn compared(python: &Path, name: &str, arguments: &[&str]) -> usize {
+    let folder = tempfile::tempdir().unwrap();
+    let done: Run = command(folder.path())
+        .args(["record", "-o", "p.pb.gz", "--log", "p.log", "--"])
+        .arg(python)
+        .args(["-W", "ignore", &script(name), "expected"])
+        .args(arguments)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(!done.err.contains("native frames only"), "{}", done.err);
+    let expected = std::fs::read_to_string(folder.path().join("expected")).unwrap();
+    let split = |line: &'_ str| {
+        let (size, frames) = line.split_once('\t').unwrap();
+        (size.to_string(), frames.to_string())
+    };
+    // A forked child counts on from where its parent was, so a size may be there twice.
+    let mut wanted: HashMap<String, Vec<String>> = HashMap::new();
+    for (size, frames) in expected.lines().map(split) {
+        wanted.entry(size).or_default().push(frames);
+    }
+    let (mut stacks, mut compared) = (HashMap::new(), 0);
+    let log = std::fs::read_to_string(folder.path().join("p.log")).unwrap();
+    for line in log.lines() {
+        if let Some((number, frames)) = line.strip_prefix("stack ").and_then(|l| l.split_once('\t'))
+        {
+            stacks.insert(number, frames);
+        }
+        let Some(event) = line.strip_prefix("+ ") else {
+            continue;
+        };
+        let words: Vec<&str> = event.split(' ').collect();
+        if let Some(wanted) = wanted.get(words[3]) {
+            let found = stacks[words[4]].to_string();
+            assert!(wanted.contains(&found), "{python:?}: {found}\n{wanted:#?}");
+            compared += 1;
+        }
+    }
+    compared
+}
+
+#[test]
+fn stacks_are_what_getframe_says() {
+    if !have(&["python3"]) {
+        return;
+    }
+    for python in pythons() {
+        let count = compared(&python, "constructs.py", &["6"]);
+        assert!(count > 2000, "{python:?}: {count}");
+    }
+}
+
+#[test]
+#[ignore = "takes minutes for each python; HEAPPROF_PYTHONS names more of them"]
+fn many_stacks_are_what_getframe_says() {
+    for python in pythons() {
+        let count = compared(&python, "constructs.py", &["580"]);
+        eprintln!("{}: {count} stacks", python.display());
+        assert!(count > 200_000, "{python:?}: {count}");
+        let reused = compared(&python, "reused.py", &["20000"]);
+        assert_eq!(reused, 40_000, "{python:?}");
+    }
+}
+
+#[test]
+fn code_at_the_place_of_other_code_is_told_apart() {
+    if !have(&["python3"]) {
+        return;
+    }
+    for python in pythons() {
+        assert_eq!(
+            compared(&python, "reused.py", &["1000"]),
+            2000,
+            "{python:?}"
+        );
+    }
+}
