@@ -170,40 +170,51 @@ def main():
                 compare(question, answers)
                 print(f"{question}: equal from {', '.join(f'{n} {t:.2f} s' for n, t in times.items())}")
 
+        def ask_heapprof(store):
+            return lambda sql: json.loads(heapprof(store, "sql", "-f", "json", sql)[0])
+
+        def ask_server(server, database):
+            return lambda sql: server.ask(sql, database=database, max_query_size=1 << 20)
+
+        def all_statements_equal(asked):
+            for question, words in QUESTIONS.items():
+                sql = statement(stores["SQLite"], words)
+                answers, times = {}, {}
+                for name, ask in asked.items():
+                    begin = time.monotonic()
+                    answer = ask(sql)
+                    times[name] = time.monotonic() - begin
+                    if answer and isinstance(answer[0], dict):
+                        answer = [list(row.values()) for row in answer]
+                    answers[name] = plain(answer)
+                if question.startswith("top"):
+                    found = heapprof(stores["SQLite"], *words, "-f", "json")[0]
+                    answers["heapprof"] = shown(question, found)
+                compare(f"the statement of {question}", answers)
+                print(f"the statement of {question}: {len(answers['SQLite'])} rows, equal from "
+                      f"{', '.join(f'{n} {t:.2f} s' for n, t in times.items())}")
+
         all_equal(stores)
-        for question, words in QUESTIONS.items():
-            sql = statement(stores["SQLite"], words)
-            answers, times = {}, {}
-            for name, ask in {
-                "SQLite": lambda sql: json.loads(
-                    heapprof(stores["SQLite"], "sql", "-f", "json", sql)[0]
-                ),
-                "ClickHouse": lambda sql: servers[0].ask(sql, database="heap", max_query_size=1 << 20),
-                "its second shard": lambda sql: servers[1].ask(
-                    sql, database="heap", max_query_size=1 << 20
-                ),
-                "DuckDB": duckdb.ask,
-                "chdb": lambda sql: chdb.ask(sql + " SETTINGS max_query_size = 1000000"),
-            }.items():
-                begin = time.monotonic()
-                answer = ask(sql)
-                times[name] = time.monotonic() - begin
-                if answer and isinstance(answer[0], dict):
-                    answer = [list(row.values()) for row in answer]
-                answers[name] = plain(answer)
-            if question.startswith("top"):
-                answers["heapprof"] = shown(question, heapprof(stores["SQLite"], *words, "-f", "json")[0])
-            compare(f"the statement of {question}", answers)
-            print(f"the statement of {question}: {len(answers['SQLite'])} rows, equal from "
-                  f"{', '.join(f'{n} {t:.2f} s' for n, t in times.items())}")
+        servers_asked = {
+            "SQLite": ask_heapprof(stores["SQLite"]),
+            "ClickHouse": ask_server(servers[0], "heap"),
+            "its second shard": ask_server(servers[1], "heap"),
+        }
+        all_statements_equal(servers_asked | {
+            "--from": ask_heapprof(stores["Parquet"]),
+            "DuckDB": duckdb.ask,
+            "chdb": lambda sql: chdb.ask(sql + " SETTINGS max_query_size = 1000000"),
+        })
 
         # Everything once more, as if no answer had come: the rows are there twice.
         for server in servers:
-            for table in ["heap_sample_shard", "stack_function", "function", "stack_location",
+            for table in ["heap_sample_shard", "heap_spread_shard", "other_sample_shard",
+                          "stack_function", "function", "stack_location",
                           "profile", "profile_total", "location", "line", "label", "mapping",
                           "sample_type", "profile_label", "profile_mapping", "comment"]:
                 server.query(f'INSERT INTO heap."{table}" SELECT * FROM heap."{table}"')
         all_equal(["SQLite", "ClickHouse"])
+        all_statements_equal(servers_asked)
         print("written twice: the same answers")
 
         # A server that dies in the middle of a load.
@@ -221,6 +232,11 @@ def main():
         _, took = heapprof(["--store", half], "load", FLEET)
         stores["half"] = ["--store", half]
         all_equal(["SQLite", "half"])
+        all_statements_equal({
+            "SQLite": servers_asked["SQLite"],
+            "ClickHouse": ask_server(servers[0], "half"),
+            "its second shard": ask_server(servers[1], "half"),
+        })
         print(f"{before} profiles were acknowledged before; the second load took {took:.1f} s")
 
 

@@ -390,12 +390,21 @@ fn what_is_pruned_is_what_no_rule_keeps() {
         thinned.err
     );
     assert_eq!(names(), ["a2", "b0", "b2"], "the last one of each process");
-    let before = run(folder, &["top", "-n", "0", "-f", "csv", "a2", "b0", "b2"]).out;
+    // b0 is of a process that was replaced.
+    let before = run(folder, &["top", "-n", "0", "-f", "csv", "service=shop"]).out;
+    let both = run(folder, &["top", "-n", "0", "-f", "csv", "a2", "b2"]).out;
+    assert_eq!(before, both);
+    let part = run(
+        folder,
+        &["prune", "host=web1", "--keep", "1h=36500d", "--roll-up"],
+    );
+    assert_eq!(part.code, 2);
+    assert!(part.err.contains("leaves out b"), "{}", part.err);
     let together = prune(&["--keep", "1h=36500d", "--roll-up"]);
     assert!(
         together
             .err
-            .contains("removed 3 of 3 profiles and put some of them together into 1"),
+            .contains("removed 3 of 3 profiles, and put 3 of them together into 1"),
         "{}",
         together.err
     );
@@ -404,7 +413,7 @@ fn what_is_pruned_is_what_no_rule_keeps() {
     assert_eq!(after.out, before, "{}", after.err);
     let again = prune(&["--keep", "1h=36500d", "--roll-up"]);
     assert!(
-        again.err.contains("removed 0 of 1 profiles"),
+        again.err.contains("removed 0 of 1 profile"),
         "{}",
         again.err
     );
@@ -413,7 +422,7 @@ fn what_is_pruned_is_what_no_rule_keeps() {
     let late = prune(&["--keep", "1h=36500d", "--roll-up"]);
     assert!(
         late.err
-            .contains("without 1 profiles that were loaded later; they stay"),
+            .contains("without 1 profile that was loaded later; it stays"),
         "{}",
         late.err
     );
@@ -422,4 +431,25 @@ fn what_is_pruned_is_what_no_rule_keeps() {
     let gone = prune(&["--keep", "1s"]);
     assert!(gone.err.contains("removed 1 of 1"), "{}", gone.err);
     assert!(names().is_empty());
+}
+
+/// Each file that is loaded may need all of the database, which is no harm.
+#[test]
+fn many_small_files_come_into_a_database_with_many_stacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let write = |path: &str, text: String| std::fs::write(folder.join(path), text).unwrap();
+    let lines = (0..60_000).map(|i| format!("main;f{};g{} 1\n", i % 300, i));
+    write("large.folded", lines.collect());
+    std::fs::create_dir(folder.join("small")).unwrap();
+    for i in 0..150 {
+        write(&format!("small/s{i:03}"), format!("main;f{i} {i}\n"));
+    }
+    let values = "--values=inuse_space/bytes";
+    assert_eq!(run(folder, &["load", values, "large.folded"]).code, 0);
+    let small: Vec<String> = (0..150).map(|i| format!("small/s{i:03}")).collect();
+    let small: Vec<&str> = small.iter().map(String::as_str).collect();
+    let done = run(folder, &[&["load", values], &small[..]].concat());
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.err.contains("loaded 150 profiles"), "{}", done.err);
 }

@@ -254,14 +254,36 @@ fn names_are_taken_once() {
     let db = db.to_str().unwrap();
     let file = "valid/made.labels.pb.gz";
     ok(&["--db", db, "load", file]);
-    let again = run(&sample_profiles(), &["--db", db, "load", file]);
-    assert_eq!(again.code, 2);
+    let load = |words: &[&str]| run(&sample_profiles(), &[&["--db", db, "load"], words].concat());
+    let again = load(&[file]);
+    assert_eq!(again.code, 0, "{}", again.err);
     assert!(
-        again
-            .err
-            .contains("already has a profile named \"made.labels\""),
+        again.err.contains("has made.labels already"),
         "{}",
         again.err
+    );
+    // Another profile does not get the name, and the one behind it is loaded.
+    let taken = "already has a profile named \"made.labels\"";
+    let other = load(&["--as", "made.labels", "valid/made.plain.pb"]);
+    assert!(
+        other.code == 2 && other.err.contains(taken),
+        "{}",
+        other.err
+    );
+    let folder_of_other = folder.path().join("made.labels.pb");
+    std::fs::copy(
+        sample_profiles().join("valid/made.plain.pb"),
+        &folder_of_other,
+    )
+    .unwrap();
+    let both = load(&[folder_of_other.to_str().unwrap(), "valid/made.negative.pb.gz"]);
+    assert_eq!(both.code, 2);
+    assert!(both.err.contains(taken), "{}", both.err);
+    assert!(both.err.contains("loaded made.negative"), "{}", both.err);
+    assert!(
+        both.err.contains("1 of 2 profiles were not loaded"),
+        "{}",
+        both.err
     );
     let twins = run(
         &sample_profiles(),

@@ -120,10 +120,17 @@ pub enum Error {
     },
 }
 
+/// More names than these are counted.
+const MOST_LISTED: usize = 12;
+
 fn listed(names: &[String]) -> String {
     match names {
         [] => "none".to_string(),
-        names => names.join(", "),
+        names if names.len() <= MOST_LISTED => names.join(", "),
+        names => {
+            let more = names.len() - MOST_LISTED;
+            format!("{} and {more} more", names[..MOST_LISTED].join(", "))
+        }
     }
 }
 

@@ -21,7 +21,7 @@ mod sqlite;
 mod statement;
 
 pub use batch::{Batch, Cells};
-pub use engine::Engine;
+pub use engine::{Answer, Engine};
 pub use read::read_profile;
 pub use sql_store::SqlStore;
 pub use sqlite::SqliteTables;
@@ -40,8 +40,7 @@ pub enum Kind {
     Text,
 }
 
-/// A table: its name, its columns, and how many of the first ones its rows are sorted by, which no
-/// two rows have in common.
+/// A table: its name, its columns, and the columns by which its rows are sorted and told apart.
 #[derive(Clone, Copy, Debug)]
 pub struct TableForm {
     /// Its name.

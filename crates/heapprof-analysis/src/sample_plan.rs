@@ -6,7 +6,7 @@ use std::sync::Arc;
 use heapprof_profile::Profile;
 
 /// A profile that is to stand for several moments, with its name and its labels.
-pub type RolledUp = (String, Arc<Profile>, BTreeMap<String, String>);
+pub type NamedProfile = (String, Arc<Profile>, BTreeMap<String, String>);
 
 /// Which values of which profiles are added up, in which columns.
 pub struct Plan {

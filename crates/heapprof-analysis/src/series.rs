@@ -14,4 +14,5 @@ mod sum;
 pub use growth::{SeriesGrowth, SeriesGrowthRow, series_growth};
 pub use listed::{Series, listed};
 pub use selector::{Selector, SelectorError, is_selector, parse_time};
+pub use state::Processes;
 pub use sum::{Chosen, OverTime, chosen, chosen_of, is_counter, roll_up};

@@ -24,19 +24,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use heapprof_profile::{Profile, default_sample_type};
+use heapprof_totals::query::Query;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::comment::Process;
 use crate::error::Error;
 use crate::moment_labels::labels_of;
-use crate::question::Source;
-use crate::sample_plan::RolledUp;
+use crate::question::{Question, Source, Types};
+use crate::sample_plan::NamedProfile;
 use crate::session::Session;
 
 use guard::Budget;
 pub(crate) use heap::{HEAP_TYPES, columns as heap_columns, known_of};
 use load::New;
+pub(crate) use load::must_differ;
 pub(crate) use sample_rows::SampleRows;
 pub use schema::SCHEMA_VERSION;
 pub(crate) use schema::views;
@@ -169,7 +171,7 @@ impl Store {
         for row in rows {
             let (id, name, time_nanos, default, samples) = row?;
             let mut totals = self.connection.prepare_cached(
-                "SELECT s.type, s.unit, t.total FROM profile_total t \
+                "SELECT s.type, s.unit, t.net FROM profile_total t \
                  JOIN sample_type s ON s.id = t.type WHERE t.profile = ?1 ORDER BY t.position",
             )?;
             let totals = totals.query_map([id], |row| {
@@ -283,6 +285,7 @@ impl Store {
         labels: &BTreeMap<String, String>,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), Error> {
+        self.allow_anew()?;
         self.budget.allow(size(profile));
         let new = New {
             name,
@@ -292,11 +295,49 @@ impl Store {
         load::load(&mut self.connection, &[new], &[], progress)
     }
 
+    /// Whether the profile that has this name has the same time and the same sums as another one.
+    ///
+    /// # Errors
+    /// No profile has the name, or a sum is beyond 64 bits.
+    pub fn has_same(&self, name: &str, profile: &Arc<Profile>) -> Result<bool, Error> {
+        let id = self.find(name)?;
+        let times: (i64, i64, i64) = self.connection.query_row(
+            "SELECT time_nanos, duration_nanos, samples FROM profile WHERE id = ?1",
+            [id],
+            |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
+        )?;
+        let source = Source::new(name, Arc::clone(profile));
+        let question = Question::new(vec![source], &Query::default(), Types::All)?;
+        let whole = question.parts[0].whole.iter();
+        let sums: Vec<(i64, i64)> = whole.map(|sum| (sum.total, sum.net)).collect();
+        let mut statement = self.connection.prepare_cached(
+            "SELECT total, net FROM profile_total WHERE profile = ?1 ORDER BY position",
+        )?;
+        let stored = statement.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let stored = stored.collect::<rusqlite::Result<Vec<(i64, i64)>>>()?;
+        let samples = profile.samples.len() as i64;
+        Ok(stored == sums && times == (profile.time_nanos, profile.duration_nanos, samples))
+    }
+
+    /// Allows as much work as for a file of this size again: each profile may need all tables.
+    pub(crate) fn allow_anew(&self) -> Result<(), Error> {
+        let pragma = |name| {
+            self.connection
+                .pragma_query_value(None, name, |row| row.get(0))
+        };
+        let (pages, page): (i64, i64) = (pragma("page_count")?, pragma("page_size")?);
+        let bytes = pages.unsigned_abs().saturating_mul(page.unsigned_abs());
+        self.budget.allow_file(bytes);
+        Ok(())
+    }
+
     /// Puts profiles in the place of others: all of it or nothing.
-    pub fn replace(&mut self, new: &[RolledUp], removed: &[String]) -> Result<(), Error> {
+    pub fn replace(&mut self, new: &[NamedProfile], removed: &[String]) -> Result<(), Error> {
         let ids = removed.iter().map(|name| self.find(name));
         let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        self.allow_anew()?;
         for (_, profile, _) in new {
+            self.allow_anew()?;
             self.budget.allow(size(profile));
         }
         let new = new.iter().map(|(name, profile, labels)| New {
@@ -311,6 +352,7 @@ impl Store {
     /// Restores the profile `name` as it was loaded. If only its rows are usable, equal samples are
     /// merged.
     pub fn restore(&self, name: &str) -> Result<Source, Error> {
+        self.allow_anew()?;
         restore::restore(&self.connection, self.find(name)?, name)
     }
 

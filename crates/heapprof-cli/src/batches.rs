@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Batch, Cells, SqliteTables, TABLES, TableForm};
 
 use crate::args::FileModeArgs;
+use crate::messages;
 
 /// Where batches are.
 pub(crate) enum Batches {
@@ -25,8 +26,17 @@ pub(crate) enum Batches {
 const FORM: &str = "write a folder, s3://BUCKET/PREFIX, or http(s)://HOST/FOLDER";
 
 impl Batches {
-    /// The batches at a place: a folder, or an address.
+    /// The batches at a place: a folder, or an address. From here on a panic is an error, because
+    /// the library that reads Parquet panics at some damaged files.
     pub(crate) fn at(place: &Path) -> Result<Self> {
+        let shown = place.display().to_string();
+        std::panic::set_hook(Box::new(move |panic| {
+            let why = panic.payload_as_str().unwrap_or("it panics");
+            let error =
+                anyhow::anyhow!("{shown}: a file is damaged: Parquet's library says: {why}");
+            messages::error(&error);
+            std::process::exit(2);
+        }));
         let Some((scheme, rest)) = place.to_str().and_then(|text| text.split_once("://")) else {
             return Ok(Self::Folder(place.to_path_buf()));
         };
@@ -126,12 +136,12 @@ impl Batches {
     /// The address of a table of a batch, for an engine that asks the files itself. The path of a
     /// folder would be taken for a pattern.
     #[cfg(feature = "datafusion")]
-    pub(crate) fn address(&self, batch: &str, form: &TableForm) -> Result<String> {
+    pub(crate) fn address(&self, batch: &str, form: &TableForm) -> String {
         let place = self.place(batch, form);
         match self {
             Self::Folder(_) => folder::address(Path::new(&place)),
             #[cfg(feature = "object-store")]
-            Self::Objects(_) => Ok(place),
+            Self::Objects(_) => place,
         }
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn sql(_: &str, _: &str) -> Result<heapprof_analysis::ResultTable> {
 }
 
 /// A profile with its name and its labels.
-pub(crate) type Labelled = heapprof_analysis::RolledUp;
+pub(crate) type Labelled = heapprof_analysis::NamedProfile;
 
 #[cfg(feature = "clickhouse")]
 mod with {
@@ -45,8 +45,8 @@ mod with {
 
     use anyhow::{Context, Result, bail};
     use heapprof_analysis::{
-        Batch, ClickHouse, ClickHouseAddress, Parameter, ResultTable, SeriesStore, SqlStore,
-        Transport,
+        Batch, ClickHouse, ClickHouseAddress, Engine, Parameter, ResultTable, SeriesStore,
+        SqlStore, Transport,
     };
 
     use super::Labelled;
@@ -128,8 +128,7 @@ mod with {
 
     fn parsed(text: &str) -> Result<ClickHouseAddress> {
         // The text may have a password in it, so such a text is not shown.
-        let is_odd = text.contains('@') || text.to_ascii_lowercase().contains("pass");
-        if is_odd {
+        if text.contains('@') {
             bail!(
                 "--store: the address has a user or a password in it, which others may see; set \
                  HEAPPROF_STORE_USER and HEAPPROF_STORE_PASSWORD instead"
@@ -155,7 +154,8 @@ mod with {
         let cluster = match query.map(|query| query.strip_prefix("cluster=")) {
             None => None,
             Some(Some(cluster)) if is_word(cluster) => Some(cluster.to_string()),
-            Some(_) => bail!("{text}: only ?cluster=NAME may stand behind the database; {FORM}"),
+            // It may be a password.
+            Some(_) => bail!("{place}: only ?cluster=NAME may stand behind the database; {FORM}"),
         };
         let servers: Vec<String> = hosts
             .split(',')
@@ -204,6 +204,7 @@ mod with {
                 same.add(&name, &profile, &labels)
                     .with_context(|| name.clone())?;
                 if !same.profiles().iter().any(|id| known.contains(id)) {
+                    write(&mut batch)?;
                     bail!("{address}: already has another profile named {name:?}");
                 }
                 there += 1;

@@ -60,7 +60,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use heapprof_analysis::{
-    PortableQuery, Query, Question, SampleType, Session, Source, Types, is_counter,
+    OverTime, PortableQuery, Query, Question, SampleType, Session, Sort, Source, Types, is_counter,
 };
 use heapprof_report::Style;
 use heapprof_text::printable_lines;
@@ -81,7 +81,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         kept: None,
         portable: RefCell::default(),
     };
-    must_use_store(&context, &cli.command)?;
+    must_use_options(&context, &cli.command)?;
     if let Some(code) = reported(&context, &cli.command)? {
         return Ok(code);
     }
@@ -143,13 +143,11 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails for `--from` and `--store` with a command that has no use for them.
-fn must_use_store(context: &Shared, command: &Command) -> Result<()> {
-    let (option, is_used) = match (context.sources.backend(), command) {
-        (Backend::Database(_), _) => return Ok(()),
-        (
-            backend,
-            Command::Top(_)
+/// Fails for `--from`, `--store` and `--over-time` with a command that has no use for them.
+fn must_use_options(context: &Shared, command: &Command) -> Result<()> {
+    let is_question = matches!(
+        command,
+        Command::Top(_)
             | Command::Tree(_)
             | Command::Peek(_)
             | Command::List(_)
@@ -162,21 +160,26 @@ fn must_use_store(context: &Shared, command: &Command) -> Result<()> {
             | Command::Report(_)
             | Command::Convert(_)
             | Command::Merge(_)
-            | Command::Series(_)
-            | Command::Growth(_)
-            | Command::Ls(_),
-        ) => (backend, true),
-        (backend @ Backend::ClickHouse(_), Command::Load(_)) => (backend, true),
-        (backend @ Backend::ClickHouse(_), Command::Sql(args)) => {
-            (backend, args.profile.is_empty())
-        }
-        (backend, _) => (backend, false),
+    );
+    let is_list = matches!(
+        command,
+        Command::Series(_) | Command::Growth(_) | Command::Ls(_)
+    );
+    let (option, is_used) = match (context.sources.backend(), command) {
+        (Backend::Database(_), _) => ("", true),
+        (Backend::Batches(_), Command::Sql(args)) => ("--from", args.profile.is_empty()),
+        (Backend::Batches(_), _) => ("--from", is_question || is_list),
+        (Backend::ClickHouse(_), Command::Load(_)) => ("--store", true),
+        (Backend::ClickHouse(_), Command::Sql(args)) => ("--store", args.profile.is_empty()),
+        (Backend::ClickHouse(_), _) => ("--store", is_question || is_list),
     };
-    match (option, is_used) {
-        (_, true) | (Backend::Database(_), _) => Ok(()),
-        (Backend::Batches(_), false) => bail!("--from has no effect on this command"),
-        (Backend::ClickHouse(_), false) => bail!("--store has no effect on this command"),
+    if !is_used {
+        bail!("{option} has no effect on this command");
     }
+    if is_list && context.sources.over_time() != OverTime::Last {
+        bail!("--over-time has no effect on this command");
+    }
+    Ok(())
 }
 
 /// Runs the commands that answer a question about profiles and change nothing, which `web` answers
@@ -356,7 +359,8 @@ impl Shared {
         sample_type: &SampleType,
         sql: impl FnOnce(&PortableQuery<'_>) -> Option<String>,
     ) {
-        if query.is_plain() && !is_counter(&sample_type.r#type) {
+        let is_plain = query.is_plain() && query.sort == Sort::Flat;
+        if is_plain && !is_counter(&sample_type.r#type) {
             let asked = PortableQuery {
                 sample_type: (&sample_type.r#type, &sample_type.unit),
                 limit: query.limit,

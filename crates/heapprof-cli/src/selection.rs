@@ -1,6 +1,8 @@
 //! A selector of stored moments: it is read, asked of the database, and answered as one profile.
 
-use anyhow::{Context, Result};
+use std::collections::HashSet;
+
+use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Chosen, OverTime, Selector, Source, StoredMoment, chosen, chosen_of};
 use heapprof_report::time_utc;
 
@@ -29,17 +31,34 @@ pub(crate) struct Selected {
 /// Reads what the moments of a selector held together.
 pub(crate) fn read(backend: &Backend, text: &str, over: OverTime) -> Result<Selected> {
     let (store, moments) = stores::open(backend)?;
-    let chosen = match moments.iter().find(|moment| moment.name == text) {
-        Some(named) => chosen_of(text, vec![named.clone()]),
-        None => choose(text, &moments)?,
+    let of_name: Vec<&StoredMoment> = moments.iter().filter(|m| m.name == text).collect();
+    let chosen = match &of_name[..] {
+        [] => choose(text, &moments)?,
+        [named] => chosen_of(text, vec![(*named).clone()]),
+        several => bail!(
+            "{}: has {} profiles of the name {text}; choose one by its labels, such as host=web1",
+            backend.name(),
+            several.len()
+        ),
     };
     let source = chosen.profile(&*store, over);
     let source = source.with_context(|| backend.name())?;
     Ok(Selected {
         source,
         about: about(&chosen, over),
-        names: chosen.names(over),
+        names: chosen
+            .names(over)
+            .filter(|names| are_unique(names, &moments)),
     })
+}
+
+/// Whether each of these names is that of one profile only. Machines that write into one store may
+/// have given the same names.
+pub(crate) fn are_unique(names: &[String], moments: &[StoredMoment]) -> bool {
+    let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let mut seen = HashSet::new();
+    let mut of_names = moments.iter().filter(|m| wanted.contains(&*m.name));
+    of_names.all(|moment| seen.insert(&*moment.name))
 }
 
 /// Says what a profile of several moments shows.

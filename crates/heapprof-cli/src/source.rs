@@ -128,6 +128,12 @@ impl Sources {
         if !names.is_empty() {
             return Ok(names.to_vec());
         }
+        if !matches!(self.backend, Backend::Database(_)) {
+            bail!(
+                "{}: say which profiles of it, by a name or a selector such as service=shop",
+                self.backend.name()
+            );
+        }
         let newest = default_profile::newest()?;
         messages::note(&format!("reading {newest}, the newest recording here"));
         Ok(vec![newest])
@@ -287,6 +293,11 @@ impl Sources {
                 self.db.display()
             ),
         }
+    }
+
+    /// Which values in use are shown of several moments.
+    pub(crate) fn over_time(&self) -> OverTime {
+        self.over_time
     }
 
     /// The profile in bytes that somebody sent.

@@ -1,5 +1,5 @@
-//! Who asks a store of others: the user and the password in the environment, because command lines
-//! are seen by all.
+//! The user and the password for stores on other machines, from the environment, because command
+//! lines are seen by all.
 
 /// The user and the password. Without a user it is `default`, ClickHouse's own; without a password
 /// that is empty.

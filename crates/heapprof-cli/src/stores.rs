@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use heapprof_analysis::{SeriesStore, Store, StoredMoment};
+use heapprof_analysis::{ResultTable, SeriesStore, Store, StoredMoment};
 
 use crate::backend::Backend;
 #[cfg(feature = "parquet")]
@@ -36,7 +36,7 @@ pub(crate) fn open(backend: &Backend) -> Result<Opened> {
 }
 
 #[cfg(feature = "datafusion")]
-fn of_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
+fn engine(place: &Path) -> Result<heapprof_analysis::DataFusion> {
     let batches = Batches::at(place)?;
     let names = batches.some_names()?;
     let of_table = |form: &heapprof_analysis::TableForm| {
@@ -51,22 +51,42 @@ fn of_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
     #[cfg(not(feature = "object-store"))]
     let objects = None;
     let engine = heapprof_analysis::DataFusion::open(of_table, objects);
-    let engine = engine.with_context(|| batches.name())?;
-    Ok(Box::new(heapprof_analysis::SqlStore(engine)))
+    engine.with_context(|| batches.name())
 }
 
 #[cfg(all(feature = "parquet", not(feature = "datafusion")))]
-fn of_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
+fn engine(place: &Path) -> Result<heapprof_analysis::SqliteTables> {
     let batches = Batches::at(place)?;
     let tables = heapprof_analysis::SqliteTables::new()?;
     for batch in batches.some_names()? {
         batches.read(&batch, &tables)?;
     }
-    Ok(Box::new(heapprof_analysis::SqlStore(tables)))
+    Ok(tables)
+}
+
+#[cfg(feature = "parquet")]
+fn of_batches(place: &Path) -> Result<Box<dyn SeriesStore>> {
+    Ok(Box::new(heapprof_analysis::SqlStore(engine(place)?)))
+}
+
+/// Runs a statement of the user's on batches.
+#[cfg(feature = "parquet")]
+pub(crate) fn sql(place: &Path, statement: &str) -> Result<ResultTable> {
+    use heapprof_analysis::Engine;
+
+    let statement = statement.trim_end().trim_end_matches(';');
+    let (columns, rows) = engine(place)?.table(statement).context("the statement")?;
+    Ok(ResultTable { columns, rows })
 }
 
 #[cfg(not(feature = "parquet"))]
 fn of_batches(_: &Path) -> Result<Box<dyn SeriesStore>> {
+    bail!("{}", WITHOUT_PARQUET)
+}
+
+/// Runs a statement of the user's on batches.
+#[cfg(not(feature = "parquet"))]
+pub(crate) fn sql(_: &Path, _: &str) -> Result<ResultTable> {
     bail!("{}", WITHOUT_PARQUET)
 }
 

@@ -118,6 +118,9 @@ macro_rules! wrappers {
                 r"luaM_(malloc|realloc|saferealloc|growaux)_";
             "zstd (common/allocations.h)":
                 r"ZSTD_custom(Malloc|Calloc)";
+            "CPython 3.11 and later (Objects/obmalloc.c, Modules/gcmodule.c), and heapprof's own":
+                r"_?PyObject_MallocWithType", r"_?PyObject_GC_(Alloc|New|NewVar|Malloc|Calloc)", r"gc_alloc",
+                r"heapprof::python::objects::made_by_(malloc|calloc|realloc)";
         }
     };
 }
@@ -142,3 +145,13 @@ pub const WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
 /// parameters. It covers `malloc`, `operator new` and the like, the functions through which
 /// containers call them, and all [`WRAPPERS`].
 pub const ALLOCATORS: &str = wrappers!(as_text);
+
+/// What a profile's `drop_frames` has behind [`ALLOCATORS`], if it begins with that. Profiles of
+/// earlier versions have as much of the table as there was then.
+pub fn after_allocators(drop_frames: &str) -> Option<&str> {
+    let earlier = || {
+        let (earlier, _) = ALLOCATORS.split_once("|_?PyObject_MallocWithType")?;
+        drop_frames.strip_prefix(earlier)
+    };
+    drop_frames.strip_prefix(ALLOCATORS).or_else(earlier)
+}

@@ -66,7 +66,7 @@ mod varint;
 mod wire;
 
 pub use crate::{
-    allocators::{ALLOCATORS, WRAPPERS},
+    allocators::{ALLOCATORS, WRAPPERS, after_allocators},
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
     encode::{EncodeOptions, Gzip, QuickSample, encode, encode_samples_quickly, encode_with},

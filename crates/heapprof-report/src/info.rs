@@ -171,7 +171,7 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
 /// hundreds of names.
 fn drop_frames(info: &Info, style: &Style) -> String {
     let is_for_eyes = matches!(style.format, Format::Text | Format::Markdown);
-    match info.drop_frames.strip_prefix(heapprof_profile::ALLOCATORS) {
+    match heapprof_profile::after_allocators(&info.drop_frames) {
         Some(more) if is_for_eyes => {
             format!("heapprof's table of allocators and their wrappers{more}")
         }

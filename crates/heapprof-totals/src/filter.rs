@@ -1,7 +1,7 @@
 //! Filters compiled against one profile, so that each regular expression is tried once on each
 //! function, and bits decide after that.
 
-use heapprof_profile::{ALLOCATORS, LocationIndex, Profile};
+use heapprof_profile::{ALLOCATORS, LocationIndex, Profile, after_allocators};
 use regex::Regex;
 
 use crate::error::Error;
@@ -201,7 +201,7 @@ impl Compiled {
         let wrappers = compile("wrappers", names)?;
         let mut drop = whole(profile.drop_frames, "drop_frames", &mut self.notes);
         // The text that was added to our own table is wrong, so the table is used without it.
-        if drop.is_none() && profile.text(profile.drop_frames).starts_with(ALLOCATORS) {
+        if drop.is_none() && after_allocators(profile.text(profile.drop_frames)).is_some() {
             drop = Regex::new(&format!("^(?:{ALLOCATORS})$")).ok();
         }
         if drop.is_none() && wrappers.is_none() {

@@ -11,7 +11,7 @@ use super::id::Id;
 use super::{Kind, TABLES, TableForm, table};
 use crate::error::Error;
 use crate::question::{Question, Source, Types};
-use crate::store::{heap_columns, known_of};
+use crate::store::{heap_columns, known_of, must_differ};
 
 /// The values of a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -185,6 +185,7 @@ impl Batch {
         let source = Source::new(name, Arc::clone(profile));
         let question = Question::new(vec![source], &Query::default(), Types::All)?;
         let whole = &question.parts[0].whole;
+        (0..profile.sample_type.len()).try_for_each(|at| must_differ(profile, at))?;
         let types: Vec<i64> = profile
             .sample_type
             .iter()

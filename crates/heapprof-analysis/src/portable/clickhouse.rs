@@ -14,7 +14,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::engine::Engine;
+use super::engine::{Answer, Engine};
 use super::{Batch, Cells, Kind, TABLES, TableForm};
 use crate::error::Error;
 use crate::statement::Value;
@@ -163,7 +163,9 @@ impl<T: Transport> ClickHouse<T> {
         let servers = &self.address.servers;
         for (form, columns) in batch.sorted() {
             let count = super::batch::length(&columns);
-            for (at, server) in servers.iter().enumerate() {
+            // The first server says which profiles there are, so it is the last one to hear of
+            // them.
+            for (at, server) in servers.iter().enumerate().rev() {
                 let is_here = |row: usize| match (form.is_large, &columns[0]) {
                     (true, Cells::Int(profiles)) => {
                         profiles[row].rem_euclid(servers.len() as i64) as usize == at
@@ -202,17 +204,8 @@ fn line(form: &TableForm, columns: &[Cells], row: usize) -> String {
 }
 
 impl<T: Transport> Engine for ClickHouse<T> {
-    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
-        Ok(self.table(sql)?.1)
-    }
-}
-
-impl<T: Transport> ClickHouse<T> {
-    /// Runs a statement on the first server. Returns the names of its columns, and its rows.
-    ///
-    /// # Errors
-    /// The server does not answer, or refuses.
-    pub fn table(&self, sql: &str) -> Result<(Vec<String>, Vec<Vec<Value>>), Error> {
+    /// Asks the first server.
+    fn table(&self, sql: &str) -> Result<Answer, Error> {
         let server = self.address.servers.first().map_or("", String::as_str);
         // A question only reads, whatever its text says.
         let settings = [
@@ -261,4 +254,85 @@ fn value(cell: &Json, of: &str) -> Option<Value> {
         (Json::String(text), _) => Value::Text(text.clone()),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use heapprof_tests::harness::sample_profiles;
+
+    use super::*;
+
+    /// Two servers that keep the rows of each INSERT, until one of them is gone.
+    #[derive(Default)]
+    struct Servers {
+        /// Server, table, row.
+        rows: RefCell<Vec<(String, String, String)>>,
+        /// How many requests are answered.
+        answered: RefCell<usize>,
+    }
+
+    impl Transport for &Servers {
+        fn post(
+            &self,
+            server: &str,
+            parameters: &[Parameter<'_>],
+            body: &str,
+        ) -> Result<String, String> {
+            let mut answered = self.answered.borrow_mut();
+            *answered = answered.checked_sub(1).ok_or("it is gone")?;
+            let insert = parameters.iter().find(|(name, _)| *name == "query");
+            if let Some((_, insert)) = insert {
+                let table = insert.split('"').nth(1).unwrap();
+                for row in body.lines() {
+                    let row = (server.to_string(), table.to_string(), row.to_string());
+                    self.rows.borrow_mut().push(row);
+                }
+            }
+            Ok(String::new())
+        }
+    }
+
+    /// Wherever a load is cut off, the first server has a profile only if both have all of it.
+    #[test]
+    fn whoever_sees_a_profile_sees_all_of_it() {
+        let bytes = std::fs::read(sample_profiles().join("fleet/web1-00.pb.gz")).unwrap();
+        let profile = Arc::new(heapprof_profile::decode(&bytes[..]).unwrap());
+        let mut batch = Batch::default();
+        batch.add("p", &profile, &BTreeMap::new()).unwrap();
+        let address = ClickHouseAddress {
+            servers: vec!["a".to_string(), "b".to_string()],
+            database: "heap".to_string(),
+            cluster: Some("all".to_string()),
+        };
+        let write = |answered: usize| {
+            let servers = Servers::default();
+            *servers.answered.borrow_mut() = answered;
+            let done = ClickHouse::new(address.clone(), &servers).write(&batch);
+            (done.is_ok(), servers.rows.into_inner())
+        };
+        let (is_whole, all) = write(usize::MAX);
+        assert!(is_whole);
+        let rows_of = |rows: &[(String, String, String)], server: &str, table: &str| {
+            let here = rows.iter().filter(|row| row.0 == server && row.1 == table);
+            here.count()
+        };
+        let samples = |server| rows_of(&all, server, "heap_sample_shard");
+        assert!(samples("a") + samples("b") > 0 && samples("a") * samples("b") == 0);
+        let mut cut_off = 0;
+        for answered in 0.. {
+            let (is_whole, rows) = write(answered);
+            if is_whole {
+                break;
+            }
+            cut_off += 1;
+            if rows_of(&rows, "a", "profile") > 0 {
+                assert_eq!(rows, all, "after {answered} requests");
+            }
+        }
+        assert!(cut_off > 10, "{cut_off}");
+    }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use datafusion::execution::object_store::ObjectStoreUrl;
-pub use datafusion::object_store::ObjectStore;
+use datafusion::object_store::ObjectStore;
 use datafusion::prelude::{ParquetReadOptions, SessionContext};
 use tokio::runtime::Runtime;
 
-use super::engine::Engine;
+use super::engine::{Answer, Engine};
 use super::{TABLES, TableForm};
 use crate::error::Error;
 use crate::statement::Value;
@@ -58,10 +58,13 @@ impl DataFusion {
 }
 
 impl Engine for DataFusion {
-    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
-        let batches = self.runtime.block_on(async {
+    fn table(&self, sql: &str) -> Result<Answer, Error> {
+        let (names, batches) = self.runtime.block_on(async {
             let answer = self.context.sql(sql).await.map_err(failed)?;
-            answer.collect().await.map_err(failed)
+            let fields = answer.schema().fields().iter();
+            let names: Vec<String> = fields.map(|field| field.name().clone()).collect();
+            let batches = answer.collect().await.map_err(failed)?;
+            Ok::<_, Error>((names, batches))
         })?;
         let mut rows = Vec::new();
         for batch in batches {
@@ -73,7 +76,7 @@ impl Engine for DataFusion {
                 }
             }
         }
-        Ok(rows)
+        Ok((names, rows))
     }
 }
 

@@ -1,16 +1,38 @@
 //! What a SQL engine must be able to do, and how the cells of its rows are read.
 
+use foldhash::HashMap;
+
 use crate::error::Error;
 use crate::statement::Value;
 
+/// The names of columns, and rows.
+pub type Answer = (Vec<String>, Vec<Vec<Value>>);
+
 /// An engine that has the portable tables.
 pub trait Engine {
-    /// Runs a statement and returns its rows. All statements are of one kind: nested SELECTs with
-    /// one JOIN each.
+    /// Runs a statement. Ours are all of one kind: nested SELECTs with one JOIN each.
     ///
     /// # Errors
     /// The engine says why it can't.
-    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error>;
+    fn table(&self, sql: &str) -> Result<Answer, Error>;
+
+    /// The rows that a statement gives.
+    ///
+    /// # Errors
+    /// As for [`table`](Self::table).
+    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
+        Ok(self.table(sql)?.1)
+    }
+}
+
+/// The sample types by their ids: name and unit.
+pub(super) fn sample_types(engine: &impl Engine) -> Result<HashMap<i64, (String, String)>, Error> {
+    let rows = engine.rows("SELECT id, type, unit FROM sample_type")?;
+    let each = rows.iter().map(|row| {
+        let names = (text(row, 1)?.to_string(), text(row, 2)?.to_string());
+        Ok((int(row, 0)?, names))
+    });
+    each.collect()
 }
 
 /// A whole number of a row.

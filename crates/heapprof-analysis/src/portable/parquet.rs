@@ -11,6 +11,7 @@ use arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::ParquetMetaData;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::ChunkReader;
 
@@ -68,16 +69,54 @@ pub fn write_parquet(
     Ok(())
 }
 
+/// Whether each column's bytes are in a file of this size. The library would panic otherwise.
+fn are_in_file(metadata: &ParquetMetaData, bytes: u64) -> bool {
+    let mut columns = metadata
+        .row_groups()
+        .iter()
+        .flat_map(|group| group.columns());
+    columns.all(|column| {
+        let data = column.data_page_offset();
+        let dictionary = column.dictionary_page_offset().unwrap_or(data);
+        let sizes = [
+            data,
+            dictionary,
+            column.compressed_size(),
+            column.uncompressed_size(),
+        ];
+        let begin = data.min(dictionary).unsigned_abs();
+        let end = begin.checked_add(column.compressed_size().unsigned_abs());
+        sizes.iter().all(|&size| size >= 0) && end.is_some_and(|end| end <= bytes)
+    })
+}
+
+/// So many rows are read whatever the size of the file.
+const ALWAYS: u64 = 1_000_000;
+/// And so many for each byte of it. The tables that we write have less than 1.
+const PER_BYTE: u64 = 16;
+
 /// Reads a table from a file.
 ///
 /// # Errors
 /// The file is no Parquet, or no such table.
+///
+/// # Panics
+/// Parquet's library panics at some damaged pages.
 pub fn read_parquet(
     form: &TableForm,
     file: impl ChunkReader + 'static,
 ) -> Result<Vec<Cells>, Error> {
+    let bytes = file.len();
     let builder = ParquetRecordBatchReaderBuilder::try_new(file).map_err(failed)?;
-    let wrong = |what: String| Error::Sql(format!("is not the table {} : {what}", form.name));
+    let wrong = |what: String| Error::Sql(format!("is not the table {}: {what}", form.name));
+    // Repeated values take next to no space, so a small file may claim to have any number of rows.
+    let rows = builder.metadata().file_metadata().num_rows().unsigned_abs();
+    if rows > ALWAYS.saturating_add(bytes.saturating_mul(PER_BYTE)) {
+        return Err(wrong(format!("a file of {bytes} bytes has no {rows} rows")));
+    }
+    if !are_in_file(builder.metadata(), bytes) {
+        return Err(wrong("a column of it lies outside of the file".to_string()));
+    }
     let found = builder.schema();
     for (field, wanted) in found.fields().iter().zip(schema(form).fields()) {
         if field.name() != wanted.name() || field.data_type() != wanted.data_type() {
@@ -120,4 +159,81 @@ pub fn read_parquet(
         }
     }
     Ok(columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use heapprof_tests::harness::valid;
+
+    use super::super::{Batch, TABLES};
+    use super::*;
+
+    fn file_of(form: &TableForm, columns: &[Cells]) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write_parquet(form, columns, file.reopen().unwrap()).unwrap();
+        file
+    }
+
+    #[test]
+    fn tables_survive_their_files() {
+        for path in valid() {
+            let bytes = std::fs::read(&path).unwrap();
+            let profile = Arc::new(heapprof_profile::decode(&bytes[..]).unwrap());
+            let mut batch = Batch::default();
+            batch.add("p", &profile, &BTreeMap::new()).unwrap();
+            for (form, columns) in batch.sorted() {
+                let file = file_of(form, &columns);
+                let read = read_parquet(form, file.reopen().unwrap()).unwrap();
+                assert_eq!(read, columns, "{} of {}", form.name, path.display());
+            }
+        }
+    }
+
+    /// Files that are damaged, or other tables, are errors and not more.
+    #[test]
+    fn other_files_are_refused() {
+        let form = TABLES
+            .iter()
+            .find(|form| form.name == "sample_type")
+            .unwrap();
+        let text = |text: &str| Cells::Text(vec![text.to_string()]);
+        let columns = [Cells::Int(vec![1]), text("inuse_space"), text("bytes")];
+        let whole = std::fs::read(file_of(form, &columns)).unwrap();
+        let read = |bytes: &[u8], form| {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            file.as_file().write_all(bytes).unwrap();
+            read_parquet(form, file.reopen().unwrap())
+        };
+        assert!(read(&whole, form).is_ok());
+        for other in TABLES.iter().filter(|other| other.name != form.name) {
+            assert!(read(&whole, other).is_err(), "{}", other.name);
+        }
+        for end in 0..whole.len() {
+            assert!(read(&whole[..end], form).is_err(), "{end} bytes");
+        }
+        for (at, by) in (0..whole.len()).flat_map(|at| [1, 0x55, 0x80, 0xff].map(|by| (at, by))) {
+            let mut damaged = whole.clone();
+            damaged[at] ^= by;
+            // The library panics at some pages, which whoever reads files of others must expect.
+            let _ = std::panic::catch_unwind(|| read(&damaged, form));
+        }
+        // A file of a few bytes claims to have many rows.
+        let many = vec![7; 3_000_000];
+        let repeated = [
+            Cells::Int(many.clone()),
+            Cells::Int(many.clone()),
+            Cells::Int(many),
+        ];
+        let mapping = TABLES
+            .iter()
+            .find(|form| form.name == "profile_mapping")
+            .unwrap();
+        let error = read_parquet(mapping, file_of(mapping, &repeated).reopen().unwrap());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("rows"), "{error}");
+    }
 }

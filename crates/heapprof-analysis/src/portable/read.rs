@@ -8,7 +8,7 @@ use heapprof_profile::{
     Profile, ProfileBuilder,
 };
 
-use super::engine::{Engine, int, known, text};
+use super::engine::{Engine, int, known, sample_types, text};
 use super::statement::list;
 use crate::error::Error;
 use crate::sample_plan::{Add, Plan};
@@ -173,9 +173,10 @@ fn heap(
         columns(&|name| format!("MAX({name}) AS most_{name}")),
     );
     for row in engine.rows(&sql)? {
-        let at = rows.row((int(&row, 0)?, int(&row, 1)?));
         for (column, &n) in wanted.iter().enumerate() {
-            if let Some(known) = known(&row, 2 + 2 * column) {
+            if let Some(known) = known(&row, 2 + 2 * column)
+                && let Some(at) = rows.known_row((int(&row, 0)?, int(&row, 1)?))
+            {
                 for add in of(n).filter(|add| add.with_spread) {
                     rows.know(at, add, known)?;
                 }
@@ -196,13 +197,7 @@ fn others(
     if adds.iter().all(|add| is_heap(&add)) {
         return Ok(());
     }
-    let mut types: HashMap<i64, (String, String)> = HashMap::default();
-    for row in engine.rows("SELECT id, type, unit FROM sample_type")? {
-        types.insert(
-            int(&row, 0)?,
-            (text(&row, 1)?.to_string(), text(&row, 2)?.to_string()),
-        );
-    }
+    let types = sample_types(engine)?;
     let sql = format!(
         "SELECT type, stack, label_set, SUM(most) AS value, SUM(most * 1.0) AS about, \
          SUM(most_sampled) AS sampled, SUM(most_variance) AS variance FROM (SELECT profile, type, \

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use foldhash::HashMap;
 use heapprof_profile::Profile;
 
-use super::engine::{Engine, int, text};
+use super::engine::{Engine, int, sample_types, text};
 use super::read;
 use crate::error::Error;
 use crate::sample_plan::Plan;
@@ -30,13 +30,7 @@ impl<E: Engine> SeriesStore for SqlStore<E> {
             let of = labels.entry(int(&row, 0)?).or_default();
             of.insert(text(&row, 1)?.to_string(), text(&row, 2)?.to_string());
         }
-        let mut types: HashMap<i64, (String, String)> = HashMap::default();
-        for row in self.0.rows("SELECT id, type, unit FROM sample_type")? {
-            types.insert(
-                int(&row, 0)?,
-                (text(&row, 1)?.to_string(), text(&row, 2)?.to_string()),
-            );
-        }
+        let types = sample_types(&self.0)?;
         let mut totals: HashMap<i64, BTreeMap<i64, (i64, i64)>> = HashMap::default();
         for row in self
             .0

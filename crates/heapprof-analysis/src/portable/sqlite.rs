@@ -3,7 +3,7 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, params_from_iter};
 
-use super::engine::Engine;
+use super::engine::{Answer, Engine};
 use super::{Cells, Kind, TABLES, TableForm};
 use crate::error::Error;
 use crate::statement::Value;
@@ -74,9 +74,10 @@ impl SqliteTables {
 }
 
 impl Engine for SqliteTables {
-    fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>, Error> {
+    fn table(&self, sql: &str) -> Result<Answer, Error> {
         let mut statement = self.0.prepare(sql)?;
-        let columns = statement.column_count();
+        let names: Vec<String> = statement.column_names().map(str::to_string).collect();
+        let columns = names.len();
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
@@ -91,7 +92,7 @@ impl Engine for SqliteTables {
             });
             found.push(cells.collect::<rusqlite::Result<Vec<Value>>>()?);
         }
-        Ok(found)
+        Ok((names, found))
     }
 }
 

@@ -13,7 +13,8 @@ use crate::store::HEAP_TYPES;
 pub struct PortableQuery<'a> {
     /// The sample type and its unit.
     pub sample_type: (&'a str, &'a str),
-    /// How many rows are wanted; all if it is `None`.
+    /// How many rows of `top` and `diff` are wanted; all if it is `None`. `growth` gives all,
+    /// because a statement can't rank them.
     pub limit: Option<usize>,
 }
 
@@ -111,8 +112,7 @@ pub fn growth_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
          WHERE is_leaf = 1 GROUP BY stack, function) AS k USING (stack) GROUP BY profile, \
          function) AS g JOIN {NAMES} AS f USING (function) GROUP BY profile, name) AS t JOIN \
          (SELECT id AS profile, MAX(name) AS moment FROM profile GROUP BY id) AS p USING \
-         (profile) WHERE flat <> 0 ORDER BY moment, name{}",
-        query.samples(&names(profiles)),
-        query.limit()
+         (profile) WHERE flat <> 0 ORDER BY moment, name",
+        query.samples(&names(profiles))
     )
 }

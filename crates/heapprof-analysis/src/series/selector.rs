@@ -50,9 +50,9 @@ pub fn is_selector(text: &str) -> bool {
     key.is_some_and(|key| !key.is_empty() && !key.contains(['/', ' ']))
 }
 
-/// A time: how long before `now` (`90s`, `2h`, `7d`), a date or a time in UTC (`2026-11-20`,
-/// `2026-11-20T14:00:00Z`), or seconds since 1970 (`@1795183786`). All times are nanoseconds since
-/// 1970 UTC.
+/// A time: how long before `now` (`90s`, `2h`, `7d`), a date or a time, in UTC if it names no zone
+/// (`2026-11-20`, `2026-11-20T14:00:00Z`), or seconds since 1970 (`@1795183786`). All times are
+/// nanoseconds since 1970 UTC.
 ///
 /// # Errors
 /// It says how a time is written.
@@ -70,9 +70,12 @@ pub fn parse_time(text: &str, now: i64) -> Result<i64, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return i64::try_from(time.as_nanosecond()).map_err(|_| wrong());
     }
-    if let Ok(day) = text.parse::<jiff::civil::Date>() {
-        let day = day.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?;
-        return i64::try_from(day.timestamp().as_nanosecond()).map_err(|_| wrong());
+    // A date is its midnight.
+    if let Ok(time) = text.parse::<jiff::civil::DateTime>() {
+        let time = time
+            .to_zoned(jiff::tz::TimeZone::UTC)
+            .map_err(|_| wrong())?;
+        return i64::try_from(time.timestamp().as_nanosecond()).map_err(|_| wrong());
     }
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.');
     let (number, unit) = text.split_at(split.ok_or_else(wrong)?);
@@ -120,12 +123,17 @@ impl Selector {
                         "since" => &mut selector.since,
                         _ => &mut selector.until,
                     };
-                    *place = Some(time);
+                    if place.replace(time).is_some() {
+                        return Err(wrong("it stands there twice"));
+                    }
                 }
                 "last" if is_plain => {
                     let count = value.parse().ok().filter(|&count| count > 0);
                     let why = "last wants how many moments of each process, such as last=60";
-                    selector.last = Some(count.ok_or_else(|| wrong(why))?);
+                    let count = count.ok_or_else(|| wrong(why))?;
+                    if selector.last.replace(count).is_some() {
+                        return Err(wrong("it stands there twice"));
+                    }
                 }
                 "since" | "until" | "last" => {
                     return Err(wrong("since, until and last take = alone"));
@@ -291,6 +299,9 @@ pub(super) mod tests {
             ("@5", 5_000_000_000),
             ("2026-11-20", 1_795_132_800_000_000_000),
             ("2026-11-20T01:00:00Z", 1_795_132_800_000_000_000 + hour),
+            ("2026-11-20T01:00", 1_795_132_800_000_000_000 + hour),
+            ("2026-11-20 01:00:00", 1_795_132_800_000_000_000 + hour),
+            ("2026-11-20T02:00+01:00", 1_795_132_800_000_000_000 + hour),
         ];
         for (text, expected) in table {
             assert_eq!(parse_time(text, now), Ok(expected), "{text}");

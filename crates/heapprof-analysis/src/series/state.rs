@@ -23,6 +23,48 @@ pub(crate) struct State {
     pub(crate) moments: Vec<usize>,
 }
 
+/// Processes by their moments, for the question which of these are there at a time.
+pub struct Processes<'a> {
+    moments: &'a [StoredMoment],
+    lines: Vec<Line>,
+    /// The usual time between two moments of a process; `None` if no process has two.
+    step: Option<i64>,
+}
+
+impl<'a> Processes<'a> {
+    /// The processes of these moments, which are in order of time.
+    pub fn of(moments: &'a [StoredMoment]) -> Self {
+        let lines = lines(moments);
+        let steps = lines.iter().filter_map(|line| line.step).collect();
+        Self {
+            moments,
+            lines,
+            step: median(steps),
+        }
+    }
+
+    /// The moments that stand for the whole at a time, by position: the last one of each process
+    /// that is still there.
+    pub fn at(&self, until: i64) -> Vec<usize> {
+        self.there(until, self.step.unwrap_or(i64::MAX / 4))
+    }
+
+    fn there(&self, until: i64, step: i64) -> Vec<usize> {
+        let moments = self.moments;
+        let there = self.lines.iter().filter_map(|line| {
+            let after = line
+                .moments
+                .partition_point(|&at| moments[at].time_nanos <= until);
+            let at = *line.moments.get(after.checked_sub(1)?)?;
+            let age = until.saturating_sub(moments[at].time_nanos) as f64;
+            let usual = line.step.unwrap_or(step).max(step) as f64;
+            let is_replaced = line.replaced.is_some_and(|time| time <= until);
+            (age <= STALE * usual && !is_replaced).then_some(at)
+        });
+        there.collect()
+    }
+}
+
 /// A process: its moments by position in order of time, and the time at which another process had
 /// taken its place.
 struct Line {
@@ -38,17 +80,19 @@ pub(crate) fn states(moments: &[StoredMoment]) -> Vec<State> {
     let (Some(first), Some(last)) = (moments.first(), moments.last()) else {
         return Vec::new();
     };
-    let lines = lines(moments);
+    let processes = Processes::of(moments);
     let (begin, end) = (first.time_nanos, last.time_nanos);
-    let steps = lines.iter().filter_map(|line| line.step).collect();
-    let Some(mut step) = median(steps) else {
-        // No process has two moments, so there is one state: all of them.
+    let Some(mut step) = processes.step else {
+        // No process has two moments, so there is one state. Without labels nobody knows what took
+        // whose place.
+        let is_there = |line: &&Line| {
+            let first = line.moments[0];
+            line.replaced.is_none() || moments[first].labels.is_empty()
+        };
+        let lines = processes.lines.iter().filter(is_there);
         return vec![State {
             time_nanos: end,
-            moments: lines
-                .iter()
-                .filter_map(|l| l.moments.last().copied())
-                .collect(),
+            moments: lines.filter_map(|l| l.moments.last().copied()).collect(),
         }];
     };
     let length = end.saturating_sub(begin);
@@ -58,20 +102,9 @@ pub(crate) fn states(moments: &[StoredMoment]) -> Vec<State> {
     let count = length.saturating_add(step / 2) / step + 1;
     let each = (0..count).rev().map(|back| {
         let time = end.saturating_sub(step.saturating_mul(back));
-        let until = time.saturating_add(step / 2);
-        let there = lines.iter().filter_map(|line| {
-            let after = line
-                .moments
-                .partition_point(|&at| moments[at].time_nanos <= until);
-            let at = *line.moments.get(after.checked_sub(1)?)?;
-            let age = until.saturating_sub(moments[at].time_nanos) as f64;
-            let usual = line.step.unwrap_or(step).max(step) as f64;
-            let is_replaced = line.replaced.is_some_and(|time| time <= until);
-            (age <= STALE * usual && !is_replaced).then_some(at)
-        });
         State {
             time_nanos: time,
-            moments: there.collect(),
+            moments: processes.there(time.saturating_add(step / 2), step),
         }
     });
     each.collect()
@@ -95,8 +128,10 @@ fn lines(moments: &[StoredMoment]) -> Vec<Line> {
     // When the hosts of each service write. What was put together counts until one of them does.
     let mut of_hosts: HashMap<String, Vec<i64>> = HashMap::default();
     let service = |moment: &StoredMoment| format!("{:?}", of_service(&moment.labels));
-    for moment in moments {
-        if !moment.labels.contains_key(ROLLED_UP) {
+    let is_sum = |moment: &StoredMoment| moment.labels.contains_key(ROLLED_UP);
+    let has_sums = moments.iter().any(is_sum);
+    for moment in moments.iter().filter(|_| has_sums) {
+        if !is_sum(moment) {
             of_hosts
                 .entry(service(moment))
                 .or_default()

@@ -12,7 +12,7 @@ use super::selector::Selector;
 use super::state::{State, states};
 use crate::error::Error;
 use crate::question::Source;
-use crate::sample_plan::{Add, Plan, RolledUp};
+use crate::sample_plan::{Add, NamedProfile, Plan};
 use crate::stored_moment::{ROLLED_UP, SeriesStore, StoredMoment, of_service};
 
 /// Which values in use are shown of a time with several states.
@@ -86,7 +86,11 @@ pub fn chosen_of(name: &str, moments: Vec<StoredMoment>) -> Chosen {
 ///
 /// # Errors
 /// A sum may be beyond 64 bits, and the database may be damaged.
-pub fn roll_up(store: &dyn SeriesStore, name: &str, chosen: &Chosen) -> Result<RolledUp, Error> {
+pub fn roll_up(
+    store: &dyn SeriesStore,
+    name: &str,
+    chosen: &Chosen,
+) -> Result<NamedProfile, Error> {
     let first = chosen.moments.first();
     let labels = first.and_then(|moment| of_service(&moment.labels));
     let mut labels = labels.unwrap_or_default();

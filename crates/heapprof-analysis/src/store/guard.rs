@@ -42,6 +42,11 @@ impl Budget {
             });
     }
 
+    /// Allows what a file of this size may cost, beside what is left.
+    pub(super) fn allow_file(&self, bytes: u64) {
+        self.allow(bytes.saturating_add(ALWAYS / PER_BYTE));
+    }
+
     /// Takes steps off, and returns whether that was more than was left.
     fn spend(&self, steps: u64) -> bool {
         self.0

@@ -225,13 +225,7 @@ impl Loader<'_> {
             .prepare("INSERT INTO profile_total VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
         let mut types = Vec::new();
         for (position, t) in self.profile.sample_type.iter().enumerate() {
-            if self.profile.sample_type[..position].contains(t) {
-                return Err(Error::Sql(format!(
-                    "can't hold a profile with two sample types named {}; it could not tell them \
-                     apart",
-                    self.profile.text(t.r#type)
-                )));
-            }
+            must_differ(self.profile, position)?;
             let (name, unit) = (self.profile.text(t.r#type), self.profile.text(t.unit));
             let (id, new) = known.number((name.to_string(), unit.to_string()));
             if new {
@@ -484,4 +478,16 @@ impl Loader<'_> {
         }
         Ok(numbers)
     }
+}
+
+/// Fails if the sample type in this position is there before it.
+pub(crate) fn must_differ(profile: &Profile, position: usize) -> Result<(), Error> {
+    let of = profile.sample_type[position];
+    if profile.sample_type[..position].contains(&of) {
+        return Err(Error::Sql(format!(
+            "can't hold a profile with two sample types named {}; it could not tell them apart",
+            profile.text(of.r#type)
+        )));
+    }
+    Ok(())
 }

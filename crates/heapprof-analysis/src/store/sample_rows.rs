@@ -155,7 +155,7 @@ impl SampleRows {
     }
 
     /// The row of a key that was read before.
-    fn known_row(&self, key: (i64, i64)) -> Option<usize> {
+    pub(crate) fn known_row(&self, key: (i64, i64)) -> Option<usize> {
         match &self.row_of {
             Some(row_of) => row_of.get(&key).copied(),
             None => self.key.binary_search(&key).ok(),

@@ -20,7 +20,6 @@ pub(crate) struct FileModeArgs {
 
 impl FileModeArgs {
     /// Whether a mode stands on the command line.
-    #[cfg(feature = "object-store")]
     pub(crate) fn is_typed(&self) -> bool {
         self.file_mode.is_some()
     }

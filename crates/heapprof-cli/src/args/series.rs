@@ -111,10 +111,13 @@ fn keep(text: &str) -> Result<Keep, String> {
         Some((step, age)) => (Some(since(step).map_err(wrong)?), age),
         None => (None, text),
     };
-    Ok(Keep {
-        step,
-        age: since(age).map_err(wrong)?,
-    })
+    let age = since(age).map_err(wrong)?;
+    if step.is_some_and(|step| step > age) {
+        return Err(wrong(
+            "a step is longer than the age that it is kept to".to_string(),
+        ));
+    }
+    Ok(Keep { step, age })
 }
 
 #[cfg(test)]
@@ -128,5 +131,6 @@ mod tests {
         assert_eq!(keep("7d"), rule(None, hours(168)));
         assert_eq!(keep("1h=30d"), rule(Some(hours(1)), hours(720)));
         assert!(keep("soon").is_err() && keep("1h=").is_err() && keep("=1h").is_err());
+        assert!(keep("365d=1d").is_err());
     }
 }

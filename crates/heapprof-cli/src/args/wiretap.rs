@@ -83,7 +83,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 pub(super) fn since(text: &str) -> Result<Duration, String> {
     const MOST_DAYS: f64 = 100_000.0;
     let Some(days) = text.strip_suffix('d') else {
-        return time(text);
+        return time(text).map_err(|why| why.replace("s, m and h are", "s, m, h and d are"));
     };
     let number = days.trim().parse::<f64>().ok();
     let number = number.filter(|days| (0.0..=MOST_DAYS).contains(days));

@@ -2,11 +2,14 @@
 //! there.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Batch, Cells, TABLES, TableForm, read_parquet, write_parquet};
-use rustix::fs::{AtFlags, Mode, RenameFlags, mkdirat, renameat_with, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, fchmod, mkdirat, openat, renameat_with, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use super::{file_of, is_batch, last_table};
@@ -36,19 +39,19 @@ pub(super) fn table(file: &Path, form: &TableForm) -> Result<Vec<Cells>> {
 
 /// The address of a file.
 #[cfg(feature = "datafusion")]
-pub(super) fn address(file: &Path) -> Result<String> {
-    use std::fmt::Write;
+pub(super) fn address(file: &Path) -> String {
     use std::os::unix::ffi::OsStrExt;
 
     let mut address = "file://".to_string();
-    for &byte in std::path::absolute(file)?.as_os_str().as_bytes() {
+    let absolute = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+    for &byte in absolute.as_os_str().as_bytes() {
         match byte {
             b'/' | b'-' | b'_' | b'.' | b'~' => address.push(char::from(byte)),
             _ if byte.is_ascii_alphanumeric() => address.push(char::from(byte)),
-            _ => write!(address, "%{byte:02X}")?,
+            _ => address.push_str(&format!("%{byte:02X}")),
         }
     }
-    Ok(address)
+    address
 }
 
 pub(super) fn make(folder: &Path) -> Result<()> {
@@ -58,35 +61,55 @@ pub(super) fn make(folder: &Path) -> Result<()> {
 }
 
 pub(super) fn write(folder: &Path, mode: FileMode, name: &str, batch: &Batch) -> Result<()> {
-    if folder.join(name).exists() {
-        return Ok(());
-    }
     let named = || format!("{}: cannot be written", folder.display());
     let at = open_folder(folder, Trust::Any).with_context(named)?;
+    if statat(&at, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        return Ok(());
+    }
     let draft = format!(".new-{}-{}", batch.name(), std::process::id());
-    let rights = Mode::from_raw_mode(0o700 | (mode.0 & 0o044) | ((mode.0 & 0o044) >> 2));
-    mkdirat(&at, &draft, rights).with_context(named)?;
-    let inside = open_folder(&folder.join(&draft), Trust::Any).with_context(named)?;
-    let written = batch.sorted().try_for_each(|(form, columns)| {
-        let file = file_of(form);
-        let mut bytes = Vec::new();
-        write_parquet(form, &columns, &mut bytes)?;
-        let place = Place::in_folder(inside.try_clone()?, &file);
-        let shown = folder.join(&draft).join(&file).display().to_string();
-        output::replace(&place, &shown, Access::Exactly(mode.0), |out| {
-            Ok(std::io::Write::write_all(out, &bytes)?)
-        })
-    });
+    mkdirat(&at, &draft, Mode::RWXU).with_context(named)?;
+    let shown = folder.join(&draft).display().to_string();
+    let written = write_into(&at, &draft, &shown, mode, batch);
     let named_now = written.map(|()| renameat_with(&at, &draft, &at, name, RenameFlags::NOREPLACE));
     if !matches!(named_now, Ok(Ok(()))) {
-        for form in &TABLES {
-            let _ = unlinkat(&inside, file_of(form), AtFlags::empty());
-        }
-        let _ = unlinkat(&at, &draft, AtFlags::REMOVEDIR);
+        remove(&at, &draft);
     }
     match named_now? {
         // Another export wrote the same batch in the meantime.
         Err(Errno::EXIST) => Ok(()),
         named_now => named_now.with_context(named),
     }
+}
+
+fn inside(at: &OwnedFd, draft: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(at, draft, flags, Mode::empty())
+}
+
+/// Writes the tables of a batch into a folder that was just made. Whoever may read its files may
+/// enter it.
+fn write_into(at: &OwnedFd, draft: &str, shown: &str, mode: FileMode, batch: &Batch) -> Result<()> {
+    let inside = inside(at, draft).with_context(|| shown.to_string())?;
+    let readers = mode.0 & 0o044;
+    fchmod(&inside, Mode::from_raw_mode(0o700 | readers | readers >> 2))?;
+    batch.sorted().try_for_each(|(form, columns)| {
+        let file = file_of(form);
+        let mut bytes = Vec::new();
+        write_parquet(form, &columns, &mut bytes)?;
+        let place = Place::in_folder(inside.try_clone()?, &file);
+        let shown = format!("{shown}/{file}");
+        output::replace(&place, &shown, Access::Exactly(mode.0), |out| {
+            Ok(std::io::Write::write_all(out, &bytes)?)
+        })
+    })
+}
+
+/// Removes what was begun.
+fn remove(at: &OwnedFd, draft: &str) {
+    if let Ok(inside) = inside(at, draft) {
+        for form in &TABLES {
+            let _ = unlinkat(&inside, file_of(form), AtFlags::empty());
+        }
+    }
+    let _ = unlinkat(at, draft, AtFlags::REMOVEDIR);
 }

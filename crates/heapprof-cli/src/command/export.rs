@@ -21,22 +21,22 @@ mod parquet {
     use std::sync::Arc;
 
     use anyhow::{Context, Result};
-    use heapprof_analysis::{Batch, Cells, SqliteTables, Store, TABLES};
+    use heapprof_analysis::{Batch, Cells, SeriesStore, SqliteTables, Store, TABLES};
 
     use super::super::Shared;
     use crate::args::ExportArgs;
-    use crate::backend::Backend;
     use crate::batches::Batches;
     use crate::{messages, output, selection, stores};
 
     pub(super) fn run(shared: &Shared, args: &ExportArgs) -> Result<()> {
-        let to = Batches::at(&args.parquet)?.writer(&args.file_mode)?;
+        let to = Batches::at(&args.parquet)?;
         let db = shared.sources.db();
         let named = || db.display().to_string();
-        let (_, moments) = stores::open(&Backend::Database(db.to_path_buf()))?;
+        let store = stores::database(db)?;
+        let moments = store.moments().with_context(named)?;
         let moments = selection::choose(args.selector.as_deref().unwrap_or_default(), &moments)?;
+        let to = to.writer(&args.file_mode)?;
         let known = names_in(&to.to)?;
-        let store = Store::open(db).with_context(named)?;
         let (mut batch, mut done, mut there) = (Batch::default(), [0, 0], 0);
         for moment in &moments.moments {
             if known.contains(&(moment.name.clone(), moment.time_nanos)) {
@@ -89,14 +89,14 @@ mod parquet {
         shared: &Shared,
         args: &crate::args::ImportArgs,
     ) -> Result<()> {
-        use heapprof_analysis::{SeriesStore, SqlStore, read_profile};
+        use heapprof_analysis::{SqlStore, read_profile};
 
         let mode = args.file_mode.mode()?;
         let db = shared.sources.db();
         let named = || db.display().to_string();
-        let (mut loaded, mut there) = (0, 0);
+        let (mut loaded, mut there) = (0, Vec::new());
         let batches = Batches::at(&args.place)?;
-        for batch in batches.names()? {
+        for batch in batches.some_names()? {
             let tables = SqliteTables::new()?;
             batches.read(&batch, &tables)?;
             let from = SqlStore(tables);
@@ -105,7 +105,7 @@ mod parquet {
             let mut store = Store::open_or_create(db).with_context(named)?;
             for moment in from.moments().with_context(of_batch)? {
                 if store.find(&moment.name).is_ok() {
-                    there += 1;
+                    there.push(moment.name);
                     continue;
                 }
                 let profile = read_profile(&from.0, moment.id, &moment.types);
@@ -116,14 +116,17 @@ mod parquet {
                 loaded += 1;
             }
         }
-        let there = match there {
-            0 => String::new(),
-            n => format!("; {n} names were there already"),
+        let there = match &there[..] {
+            [] => String::new(),
+            [one] => format!("; the name {one} was there already"),
+            [first, .., last] => {
+                let n = there.len();
+                format!("; {n} names were there already, {first} to {last}")
+            }
         };
-        messages::note(&format!(
-            "imported {loaded} profiles into {}{there}",
-            db.display()
-        ));
+        let s = if loaded == 1 { "" } else { "s" };
+        let db = db.display();
+        messages::note(&format!("imported {loaded} profile{s} into {db}{there}"));
         Ok(())
     }
 }

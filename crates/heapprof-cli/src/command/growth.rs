@@ -17,11 +17,14 @@ pub(super) fn run(shared: &Shared, args: &GrowthArgs) -> Result<()> {
     let chosen = selection::choose(args.selector.as_deref().unwrap_or_default(), &moments)?;
     let report = series_growth(&*store, &chosen, &query, args.stacks);
     let (report, session) = report.with_context(|| chosen.name.clone())?;
-    shared.ask_anywhere(&query, &report.sample_type, |asked| {
-        let names = chosen.moments.iter().map(|moment| &*moment.name);
-        let names: Vec<&str> = names.collect();
-        (!args.stacks).then(|| growth_sql(asked, &names))
-    });
+    let names = chosen.moments.iter().map(|moment| moment.name.clone());
+    let names: Vec<String> = names.collect();
+    if !args.stacks && selection::are_unique(&names, &moments) {
+        shared.ask_anywhere(&query, &report.sample_type, |asked| {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            Some(growth_sql(asked, &names))
+        });
+    }
     shared.finish(&args.report, &session, |style| {
         Ok(heapprof_report::growth(&report, query.granularity, style)?)
     })

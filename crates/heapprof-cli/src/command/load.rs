@@ -37,8 +37,11 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
     if let Some(name) = names.iter().find(|name| !seen.insert(*name)) {
         bail!("two of the files would be loaded as {name:?}; load them one by one with --as");
     }
-    let mut each = names.iter().zip(&profiles);
+    let each = names.iter().zip(&profiles);
     match shared.sources.backend() {
+        Backend::ClickHouse(address) if args.file_mode.is_typed() => {
+            bail!("{address}: --file-mode has no effect there")
+        }
         Backend::ClickHouse(address) => clickhouse::load(
             address,
             each.map(|(name, files)| labelled(name, shared.sources.read(files)?, args)),
@@ -49,16 +52,32 @@ pub(super) fn run(shared: &Shared, args: &LoadArgs) -> Result<()> {
                 mode,
                 store: None,
                 more: 0,
+                loaded: 0,
+                there: 0,
             };
-            each.try_for_each(|(name, files)| {
-                database.must_be_free(name)?;
-                let labelled = labelled(name, shared.sources.read(files)?, args)?;
-                database.add(labelled)
-            })?;
-            database.end()
+            let count = names.len();
+            let mut failed = 0;
+            for (name, files) in each {
+                let read = || labelled(name, shared.sources.read(files)?, args);
+                match database.load(name, read, count <= FEW) {
+                    Err(error) if count > 1 => {
+                        messages::note(&format!("{error:#}"));
+                        failed += 1;
+                    }
+                    done => done?,
+                }
+            }
+            database.end(count)?;
+            if failed > 0 {
+                bail!("{failed} of {count} profiles were not loaded");
+            }
+            Ok(())
         }
     }
 }
+
+/// So many profiles are named one by one.
+const FEW: usize = 20;
 
 /// A profile with its labels, and with the time that was typed.
 fn labelled(name: &str, source: Source, args: &LoadArgs) -> Result<Labelled> {
@@ -78,6 +97,9 @@ struct Database<'a> {
     store: Option<Store>,
     /// How many samples were loaded.
     more: i64,
+    /// How many profiles were, and how many were there already.
+    loaded: usize,
+    there: usize,
 }
 
 impl Database<'_> {
@@ -93,15 +115,31 @@ impl Database<'_> {
         Ok(self.store.as_mut().expect("it was opened"))
     }
 
-    /// Fails before a long reading if a name is taken. Loading checks that again.
-    fn must_be_free(&mut self, name: &str) -> Result<()> {
-        if self.path.exists() && self.opened()?.find(name).is_ok() {
-            return Err(Error::NameTaken(name.to_string())).with_context(|| self.name());
+    /// Loads a profile that `read` gives. What the database has already is left as it is.
+    fn load(
+        &mut self,
+        name: &str,
+        read: impl FnOnce() -> Result<Labelled>,
+        says_so: bool,
+    ) -> Result<()> {
+        let is_taken = self.path.exists() && self.opened()?.find(name).is_ok();
+        let labelled = read()?;
+        if !is_taken {
+            return self.add(labelled, says_so);
+        }
+        let shown = self.name();
+        let is_same = self.opened()?.has_same(name, &labelled.1);
+        if !is_same.with_context(|| shown.clone())? {
+            return Err(Error::NameTaken(name.to_string())).with_context(|| shown);
+        }
+        self.there += 1;
+        if says_so {
+            messages::note(&format!("{shown} has {name} already"));
         }
         Ok(())
     }
 
-    fn add(&mut self, (name, profile, labels): Labelled) -> Result<()> {
+    fn add(&mut self, (name, profile, labels): Labelled, says_so: bool) -> Result<()> {
         let shown = self.name();
         let named = || shown.clone();
         output::make_for_own(self.path, self.mode)?;
@@ -113,14 +151,29 @@ impl Database<'_> {
             })
             .with_context(named)?;
         drop(bar);
-        messages::note(&format!("loaded {name} into {shown}"));
+        if says_so {
+            messages::note(&format!("loaded {name} into {shown}"));
+        }
+        self.loaded += 1;
         self.more = self.more.saturating_add(profile.samples.len() as i64);
         Ok(())
     }
 
-    /// Says what to do next if the database has become large.
-    fn end(&mut self) -> Result<()> {
+    /// Says what was done of `count` profiles, and what to do next if the database has become
+    /// large.
+    fn end(&mut self, count: usize) -> Result<()> {
         let shown = self.name();
+        if count > FEW {
+            let there = match self.there {
+                0 => String::new(),
+                n => format!("; {n} were there already"),
+            };
+            let loaded = self.loaded;
+            messages::note(&format!("loaded {loaded} profiles into {shown}{there}"));
+        }
+        if self.store.is_none() {
+            return Ok(());
+        }
         let more = self.more;
         let samples = self.opened()?.samples().with_context(|| shown.clone())?;
         if let Some(hint) = hint(samples, more) {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use heapprof_analysis::{
-    ROLLED_UP, Store, StoredMoment, chosen_of, is_counter, of_service, roll_up,
+    Processes, ROLLED_UP, Store, StoredMoment, chosen_of, is_counter, of_service, roll_up,
 };
 
 use super::{Shared, rm};
@@ -20,24 +20,36 @@ pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
     let mut plan = plan(&moments, &args.keep, args.roll_up, now::nanos());
     // What was loaded after its step was put together stays as it is.
     for moment in &all {
-        if let Some(late) = plan.together.remove(&moment.name) {
+        let late = plan
+            .together
+            .keys()
+            .find(|group| group.name() == moment.name);
+        if let Some(group) = late.cloned() {
+            let late = plan.together.remove(&group).unwrap_or_default();
             plan.removed.retain(|at| !late.contains(at));
+            let (they, stay) = match late.len() {
+                1 => ("1 profile that was", "it stays"),
+                _ => ("profiles that were", "they stay"),
+            };
             messages::note(&format!(
-                "{}: was put together without {} profiles that were loaded later; they stay",
-                moment.name,
-                late.len()
+                "{}: was put together without {they} loaded later; {stay}",
+                moment.name
             ));
         }
     }
-    let said = said(&plan, &moments, args.roll_up);
+    for group in plan.together.keys() {
+        must_be_whole(group, &args.selector, &moments, &all)?;
+    }
+    let said = said(&plan, &moments);
     if args.dry_run {
         messages::note(&format!("{}: would {said}", db.display()));
         return Ok(());
     }
     let mut added = Vec::new();
-    for (name, group) in &plan.together {
-        let group: Vec<StoredMoment> = group.iter().map(|&at| moments[at].clone()).collect();
-        added.push(roll_up(&*store, name, &chosen_of(name, group)).with_context(named)?);
+    for (group, of_group) in &plan.together {
+        let there = there(group, of_group, &moments);
+        let name = group.name();
+        added.push(roll_up(&*store, &name, &chosen_of(&name, there)).with_context(named)?);
     }
     drop(store);
     let removed = plan.removed.iter();
@@ -51,13 +63,87 @@ pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
     Ok(())
 }
 
+/// What is put together: the hosts of a service in a step of time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Group {
+    labels: BTreeMap<String, String>,
+    begin: i64,
+    end: i64,
+}
+
+impl Group {
+    /// Whether a moment is one of a host of the service, in this step.
+    fn has(&self, moment: &StoredMoment) -> bool {
+        (self.begin..self.end).contains(&moment.time_nanos) && self.is_of_service(moment)
+    }
+
+    fn is_of_service(&self, moment: &StoredMoment) -> bool {
+        let is_of_host = !moment.labels.contains_key(ROLLED_UP);
+        is_of_host && of_service(&moment.labels).as_ref() == Some(&self.labels)
+    }
+
+    /// The name of the sum, which no other group has: the service, other labels, and the end of the
+    /// step. A name with a slash would be taken for a path, so some characters are written as in an
+    /// address.
+    fn name(&self) -> String {
+        let escaped = |text: &str| {
+            text.chars().fold(String::new(), |mut to, c| {
+                match c {
+                    '/' | '%' | '@' | '=' => to.push_str(&format!("%{:02X}", c as u32)),
+                    c if c.is_control() => to.push_str(&format!("%{:02X}", c as u32)),
+                    c => to.push(c),
+                }
+                to
+            })
+        };
+        let service = self.labels.get("service").map_or("", String::as_str);
+        let others = self.labels.iter().filter(|(key, _)| *key != "service");
+        let others = others.map(|(key, value)| format!(".{}={}", escaped(key), escaped(value)));
+        let time = heapprof_report::time_utc(self.end).replace(' ', "_");
+        format!("{}{}@{time}", escaped(service), others.collect::<String>())
+    }
+}
+
+/// Fails if the selector leaves out hosts of a service: the sum would not be the service's.
+fn must_be_whole(
+    group: &Group,
+    selector: &str,
+    chosen: &[StoredMoment],
+    all: &[StoredMoment],
+) -> Result<()> {
+    let chosen: BTreeSet<&str> = chosen.iter().map(|moment| &*moment.name).collect();
+    let left_out = |moment: &&StoredMoment| group.has(moment) && !chosen.contains(&*moment.name);
+    if let Some(moment) = all.iter().find(left_out) {
+        let service = group.labels.get("service").map_or("", String::as_str);
+        bail!(
+            "{selector}: leaves out {} of the service {service}, so the sum would not be the \
+             service's; choose whole services for --roll-up, such as service={service}",
+            moment.name
+        );
+    }
+    Ok(())
+}
+
+/// Those moments of a group that stand for the service at the end of the step. A process that ended
+/// or was replaced before is none of them.
+fn there(group: &Group, of_group: &[usize], moments: &[StoredMoment]) -> Vec<StoredMoment> {
+    let of_service = moments.iter().filter(|moment| group.is_of_service(moment));
+    let of_service: Vec<StoredMoment> = of_service.cloned().collect();
+    let newest = of_group.iter().map(|&at| moments[at].time_nanos).max();
+    let there = Processes::of(&of_service).at(newest.unwrap_or(0));
+    let names: BTreeSet<&str> = there.iter().map(|&at| &*of_service[at].name).collect();
+    let of_group = of_group.iter().map(|&at| &moments[at]);
+    let there = of_group.filter(|moment| names.contains(&*moment.name));
+    there.cloned().collect()
+}
+
 /// What is to be done.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Plan {
     /// The moments that go, by position.
     removed: Vec<usize>,
-    /// The profiles that moments are put together into, by name.
-    together: BTreeMap<String, Vec<usize>>,
+    /// Which of them are put together.
+    together: BTreeMap<Group, Vec<usize>>,
 }
 
 /// Which moments go, and which are put together. Moments are in the order of their times.
@@ -102,10 +188,9 @@ fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Pl
             None => {}
             Some(labels) => {
                 plan.removed.push(at);
-                plan.together
-                    .entry(name(&labels, end))
-                    .or_default()
-                    .push(at);
+                let begin = end.saturating_sub(step);
+                let group = Group { labels, begin, end };
+                plan.together.entry(group).or_default().push(at);
             }
         }
     }
@@ -114,30 +199,18 @@ fn plan(moments: &[StoredMoment], keep: &[Keep], rolls_up: bool, now: i64) -> Pl
     plan
 }
 
-/// The name of what is put together: the values of its labels, the service first, and the end of
-/// its step. A name with a slash would be taken for a path.
-fn name(labels: &BTreeMap<String, String>, end: i64) -> String {
-    let service = labels.get("service").into_iter();
-    let others = labels.iter().filter(|(key, _)| *key != "service");
-    let values: Vec<&str> = service
-        .chain(others.map(|(_, value)| value))
-        .map(String::as_str)
-        .collect();
-    let time = heapprof_report::time_utc(end).replace(' ', "_");
-    let name = format!("{}@{time}", values.join("."));
-    name.replace(|c: char| c == '/' || c.is_control(), "_")
-}
-
 /// What the plan does, in the words of an order.
-fn said(plan: &Plan, moments: &[StoredMoment], rolls_up: bool) -> String {
+fn said(plan: &Plan, moments: &[StoredMoment]) -> String {
     let mut said = format!(
-        "remove {} of {} profiles",
+        "remove {} of {} profile{}",
         plan.removed.len(),
-        moments.len()
+        moments.len(),
+        if moments.len() == 1 { "" } else { "s" }
     );
-    if rolls_up {
+    let parts: usize = plan.together.values().map(Vec::len).sum();
+    if parts > 0 {
         said += &format!(
-            " and put some of them together into {}",
+            ", and put {parts} of them together into {}",
             plan.together.len()
         );
     }

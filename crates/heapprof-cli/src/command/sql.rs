@@ -7,15 +7,19 @@ use heapprof_report::{Style, answered, result_table};
 use super::Shared;
 use crate::args::SqlArgs;
 use crate::backend::Backend;
-use crate::clickhouse;
+use crate::{clickhouse, stores};
 
 pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
     let query = args.question.query();
-    if let Backend::ClickHouse(address) = shared.sources.backend() {
-        if query != heapprof_analysis::Query::default() {
-            bail!("filters and options of the question need a profile: name it with -p");
-        }
-        let answer = clickhouse::sql(address, &args.statement)?;
+    if args.profile.is_empty() && query != heapprof_analysis::Query::default() {
+        bail!("filters and options of the question need a profile: name it with -p");
+    }
+    let answer = match shared.sources.backend() {
+        Backend::Database(_) => None,
+        Backend::Batches(place) => Some(stores::sql(place, &args.statement)?),
+        Backend::ClickHouse(address) => Some(clickhouse::sql(address, &args.statement)?),
+    };
+    if let Some(answer) = answer {
         return shared.write(args.output.file(), |out| {
             Ok(answered(&answer, args.format, out)?)
         });
@@ -23,9 +27,6 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
     let session = match &args.profile[..] {
         [] => {
             let db = shared.sources.db();
-            if query != heapprof_analysis::Query::default() {
-                bail!("filters and options of the question need a profile: name it with -p");
-            }
             if !db.exists() {
                 bail!(
                     "{}: there is no such database; heapprof load makes it, and -p PROFILE asks a \
