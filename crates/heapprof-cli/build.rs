@@ -26,6 +26,7 @@ fn main() {
         "../heapprof-books",
         "../heapprof-memory",
         "../heapprof-perl",
+        "../heapprof-python",
         "../heapprof-wiretap",
         "../heapprof-environment",
         "../heapprof-profile",

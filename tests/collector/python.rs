@@ -32,7 +32,15 @@ fn pythons() -> Vec<PathBuf> {
 fn compared(python: &Path, name: &str, arguments: &[&str]) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let done: Run = command(folder.path())
-        .args(["record", "-o", "p.pb.gz", "--log", "p.log", "--"])
+        .args([
+            "record",
+            "--no-symbolize",
+            "-o",
+            "p.pb.gz",
+            "--log",
+            "p.log",
+            "--",
+        ])
         .arg(python)
         .args(["-W", "ignore", &script(name), "expected"])
         .args(arguments)
@@ -106,5 +114,97 @@ fn code_at_the_place_of_other_code_is_told_apart() {
             2000,
             "{python:?}"
         );
+    }
+}
+
+/// What a log has of Python's allocators, in every way of setting them up: each block once, with
+/// the bytes that were asked for. Debug hooks add 24 bytes once or twice, 16 of them before the
+/// block, and malloc's hook sees them as a part of it; a request for nothing is one of a byte there.
+#[test]
+fn small_objects_are_recorded_once() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let setups = [
+        &[][..],
+        &[("PYTHONMALLOC", "malloc")],
+        &[("PYTHONMALLOC", "debug")],
+        &[("PYTHONMALLOC", "malloc_debug")],
+        &[("PYTHONDEVMODE", "1")],
+        &[("PYTHONTRACEMALLOC", "1")],
+    ];
+    for (python, setup) in pythons()
+        .iter()
+        .flat_map(|p| setups.iter().map(move |s| (p, *s)))
+    {
+        let what = format!("{} {setup:?}", python.display());
+        let folder = tempfile::tempdir().unwrap();
+        let done: Run = command(folder.path())
+            .args([
+                "record",
+                "--python-objects=yes",
+                "-o",
+                "p.pb.gz",
+                "--log",
+                "p.log",
+                "--",
+            ])
+            .arg(python)
+            .args(["-W", "ignore", &script("objects.py"), "expected"])
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .envs(setup.iter().copied())
+            .output()
+            .unwrap()
+            .into();
+        assert_eq!(done.code, 0, "{what}: {}", done.err);
+        let log = std::fs::read_to_string(folder.path().join("p.log")).unwrap();
+        let mark = log
+            .find(" 1234567 ")
+            .unwrap_or_else(|| panic!("{what}: {log}"));
+        let mut live: HashMap<u64, u64> = HashMap::new();
+        let mut seen: HashMap<(&str, u64, u64), usize> = HashMap::new();
+        for line in log[mark..].lines().skip(1) {
+            let words: Vec<&str> = line.split(' ').collect();
+            if !matches!(words[0], "+" | "-") {
+                continue;
+            }
+            let address = u64::from_str_radix(&words[3][2..], 16).unwrap();
+            let size = words[4].parse().unwrap();
+            *seen.entry((words[0], address, size)).or_default() += 1;
+            let before = match words[0] {
+                "+" => live.insert(address, size),
+                _ => live.remove(&address).filter(|_| false),
+            };
+            assert_eq!(before, None, "{what}: {line}: is there twice");
+        }
+        let expected = std::fs::read_to_string(folder.path().join("expected")).unwrap();
+        let mut count = 0;
+        for line in expected.lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [address, size] = [1, 2].map(|i: usize| words[i].parse::<u64>().unwrap());
+            let forms = [
+                (address, size),
+                (address, size.max(1)),
+                (address - 16, size + 24),
+                (address - 32, size + 48),
+            ];
+            let found = forms.iter().any(|&(address, size)| {
+                let found = seen.get_mut(&(words[0], address, size));
+                found.is_some_and(|left| {
+                    let is_there = *left > 0;
+                    *left = left.saturating_sub(1);
+                    is_there
+                })
+            });
+            assert!(found, "{what}: {line} is not in the log");
+            count += 1;
+        }
+        assert!(count > 1000, "{what}: {count}");
+        let info = command(folder.path())
+            .args(["info", "p.pb.gz"])
+            .output()
+            .unwrap();
+        let info = String::from_utf8(info.stdout).unwrap();
+        assert!(!info.contains("came again"), "{what}: {info}");
     }
 }

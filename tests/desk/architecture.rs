@@ -175,6 +175,8 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "perl/values/traced",
             "python",
             "python/capture",
+            "python/objects",
+            "python/report",
             "python/state",
             "python/texts",
             "real",

@@ -276,7 +276,10 @@ fn names_are_taken_once() {
         &folder_of_other,
     )
     .unwrap();
-    let both = load(&[folder_of_other.to_str().unwrap(), "valid/made.negative.pb.gz"]);
+    let both = load(&[
+        folder_of_other.to_str().unwrap(),
+        "valid/made.negative.pb.gz",
+    ]);
     assert_eq!(both.code, 2);
     assert!(both.err.contains(taken), "{}", both.err);
     assert!(both.err.contains("loaded made.negative"), "{}", both.err);

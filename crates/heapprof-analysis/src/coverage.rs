@@ -55,8 +55,18 @@ pub enum Runtime {
     Php,
 }
 
+/// The runtime that has a heap of its own of which a profile with these comments knows nothing, as
+/// the names of the program's mapped files reveal.
+pub fn unseen_runtime<'a>(
+    files: impl IntoIterator<Item = &'a str>,
+    comments: &[String],
+) -> Option<Runtime> {
+    let is_seen = |comment: &String| comment.starts_with("python: small objects: recorded");
+    runtime(files).filter(|of| *of != Runtime::Python || !comments.iter().any(is_seen))
+}
+
 /// The runtime that the names of a program's mapped files reveal.
-pub fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
+fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
     files.into_iter().find_map(|file| {
         let name = file.rsplit('/').next().unwrap_or_default();
         let starts = |with: &str| name.strip_prefix(with);

@@ -191,7 +191,10 @@ pub fn info(session: &Session) -> Result<Info, Error> {
             })
         },
     )?;
-    info.runtime = coverage::runtime(info.mappings.iter().map(|m| m.filename.as_str()));
+    info.runtime = coverage::unseen_runtime(
+        info.mappings.iter().map(|m| m.filename.as_str()),
+        &info.comments,
+    );
     let count = |sql: &str| -> Result<i64, Error> {
         Ok(session
             .rows(sql, [], |row| row.get(0))?

@@ -81,7 +81,14 @@ impl Events {
     /// before the real free, after which another thread may get the address.
     #[inline]
     pub fn release(self, address: *mut u8) {
-        block::release(self.0, address);
+        block::release(self.0, address, block::Freed::ByAll);
+    }
+
+    /// As [`release`](Self::release), for a block of an allocator that has some from malloc, and
+    /// some whose allocation was not recorded. Returns whether the block was known.
+    #[inline]
+    pub fn release_known(self, address: *mut u8) -> bool {
+        block::release(self.0, address, block::Freed::BySome)
     }
 
     /// Runs `work` for an interpreter that has made values. Returns `None`, without running it, if

@@ -98,8 +98,8 @@ variables! {
          parameters, and becomes part of the profile's `drop_frames`.";
     FRAMES "HEAPPROF_FRAMES", UserOrRecord, "`script`, `native` or `both`", "`script`",
         "Which frames are kept of a stack that leads through an interpreter that heapprof can read \
-         (Perl, or one that registers itself): the interpreter's subs and lines alone, the native \
-         ones alone, or both. gperftools' text form always has the native ones.";
+         (Perl, Python, or one that registers itself): the interpreter's functions and lines \
+         alone, the native ones alone, or both. gperftools' text form always has the native ones.";
     THREADS "HEAPPROF_THREADS", UserOrRecord, "`yes` or `no`", "`no`",
         "Keeps each thread's share, as labels of what it allocates: `thread`, the thread's name, \
          and `tid`, its number. gperftools' text form has no labels.";
@@ -109,6 +109,9 @@ variables! {
     PERL_VALUES "HEAPPROF_PERL_VALUES", UserOrRecord, "`yes` or `no`", "`no`",
         "Traces each value of Perl: which stack made it, as long as it is alive. The perl needs \
          Devel::HeapProf, which `heapprof perl-install` builds.";
+    PYTHON_OBJECTS "HEAPPROF_PYTHON_OBJECTS", UserOrRecord, "`yes` or `no`", "`yes` for a sample",
+        "Records Python's small objects, which never reach malloc. By default this is done if a \
+         sample is recorded, because recording all of them takes time.";
     VERBOSE "HEAPPROF_VERBOSE", User, "`yes` or `no`", "`no`",
         "Says on stderr what became of each dump: where it was written, or why not.";
     WIRETAP "HEAPPROF_WIRETAP", Kept, "IP:PORT", "nothing is sent",

@@ -17,6 +17,8 @@ pub struct Asked {
     pub verbose: bool,
     /// Whether the numbers of Perl's evals are kept.
     pub numbers_evals: bool,
+    /// Whether Python's small objects are recorded.
+    pub objects: bool,
     /// Whether Perl's values are traced.
     pub values: bool,
     /// Whether this is the program that `heapprof record` started.
@@ -249,6 +251,7 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         mmap: yes(variable::MMAP.name, mmap)?,
         verbose: yes(variable::VERBOSE.name, false)?,
         numbers_evals: parsed(variable::PERL_EVALS.name, &EVALS)?.unwrap_or(false),
+        objects: yes(variable::PYTHON_OBJECTS.name, options.mode == Mode::Sampled)?,
         values: yes(variable::PERL_VALUES.name, false)?,
         is_program: options.output.parent.is_some_and(|parent| parent > 0),
         recorded,

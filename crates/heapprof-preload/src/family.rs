@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use heapprof_collect::{CallSite, ENGINE};
 
 use crate::hook::{hook, label};
+use crate::python::note_realloc;
 use crate::real::{ALIGNED_ALLOC, Real, real};
 use crate::start;
 
@@ -62,6 +63,7 @@ unsafe extern "C" fn chosen_realloc(old: *mut u8, size: usize, slot: usize, bp: 
         // other allocator chooses.
         return charged(size, slot, bp, |real| unsafe { (real.realloc)(old, size) });
     }
+    note_realloc(old);
     // SAFETY: as above.
     ENGINE
         .events()

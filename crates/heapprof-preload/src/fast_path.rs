@@ -9,8 +9,8 @@ use std::arch::naked_asm;
 
 use heapprof_collect::CallSite;
 
-use crate::family;
 use crate::hook::label;
+use crate::{family, python};
 
 /// malloc.
 #[unsafe(naked)]
@@ -62,7 +62,9 @@ unsafe extern "C" fn chosen_malloc(size: usize, slot: usize, bp: usize) -> *mut 
 
 /// free, when the address may be that of a recorded block.
 unsafe extern "C" fn chosen_free(address: *mut u8) {
-    family::release(address);
+    if !python::is_released(address) {
+        family::release(address);
+    }
     // SAFETY: free's contract, passed on.
     unsafe { (crate::real::real().free)(address) }
 }

@@ -18,7 +18,7 @@ pub fn look() {
     let memory = unsafe { Own::new() };
     for object in loaded(memory) {
         note(object.base);
-        find(memory, object);
+        find(memory, object, true);
     }
     ENGINE.stack_providers().on_new_code(look_again);
 }
@@ -30,7 +30,7 @@ pub fn look_at_all(on_new_code: fn(usize)) {
     let memory = Kernel { failed: &failed };
     for object in loaded(memory) {
         if !note(object.base) {
-            find(memory, object);
+            find(memory, object, false);
         }
     }
     ENGINE.stack_providers().on_new_code(on_new_code);
@@ -45,17 +45,17 @@ pub fn look_again(start: usize) {
     let memory = Kernel { failed: &failed };
     let is_it = |object: &Object| object.base == start as u64;
     if let Some(object) = loaded(memory).find(is_it) {
-        find(memory, object);
+        find(memory, object, false);
     }
 }
 
-fn find<M: Memory>(memory: M, object: Object) {
+fn find<M: Memory>(memory: M, object: Object, is_early: bool) {
     // The first object is the executable.
     let executable = loaded(memory).next();
     if let Some(found) = heapprof_perl::Perl::find(memory, object, executable) {
         perl::found(memory, object, found);
     }
     if let Some(found) = heapprof_python::Python::find(memory, object) {
-        python::found(memory, object, found);
+        python::found(memory, object, found, is_early);
     }
 }

@@ -6,9 +6,13 @@
 //!
 //! * `python/state.rs`: the Python, and the state of the thread that runs it.
 //! * `python/capture.rs`: the stack of a thread.
+//! * `python/objects.rs`: its small objects, which never reach malloc.
+//! * `python/report.rs`: what a profile says of them.
 //! * `python/texts.rs`: what frames are called, and why they are missing.
 
 mod capture;
+mod objects;
+mod report;
 mod state;
 mod texts;
 
@@ -19,10 +23,17 @@ use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 use heapprof_python::{Python, Unreadable};
 
+pub use objects::{OBJECTS, is_released, note_realloc};
 pub use state::PYTHON;
 
-/// Notes a Python, if it is the first one, and has its stacks asked for.
-pub fn found<M: Memory>(memory: M, object: Object, found: Result<Python, Unreadable>) {
+/// Notes a Python, if it is the first one, and has its stacks asked for. `is_early` says that there
+/// are no other threads yet.
+pub fn found<M: Memory>(
+    memory: M,
+    object: Object,
+    found: Result<Python, Unreadable>,
+    is_early: bool,
+) {
     let Some((begin, end)) = PYTHON.found(memory, object, found) else {
         return;
     };
@@ -37,11 +48,15 @@ pub fn found<M: Memory>(memory: M, object: Object, found: Result<Python, Unreada
         status: Some(texts::status),
         run_loop: begin as *const c_void,
         run_loop_size: (end - begin) as usize,
-        report: None,
+        report: Some(report::report),
         value_name: std::ptr::null(),
         values: None,
     };
     // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
     // stacks are native ones.
     let _ = unsafe { ENGINE.stack_providers().register(provider) };
+    if is_early && PYTHON.python().is_some() {
+        // SAFETY: there are no other threads.
+        unsafe { OBJECTS.look(false) };
+    }
 }

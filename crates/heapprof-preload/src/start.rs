@@ -8,8 +8,8 @@ use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
 use crate::{
-    allocator, end, environment, identity, interpreters, late, mapped, mark, perl, real, sandbox,
-    signals, wiretap,
+    allocator, end, environment, identity, interpreters, late, mapped, mark, perl, python, real,
+    sandbox, signals, wiretap,
 };
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
@@ -164,6 +164,7 @@ fn record() {
     }
     mapped::enable(asked.mmap);
     perl::PERL.keep_eval_numbers(asked.numbers_evals);
+    python::OBJECTS.want(asked.objects);
     perl::PERL.want_values(match (asked.values, asked.recorded && asked.is_program) {
         (false, _) => perl::Wants::Nothing,
         (true, false) => perl::Wants::Values,

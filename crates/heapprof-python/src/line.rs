@@ -111,7 +111,8 @@ pub(crate) fn line_of<M: Memory>(
                 }
                 kind @ 10..=12 => {
                     line += i64::from(kind) - 10;
-                    (table.byte()?, table.byte()?);
+                    table.byte()?;
+                    table.byte()?;
                 }
                 _ => {
                     table.byte()?;

@@ -30,8 +30,8 @@ pub fn beside_heap(peak: Resident, runtime: Option<Runtime>) -> Option<String> {
     let own = match runtime {
         None => "",
         Some(Runtime::Python) => {
-            "; Python has small objects in arenas of its own, which PYTHONMALLOC=malloc switches \
-             off"
+            "; Python has small objects in arenas of its own, which record --python-objects=yes \
+             counts"
         }
         Some(Runtime::Java) => {
             "; Java's heap is the JVM's own, which jcmd PID GC.class_histogram shows"

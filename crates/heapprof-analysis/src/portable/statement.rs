@@ -2,9 +2,9 @@
 //! DuckDB, DataFusion, ClickHouse.
 //!
 //! The text keeps to what an engine of 2018 can do: nested SELECTs with one JOIN each by USING,
-//! aliases for all of them, whole numbers only. Rows that were stored twice count once: sums are of
-//! the largest of equal rows. Profiles are named, because their ids differ between a database and
-//! other stores.
+//! aliases for all of them, UNION ALL, whole numbers only. Rows that were stored twice count once:
+//! sums are of the largest of equal rows. Profiles are named, because their ids differ between a
+//! database and other stores.
 
 use crate::store::HEAP_TYPES;
 
@@ -85,20 +85,37 @@ pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
 /// The same before and after: name, before_flat, after_flat, before_cum, after_cum, of functions
 /// whose flat value changed.
 pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> String {
-    let all: Vec<&str> = before.iter().chain(after).copied().collect();
-    let (before, after) = (names(before), names(after));
+    let part = |held: &str, other: &str, of: &[&str]| {
+        format!(
+            "SELECT stack, {held}, {other} FROM ({}) AS d GROUP BY stack",
+            query.samples(&names(of))
+        )
+    };
+    // 0 of the same type in every engine.
+    let (held, nothing) = ("SUM(value)", "SUM(value * 0)");
+    let parts = [
+        part(
+            &format!("{held} AS before_part"),
+            &format!("{nothing} AS after_part"),
+            before,
+        ),
+        part(
+            &format!("{nothing} AS before_part"),
+            &format!("{held} AS after_part"),
+            after,
+        ),
+    ];
     format!(
         "SELECT name, before_flat, after_flat, before_cum, after_cum FROM (SELECT name, \
          SUM(before_own) AS before_flat, SUM(after_own) AS after_flat, SUM(before_under) AS \
          before_cum, SUM(after_under) AS after_cum FROM (SELECT function, SUM(CASE WHEN is_leaf = \
          1 THEN before_held ELSE 0 END) AS before_own, SUM(CASE WHEN is_leaf = 1 THEN after_held \
          ELSE 0 END) AS after_own, SUM(before_held) AS before_under, SUM(after_held) AS \
-         after_under FROM (SELECT stack, SUM(CASE WHEN profile IN ({before}) THEN value ELSE 0 \
-         END) AS before_held, SUM(CASE WHEN profile IN ({after}) THEN value ELSE 0 END) AS \
-         after_held FROM ({}) AS d GROUP BY stack) AS s JOIN {FUNCTIONS} AS k USING (stack) GROUP \
+         after_under FROM (SELECT stack, SUM(before_part) AS before_held, SUM(after_part) AS \
+         after_held FROM ({}) AS u GROUP BY stack) AS s JOIN {FUNCTIONS} AS k USING (stack) GROUP \
          BY function) AS g JOIN {NAMES} AS f USING (function) GROUP BY name) AS t WHERE \
          after_flat <> before_flat ORDER BY abs(after_flat - before_flat) DESC, name{}",
-        query.samples(&names(&all)),
+        parts.join(" UNION ALL "),
         query.limit()
     )
 }

@@ -58,6 +58,10 @@ pub(crate) struct RecordArgs {
     /// Also trace who made each value of Perl (needs perl-install)
     #[arg(long)]
     pub(crate) perl_values: bool,
+    /// Whether Python's small objects are recorded, which never reach malloc [default: yes for a
+    /// sample, no with --exact]
+    #[arg(long, value_enum, value_name = "WHETHER", hide_short_help = true)]
+    pub(crate) python_objects: Option<Answer>,
     /// Show the program in the terminal while it runs
     #[arg(long)]
     pub(crate) live: bool,

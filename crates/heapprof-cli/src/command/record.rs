@@ -430,6 +430,12 @@ fn environment(
     );
     command.env(variable::PERL_EVALS.name, args.perl_evals.name());
     command.env(variable::PERL_VALUES.name, answer(args.perl_values));
+    if let Some(objects) = args.python_objects {
+        command.env(
+            variable::PYTHON_OBJECTS.name,
+            answer(objects == Answer::Yes),
+        );
+    }
     if let Some(wrappers) = &args.wrappers {
         command.env(variable::WRAPPERS.name, wrappers);
     }

@@ -318,10 +318,19 @@ fn take(engine: &Engine, state: &ThreadState, address: *mut u8) -> Option<Block>
     engine.books.live.remove(address as usize, &mut open)
 }
 
-/// Records a free that the filter chose. It is called before the real free, after which another
-/// thread may get the address.
+/// Whose allocator a block was freed with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freed {
+    /// malloc's: blocks that are not known are counted.
+    ByAll,
+    /// Another one's, which may have passed it on from malloc, or from nobody who is seen.
+    BySome,
+}
+
+/// Records a free that the filter chose, and returns whether the block was known. It is called
+/// before the real free, after which another thread may get the address.
 #[inline]
-pub(super) fn release(engine: &'static Engine, address: *mut u8) {
+pub(super) fn release(engine: &'static Engine, address: *mut u8, by: Freed) -> bool {
     let watched = &engine.scripts.watched;
     watched.is_freed(address as usize, engine.books.filter);
     let slot = tls::current();
@@ -331,39 +340,42 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8) {
         let epoch = recorded.epoch();
         let mode = recorded.mode();
         if mode == Mode::Off {
-            return;
+            return false;
         }
         if (*slot).busy != 0 {
             count(&engine.process.dropped.nested);
-            return;
+            return false;
         }
         let countdown = (*slot).countdown;
         let event = Event::enter(engine, slot, Tables::Borrowed, GoesOn, epoch, countdown);
         let Some(mut event) = event else {
-            return;
+            return false;
         };
         let (state, own) = event.tables();
         // The real free reads the block's header, so its cache miss and ours overlap.
         hint(address.wrapping_sub(16));
-        if mode == Mode::Exact {
-            forget::<true>(engine, state, own, address);
+        let was_known = if mode == Mode::Exact {
+            forget::<true>(engine, state, own, address, by)
         } else {
-            forget::<false>(engine, state, own, address);
-        }
+            forget::<false>(engine, state, own, address, by)
+        };
         event.finish(countdown);
+        was_known
     }
 }
 
 /// Takes a block that ends out of the books, if they are still those of the event's recording.
+/// Returns whether it was there.
 #[inline(always)]
 fn forget<const EXACT: bool>(
     engine: &'static Engine,
     state: &ThreadState,
     own: &mut Own,
     address: *mut u8,
-) {
+    by: Freed,
+) -> bool {
     let Some(mut open) = engine.books.shared.open(&engine.process, state) else {
-        return;
+        return false;
     };
     let freed = engine.books.live.remove(address as usize, &mut open);
     if let Some(freed) = freed {
@@ -375,12 +387,14 @@ fn forget<const EXACT: bool>(
             log(engine, What::Freed, address as usize, freed);
         }
         report::<EXACT>(engine, own, FREED, weight);
+        true
     } else {
         let is_overtaken = open.is_overtaken();
         drop(open);
-        if EXACT && !is_overtaken {
+        if EXACT && !is_overtaken && by == Freed::ByAll {
             count(&engine.process.dropped.unknown);
         }
+        false
     }
 }
 

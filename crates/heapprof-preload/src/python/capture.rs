@@ -8,6 +8,7 @@ use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::Own;
 use heapprof_python::{EACH_END, Frame, Frames, Python, Walked};
 
+use super::objects::OBJECTS;
 use super::state::{PROBATION, PythonStacks};
 use crate::kernel_memory::Kernel;
 
@@ -48,6 +49,9 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) 
     // SAFETY: this thread's memory, which is zero at first.
     let asked = unsafe { &mut *to.memory.cast::<u64>() };
     *asked += 1;
+    if !OBJECTS.is_settled() {
+        look(this, python, state);
+    }
     let mut writer = Writer(to.frames);
     let is_new = this.stacks.load(Ordering::Relaxed) < PROBATION;
     let walked = if is_new || asked.is_multiple_of(CAREFUL) {
@@ -86,8 +90,17 @@ unsafe fn put_in_order(frames: *mut RawFrame, first: usize) {
     }
 }
 
-/// Reads a stack and looks whether it can be one. A new Python is read by the kernel, so that
-/// nothing happens if an address is none.
+/// Looks after the wrappers of allocators, if this thread may do so.
+#[cold]
+fn look(this: &PythonStacks, python: &Python, state: u64) {
+    if this.holds_gil(python, state) {
+        // SAFETY: this thread holds the GIL.
+        unsafe { OBJECTS.look(true) };
+    }
+}
+
+/// Reads a stack and looks whether it can be one, and looks after the wrappers of allocators. A new
+/// Python is read by the kernel, so that nothing happens if an address is none.
 #[cold]
 fn carefully(
     this: &PythonStacks,
@@ -96,6 +109,7 @@ fn carefully(
     is_new: bool,
     writer: &mut Writer,
 ) -> Option<Walked> {
+    look(this, python, state);
     let walked = if is_new {
         let failed = Cell::new(false);
         python.walk(Kernel { failed: &failed }, state, true, writer)

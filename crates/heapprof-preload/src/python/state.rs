@@ -7,6 +7,7 @@ use heapprof_memory::loaded::Object;
 use heapprof_memory::{Memory, Own};
 use heapprof_python::{Current, Python, Unreadable};
 
+use super::objects::OBJECTS;
 use crate::kernel_memory::Kernel;
 use crate::objects;
 
@@ -93,6 +94,9 @@ impl PythonStacks {
             .store(variable.unwrap_or(0), Ordering::Relaxed);
         self.stacks.store(0, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
+        if found.is_ok() {
+            OBJECTS.found(memory, object);
+        }
         // SAFETY: this thread alone changed the state from `NONE`, and nobody reads either before
         // the next change.
         unsafe {
@@ -173,6 +177,19 @@ impl PythonStacks {
         }
         // Code of another interpreter, which this thread runs with another state.
         Some(holder)
+    }
+
+    /// Whether the thread with this state, which is this one, holds the GIL of a Python that is
+    /// initialized.
+    pub(super) fn holds_gil(&self, python: &Python, state: u64) -> bool {
+        // SAFETY: these are variables of a Python that is not unloaded while it runs.
+        let memory = unsafe { Own::new() };
+        let current = match (python.current, self.variable.load(Ordering::Relaxed)) {
+            (Current::Holder(at), _) => memory.u64(at),
+            (_, 0) => None,
+            (_, offset) => Some(read_local(offset)),
+        };
+        current == Some(state) && python.is_initialized(memory)
     }
 
     /// Reads no stacks while `close` runs, which may close the library that Python is in.

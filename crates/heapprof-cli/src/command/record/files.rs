@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result};
-use heapprof_analysis::{Resident, Runtime, Spread, nameless, resident, runtime};
+use heapprof_analysis::{Resident, Runtime, Spread, nameless, resident, unseen_runtime};
 use heapprof_profile::{Profile, ReadOptions, decode_with, encode};
 use heapprof_symbolize::{Options, Symbolizer};
 
@@ -204,7 +204,7 @@ fn told(profile: &Profile, one: &Written) -> Told {
     Told {
         peak,
         program: files.clone().next().unwrap_or_default().to_string(),
-        runtime: runtime(&mut files),
+        runtime: unseen_runtime(&mut files, &comments),
         sampled: (!one.is_exact).then(|| sampled(profile)),
         unnamed: None,
         missing_frames: said_after(&comments, "frames missing: "),

@@ -1,0 +1,471 @@
+//! Python's small objects, which never reach malloc: its allocators are wrapped by ours.
+//!
+//! Python takes requests up to 512 bytes from arenas that it maps itself. So a wrapper around the
+//! allocators of its domains `mem` and `obj` records what is so small, and leaves the rest to
+//! malloc's hook. `PyMem_SetAllocator` is Python's own way to do so. Before `main` the wrappers are
+//! there from the first object on. Python sets its table anew where it is configured (`-X dev`,
+//! `PYTHONMALLOC`) and, since 3.12, when it is initialized a second time, so the table is looked at
+//! again now and then, by a thread that holds the GIL: only such threads use these domains.
+//!
+//! What is underneath decides what is small: with debug hooks a request is longer by 24 bytes, and
+//! with `PYTHONMALLOC=malloc` nothing is, because malloc's hook sees everything.
+
+use std::arch::naked_asm;
+use std::cell::{Cell, UnsafeCell};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use heapprof_collect::{CallSite, ENGINE};
+use heapprof_memory::Memory;
+use heapprof_memory::loaded::Object;
+
+use crate::kernel_memory::Kernel;
+
+/// Python's `PyMemAllocatorEx`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Allocator {
+    context: *mut c_void,
+    malloc: Option<unsafe extern "C" fn(*mut c_void, usize) -> *mut u8>,
+    calloc: Option<unsafe extern "C" fn(*mut c_void, usize, usize) -> *mut u8>,
+    realloc: Option<unsafe extern "C" fn(*mut c_void, *mut u8, usize) -> *mut u8>,
+    free: Option<unsafe extern "C" fn(*mut c_void, *mut u8)>,
+}
+
+/// Python's `PyObjectArenaAllocator`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct ArenaAllocator {
+    context: *mut c_void,
+    alloc: Option<unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void>,
+    free: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize)>,
+}
+
+/// Python's functions, by their addresses.
+#[derive(Clone, Copy, Default)]
+struct Functions {
+    get: u64,
+    set: u64,
+    /// It names what stands in the tables; there need not be one.
+    name: u64,
+    get_arenas: u64,
+    set_arenas: u64,
+}
+
+/// The wrappers of a process.
+pub struct PythonObjects {
+    /// Whether small objects are to be recorded.
+    are_wanted: AtomicBool,
+    /// Whether nobody has looked since Python chose its allocators, and should.
+    is_unsettled: AtomicBool,
+    /// What was found of Python is written once, before its stacks are read.
+    functions: UnsafeCell<Functions>,
+    /// What is wrapped, by domain. It is written before `main`, or by whoever holds the GIL.
+    wrapped: [UnsafeCell<Allocator>; 2],
+    wrapped_arenas: UnsafeCell<ArenaAllocator>,
+    /// The largest request that is small; 0 if none is.
+    most: AtomicUsize,
+    /// Whether the allocator underneath is none that we know.
+    is_strange: AtomicBool,
+    /// How many bytes the arenas have that were made since the wrappers were there.
+    arenas: AtomicU64,
+}
+
+// SAFETY: each field says who writes it.
+unsafe impl Sync for PythonObjects {}
+
+/// The small objects of this process's Python.
+pub static OBJECTS: PythonObjects = PythonObjects {
+    are_wanted: AtomicBool::new(false),
+    is_unsettled: AtomicBool::new(false),
+    functions: UnsafeCell::new(Functions {
+        get: 0,
+        set: 0,
+        name: 0,
+        get_arenas: 0,
+        set_arenas: 0,
+    }),
+    wrapped: [const { UnsafeCell::new(Allocator::NONE) }; 2],
+    wrapped_arenas: UnsafeCell::new(ArenaAllocator {
+        context: std::ptr::null_mut(),
+        alloc: None,
+        free: None,
+    }),
+    most: AtomicUsize::new(0),
+    is_strange: AtomicBool::new(false),
+    arenas: AtomicU64::new(0),
+};
+
+/// The domains `mem` and `obj`, as Python numbers them.
+const DOMAINS: [c_int; 2] = [1, 2];
+/// The longest request that Python takes from its arenas.
+const SMALL: usize = 512;
+/// How many bytes debug hooks add.
+const HOOKED: usize = 24;
+
+impl Allocator {
+    const NONE: Self = Self {
+        context: std::ptr::null_mut(),
+        malloc: None,
+        calloc: None,
+        realloc: None,
+        free: None,
+    };
+
+    fn is_ours(&self) -> bool {
+        self.malloc.map(|f| f as usize) == Some(malloc as *const () as usize)
+    }
+}
+
+thread_local! {
+    /// Which block this thread gave to realloc last.
+    static REALLOCATED: Cell<usize> = const { Cell::new(0) };
+    /// Which block this thread frees at this moment, after a wrapper has recorded its end.
+    static RELEASED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether a block that goes to free is one whose end a wrapper has recorded.
+#[inline(always)]
+pub fn is_released(block: *mut u8) -> bool {
+    RELEASED.get() == block as usize
+}
+
+/// Notes that the program calls realloc for a block.
+#[inline(always)]
+pub fn note_realloc(old: *mut u8) {
+    REALLOCATED.set(old as usize);
+}
+
+impl PythonObjects {
+    /// Says whether small objects are to be recorded.
+    pub fn want(&self, are_wanted: bool) {
+        self.are_wanted.store(are_wanted, Ordering::Relaxed);
+        self.is_unsettled.store(are_wanted, Ordering::Relaxed);
+    }
+
+    /// Whether somebody has looked since Python chose its allocators.
+    #[inline(always)]
+    pub(super) fn is_settled(&self) -> bool {
+        !self.is_unsettled.load(Ordering::Relaxed)
+    }
+
+    /// Whether small objects are recorded.
+    pub(super) fn are_recorded(&self) -> bool {
+        self.most.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether they should be, and are not, because Python has an allocator that we do not know.
+    pub(super) fn is_strange(&self) -> bool {
+        self.is_strange.load(Ordering::Relaxed)
+    }
+
+    /// How many bytes the arenas have.
+    pub(super) fn arenas(&self) -> u64 {
+        self.arenas.load(Ordering::Relaxed)
+    }
+
+    /// Notes a Python's functions. It is called once, before its stacks are read.
+    pub(super) fn found<M: Memory>(&self, memory: M, object: Object) {
+        let address = |name: &str| {
+            object
+                .symbol(memory, name)
+                .map_or(0, |symbol| symbol.address)
+        };
+        let functions = Functions {
+            get: address("PyMem_GetAllocator"),
+            set: address("PyMem_SetAllocator"),
+            name: address("_PyMem_GetCurrentAllocatorName"),
+            get_arenas: address("PyObject_GetArenaAllocator"),
+            set_arenas: address("PyObject_SetArenaAllocator"),
+        };
+        // SAFETY: nobody reads them yet.
+        unsafe { *self.functions.get() = functions };
+    }
+
+    /// Looks whether the wrappers are where they should be, and puts them there. `is_configured`
+    /// says whether Python has chosen its allocators: before that it has its own.
+    ///
+    /// # Safety
+    /// This thread holds the GIL, or there are no other threads yet.
+    pub(super) unsafe fn look(&'static self, is_configured: bool) {
+        if !self.are_wanted.load(Ordering::Relaxed) {
+            return;
+        }
+        if is_configured {
+            self.is_unsettled.store(false, Ordering::Relaxed);
+        }
+        // SAFETY: they are not written any more.
+        let functions = unsafe { *self.functions.get() };
+        if functions.get == 0 || functions.set == 0 {
+            return;
+        }
+        type Get = unsafe extern "C" fn(c_int, *mut Allocator);
+        type Set = unsafe extern "C" fn(c_int, *const Allocator);
+        type Name = unsafe extern "C" fn() -> *const c_char;
+        // SAFETY: they are Python's functions, as it declares them.
+        let (get, set) = unsafe {
+            (
+                std::mem::transmute::<u64, Get>(functions.get),
+                std::mem::transmute::<u64, Set>(functions.set),
+            )
+        };
+        let mut found = [Allocator::NONE; 2];
+        for (domain, found) in DOMAINS.iter().zip(&mut found) {
+            // SAFETY: as it is declared.
+            unsafe { get(*domain, found) };
+        }
+        if found.iter().any(Allocator::is_ours) {
+            return;
+        }
+        let name = match functions.name {
+            _ if !is_configured => Some(c"pymalloc"),
+            0 => None,
+            // SAFETY: as it is declared. What it returns is a text that stays, or null.
+            name => unsafe {
+                let name = std::mem::transmute::<u64, Name>(name)();
+                (!name.is_null()).then(|| CStr::from_ptr(name))
+            },
+        };
+        let most = match name.map(CStr::to_bytes) {
+            Some(b"pymalloc") => SMALL,
+            Some(b"pymalloc_debug") => SMALL - HOOKED,
+            Some(b"malloc" | b"malloc_debug") => 0,
+            // Somebody's hooks are on top, mostly on top of ours: tracemalloc's, for example.
+            _ => {
+                let is_covered = found.iter().all(is_on_ours);
+                self.is_strange.store(!is_covered, Ordering::Relaxed);
+                if !is_covered {
+                    self.most.store(0, Ordering::Relaxed);
+                }
+                return;
+            }
+        };
+        self.most.store(most, Ordering::Relaxed);
+        if most == 0 {
+            return;
+        }
+        for ((domain, found), wrapped) in DOMAINS.iter().zip(found).zip(&self.wrapped) {
+            let ours = Allocator {
+                context: wrapped.get().cast(),
+                malloc: Some(malloc),
+                calloc: Some(calloc),
+                realloc: Some(realloc),
+                free: Some(free),
+            };
+            // SAFETY: no thread is in a wrapper or calls one meanwhile: that needs the GIL.
+            unsafe {
+                *wrapped.get() = found;
+                set(*domain, &raw const ours);
+            }
+        }
+        // SAFETY: as above.
+        unsafe { self.wrap_arenas(functions) };
+    }
+
+    /// Wraps what arenas come from, which is taken out of what else the program maps.
+    ///
+    /// # Safety
+    /// See [`look`](Self::look).
+    unsafe fn wrap_arenas(&'static self, functions: Functions) {
+        type Get = unsafe extern "C" fn(*mut ArenaAllocator);
+        type Set = unsafe extern "C" fn(*const ArenaAllocator);
+        if functions.get_arenas == 0 || functions.set_arenas == 0 {
+            return;
+        }
+        let mut found = ArenaAllocator {
+            context: std::ptr::null_mut(),
+            alloc: None,
+            free: None,
+        };
+        // SAFETY: they are Python's functions, as it declares them.
+        unsafe {
+            std::mem::transmute::<u64, Get>(functions.get_arenas)(&raw mut found);
+            if found.alloc.map(|f| f as usize) == Some(arena_alloc as *const () as usize) {
+                return;
+            }
+            *self.wrapped_arenas.get() = found;
+            let ours = ArenaAllocator {
+                context: std::ptr::null_mut(),
+                alloc: Some(arena_alloc),
+                free: Some(arena_free),
+            };
+            std::mem::transmute::<u64, Set>(functions.set_arenas)(&raw const ours);
+        }
+    }
+}
+
+/// Whether hooks call our wrappers: what they are given has the allocator underneath in its first
+/// words, as tracemalloc's and those of debug builds have.
+fn is_on_ours(found: &Allocator) -> bool {
+    let failed = Cell::new(false);
+    let memory = Kernel { failed: &failed };
+    let ours = malloc as *const () as u64;
+    (0..8).any(|word| memory.u64(found.context as u64 + 8 * word) == Some(ours))
+}
+
+/// Records a block, if it is a small one.
+#[inline(always)]
+fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
+    let most = OBJECTS.most.load(Ordering::Relaxed);
+    // A request for nothing goes to malloc, for one byte, unless debug hooks add theirs.
+    let is_small = most > 0 && size <= most && (size > 0 || most < SMALL);
+    if is_small && !made.is_null() && ENGINE.events().charge(size) {
+        ENGINE
+            .events()
+            .allocate(size, CallSite { slot, bp }, || made);
+    }
+}
+
+/// A wrapper that passes on where it was called from.
+macro_rules! wrapper {
+    ($name:ident($($argument:ident: $type:ty),*), $slot:literal, $bp:literal => $to:path) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name($($argument: $type),*) -> *mut u8 {
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("mov ", $slot, ", rsp"),
+                concat!("mov ", $bp, ", rbp"),
+                "jmp {to}",
+                ".cfi_endproc",
+                to = sym $to,
+            )
+        }
+    };
+}
+
+wrapper!(malloc(context: *mut c_void, size: usize), "rdx", "rcx" => made_by_malloc);
+unsafe extern "C" fn made_by_malloc(
+    context: *mut c_void,
+    size: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    // SAFETY: the context is one of those that are wrapped, and is not written meanwhile.
+    let wrapped = unsafe { &*context.cast::<Allocator>() };
+    // SAFETY: as Python calls it.
+    let made = wrapped.malloc.map_or(std::ptr::null_mut(), |f| unsafe {
+        f(wrapped.context, size)
+    });
+    record(made, size, slot, bp);
+    made
+}
+
+wrapper!(calloc(context: *mut c_void, n: usize, each: usize), "rcx", "r8" => made_by_calloc);
+unsafe extern "C" fn made_by_calloc(
+    context: *mut c_void,
+    n: usize,
+    each: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    // SAFETY: as for malloc.
+    let wrapped = unsafe { &*context.cast::<Allocator>() };
+    // SAFETY: as Python calls it.
+    let made = wrapped.calloc.map_or(std::ptr::null_mut(), |f| unsafe {
+        f(wrapped.context, n, each)
+    });
+    record(made, n.saturating_mul(each), slot, bp);
+    made
+}
+
+/// How many bytes before a block that begins which is realloc's: debug hooks of the domain and of
+/// what is underneath it put 16 before it each.
+const BEFORE: [usize; 3] = [0, 16, 32];
+
+wrapper!(
+    realloc(context: *mut c_void, old: *mut u8, size: usize), "rcx", "r8" => made_by_realloc
+);
+unsafe extern "C" fn made_by_realloc(
+    context: *mut c_void,
+    old: *mut u8,
+    size: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    // SAFETY: as for malloc.
+    let wrapped = unsafe { &*context.cast::<Allocator>() };
+    note_realloc(std::ptr::null_mut());
+    // SAFETY: as Python calls it.
+    let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
+        f(wrapped.context, old, size)
+    });
+    // If the block was malloc's, its hook has recorded the new one, however small.
+    let passed_on = REALLOCATED.get();
+    let is_malloc_s = passed_on != 0 && BEFORE.contains(&(old as usize).wrapping_sub(passed_on));
+    if made.is_null() || is_malloc_s {
+        return made;
+    }
+    // Nobody else can have got the old block meanwhile, because this thread holds the GIL.
+    if !old.is_null() && ENGINE.events().may_hold(old as usize) {
+        ENGINE.events().release_known(old);
+    }
+    record(made, size, slot, bp);
+    made
+}
+
+/// Frees a block. One that was not recorded costs no more than a look at a table.
+#[unsafe(naked)]
+unsafe extern "C" fn free(context: *mut c_void, block: *mut u8) {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rsi",
+        "shr rax, 4",
+        "movzx eax, ax",
+        "lea rcx, [rip + heapprof_filter]",
+        "cmp byte ptr [rcx + rax], 0",
+        "jne 2f",
+        "mov rax, qword ptr [rdi + {free}]",
+        "mov rdi, qword ptr [rdi]",
+        "jmp rax",
+        "2: jmp {freed}",
+        ".cfi_endproc",
+        free = const std::mem::offset_of!(Allocator, free),
+        freed = sym freed,
+    )
+}
+
+unsafe extern "C" fn freed(context: *mut c_void, block: *mut u8) {
+    // SAFETY: as for malloc.
+    let wrapped = unsafe { &*context.cast::<Allocator>() };
+    // Most are small ones. If one is malloc's, its hook must not look for it once more.
+    if !block.is_null() && ENGINE.events().release_known(block) {
+        RELEASED.set(block as usize);
+    }
+    if let Some(free) = wrapped.free {
+        // SAFETY: as Python calls it.
+        unsafe { free(wrapped.context, block) };
+    }
+    RELEASED.set(0);
+}
+
+unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: it is not written while Python allocates, which needs the GIL.
+    let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
+    let Some(alloc) = wrapped.alloc else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: as Python calls it.
+    let make = || unsafe { alloc(wrapped.context, size) };
+    let made = ENGINE.lifecycle().apart(make);
+    if !made.is_null() {
+        OBJECTS.arenas.fetch_add(size as u64, Ordering::Relaxed);
+    }
+    made
+}
+
+unsafe extern "C" fn arena_free(_: *mut c_void, arena: *mut c_void, size: usize) {
+    // SAFETY: as above.
+    let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
+    if let Some(free) = wrapped.free {
+        // SAFETY: as Python calls it.
+        ENGINE
+            .lifecycle()
+            .apart(|| unsafe { free(wrapped.context, arena, size) });
+        // Some may be from before.
+        let _ = OBJECTS
+            .arenas
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
+                Some(bytes.saturating_sub(size as u64))
+            });
+    }
+}
