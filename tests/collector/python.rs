@@ -119,7 +119,8 @@ fn code_at_the_place_of_other_code_is_told_apart() {
 
 /// What a log has of Python's allocators, in every way of setting them up: each block once, with
 /// the bytes that were asked for. Debug hooks add 24 bytes once or twice, 16 of them before the
-/// block, and malloc's hook sees them as a part of it; a request for nothing is one of a byte there.
+/// block, and malloc's hook sees them as a part of it. A request for nothing is one of a byte
+/// there.
 #[test]
 fn small_objects_are_recorded_once() {
     if !have(&["python3"]) {
