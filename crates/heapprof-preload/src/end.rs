@@ -352,9 +352,14 @@ unsafe extern "C" fn closed(handle: *mut c_void) -> c_int {
     }
     // SAFETY: dlclose's contract, passed on.
     let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
-    if !ENGINE.lifecycle().is_shut_in() && ENGINE.lifecycle().was_started() {
-        PERL.around_unload(|| PYTHON.around_unload(|| ENGINE.lifecycle().around_unload(close)))
-    } else {
-        close()
+    if ENGINE.lifecycle().is_shut_in() {
+        return close();
     }
+    // Interpreters are known before anything is recorded.
+    PERL.around_unload(|| {
+        PYTHON.around_unload(|| match ENGINE.lifecycle().was_started() {
+            true => ENGINE.lifecycle().around_unload(close),
+            false => close(),
+        })
+    })
 }

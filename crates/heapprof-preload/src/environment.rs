@@ -251,7 +251,9 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         mmap: yes(variable::MMAP.name, mmap)?,
         verbose: yes(variable::VERBOSE.name, false)?,
         numbers_evals: parsed(variable::PERL_EVALS.name, &EVALS)?.unwrap_or(false),
-        objects: yes(variable::PYTHON_OBJECTS.name, options.mode == Mode::Sampled)?,
+        // Python counts no objects for that variable when its allocators are wrapped.
+        objects: get("PYTHONMALLOCSTATS").is_none()
+            && yes(variable::PYTHON_OBJECTS.name, options.mode == Mode::Sampled)?,
         values: yes(variable::PERL_VALUES.name, false)?,
         is_program: options.output.parent.is_some_and(|parent| parent > 0),
         recorded,

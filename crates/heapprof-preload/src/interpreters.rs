@@ -2,6 +2,7 @@
 //! registers their providers.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use heapprof_collect::ENGINE;
 use heapprof_memory::loaded::Object;
@@ -11,8 +12,14 @@ use crate::kernel_memory::Kernel;
 use crate::objects::{loaded, note};
 use crate::{perl, python};
 
-/// Looks at every object that is loaded, at the start, when the loader is done with them.
+static HAS_LOOKED: AtomicBool = AtomicBool::new(false);
+
+/// Looks at every object that is loaded, at the start, when the loader is done with them. It does
+/// so once.
 pub fn look() {
+    if HAS_LOOKED.swap(true, Ordering::Relaxed) {
+        return;
+    }
     // SAFETY: the constructor of a preloaded library runs before there are threads, so nothing is
     // unloaded meanwhile.
     let memory = unsafe { Own::new() };

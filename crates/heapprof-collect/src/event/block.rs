@@ -343,7 +343,9 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: Freed) -> b
             return false;
         }
         if (*slot).busy != 0 {
-            count(&engine.process.dropped.nested);
+            if by == Freed::ByAll {
+                count(&engine.process.dropped.nested);
+            }
             return false;
         }
         let countdown = (*slot).countdown;

@@ -7,13 +7,13 @@
 //! `PYTHONMALLOC`) and, since 3.12, when it is initialized a second time, so the table is looked at
 //! again now and then, by a thread that holds the GIL: only such threads use these domains.
 //!
-//! What is underneath decides what is small: with debug hooks a request is longer by 24 bytes, and
-//! with `PYTHONMALLOC=malloc` nothing is, because malloc's hook sees everything.
+//! What is underneath decides: with `PYTHONMALLOC=malloc` nothing is small, because malloc's hook
+//! sees everything. Debug hooks stay on top of the wrappers, so a request is longer by 24 bytes.
 
 use std::arch::naked_asm;
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use heapprof_collect::{CallSite, ENGINE};
 use heapprof_memory::Memory;
@@ -48,6 +48,8 @@ struct Functions {
     set: u64,
     /// It names what stands in the tables; there need not be one.
     name: u64,
+    /// It puts debug hooks on top of what stands in the tables.
+    hook: u64,
     get_arenas: u64,
     set_arenas: u64,
 }
@@ -65,8 +67,8 @@ pub struct PythonObjects {
     wrapped_arenas: UnsafeCell<ArenaAllocator>,
     /// The largest request that is small; 0 if none is.
     most: AtomicUsize,
-    /// Whether the allocator underneath is none that we know.
-    is_strange: AtomicBool,
+    /// What became of them.
+    state: AtomicU8,
     /// How many bytes the arenas have that were made since the wrappers were there.
     arenas: AtomicU64,
 }
@@ -82,6 +84,7 @@ pub static OBJECTS: PythonObjects = PythonObjects {
         get: 0,
         set: 0,
         name: 0,
+        hook: 0,
         get_arenas: 0,
         set_arenas: 0,
     }),
@@ -92,16 +95,27 @@ pub static OBJECTS: PythonObjects = PythonObjects {
         free: None,
     }),
     most: AtomicUsize::new(0),
-    is_strange: AtomicBool::new(false),
+    state: AtomicU8::new(UNDECIDED),
     arenas: AtomicU64::new(0),
 };
 
-/// The domains `mem` and `obj`, as Python numbers them.
+/// Nobody has found out what allocators Python has.
+const UNDECIDED: u8 = 0;
+/// They are wrapped.
+const WRAPPED: u8 = 1;
+/// All of their memory is malloc's.
+const NOT_NEEDED: u8 = 2;
+/// They are none that we know.
+const STRANGE: u8 = 3;
+
+/// The domain `raw`, as Python numbers it.
+const RAW: c_int = 0;
+/// The domains `mem` and `obj`.
 const DOMAINS: [c_int; 2] = [1, 2];
 /// The longest request that Python takes from its arenas.
 const SMALL: usize = 512;
-/// How many bytes debug hooks add.
-const HOOKED: usize = 24;
+/// The smallest arena. What is smaller is memory for frames, which Python takes from there, too.
+const ARENA: usize = 256 << 10;
 
 impl Allocator {
     const NONE: Self = Self {
@@ -149,14 +163,17 @@ impl PythonObjects {
         !self.is_unsettled.load(Ordering::Relaxed)
     }
 
-    /// Whether small objects are recorded.
-    pub(super) fn are_recorded(&self) -> bool {
-        self.most.load(Ordering::Relaxed) > 0
+    /// Whether small objects are recorded. `None` if there is nothing to say: they are not wanted,
+    /// or malloc's.
+    pub(super) fn are_recorded(&self) -> Option<bool> {
+        let are_wanted = self.are_wanted.load(Ordering::Relaxed);
+        let state = self.state.load(Ordering::Relaxed);
+        (are_wanted && state != NOT_NEEDED).then_some(state == WRAPPED)
     }
 
-    /// Whether they should be, and are not, because Python has an allocator that we do not know.
-    pub(super) fn is_strange(&self) -> bool {
-        self.is_strange.load(Ordering::Relaxed)
+    fn become_of(&self, state: u8, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
+        self.state.store(state, Ordering::Relaxed);
     }
 
     /// How many bytes the arenas have.
@@ -175,6 +192,7 @@ impl PythonObjects {
             get: address("PyMem_GetAllocator"),
             set: address("PyMem_SetAllocator"),
             name: address("_PyMem_GetCurrentAllocatorName"),
+            hook: address("PyMem_SetupDebugHooks"),
             get_arenas: address("PyObject_GetArenaAllocator"),
             set_arenas: address("PyObject_SetArenaAllocator"),
         };
@@ -214,7 +232,7 @@ impl PythonObjects {
             // SAFETY: as it is declared.
             unsafe { get(*domain, found) };
         }
-        if found.iter().any(Allocator::is_ours) {
+        if found.iter().all(Allocator::is_ours) {
             return;
         }
         let name = match functions.name {
@@ -226,22 +244,38 @@ impl PythonObjects {
                 (!name.is_null()).then(|| CStr::from_ptr(name))
             },
         };
-        let most = match name.map(CStr::to_bytes) {
-            Some(b"pymalloc") => SMALL,
-            Some(b"pymalloc_debug") => SMALL - HOOKED,
-            Some(b"malloc" | b"malloc_debug") => 0,
+        let has_hooks = match name.map(CStr::to_bytes) {
+            Some(b"pymalloc") => false,
+            Some(b"pymalloc_debug") if functions.hook != 0 => true,
+            Some(b"malloc" | b"malloc_debug") => {
+                self.become_of(NOT_NEEDED, 0);
+                return;
+            }
             // Somebody's hooks are on top, mostly on top of ours: tracemalloc's, for example.
             _ => {
-                let is_covered = found.iter().all(is_on_ours);
-                self.is_strange.store(!is_covered, Ordering::Relaxed);
-                if !is_covered {
-                    self.most.store(0, Ordering::Relaxed);
+                if !found.iter().all(is_on_ours) {
+                    self.become_of(STRANGE, 0);
                 }
                 return;
             }
         };
-        self.most.store(most, Ordering::Relaxed);
-        if most == 0 {
+        if has_hooks {
+            // What debug hooks stand on comes behind a letter in what they are given.
+            for found in &mut found {
+                // SAFETY: these are Python's own hooks, of a version that declares them so.
+                *found = unsafe { found.context.byte_add(8).cast::<Allocator>().read() };
+            }
+        }
+        let mut raw = Allocator::NONE;
+        // SAFETY: as it is declared.
+        unsafe { get(RAW, &raw mut raw) };
+        let malloc_of = |of: &Allocator| of.malloc.map(|f| f as usize);
+        if found
+            .iter()
+            .any(|found| malloc_of(found) == malloc_of(&raw))
+        {
+            // A Python that was built without arenas.
+            self.become_of(NOT_NEEDED, 0);
             return;
         }
         for ((domain, found), wrapped) in DOMAINS.iter().zip(found).zip(&self.wrapped) {
@@ -254,10 +288,18 @@ impl PythonObjects {
             };
             // SAFETY: no thread is in a wrapper or calls one meanwhile: that needs the GIL.
             unsafe {
-                *wrapped.get() = found;
+                if !found.is_ours() {
+                    *wrapped.get() = found;
+                }
                 set(*domain, &raw const ours);
             }
         }
+        if has_hooks {
+            type Hook = unsafe extern "C" fn();
+            // SAFETY: as it is declared.
+            unsafe { std::mem::transmute::<u64, Hook>(functions.hook)() };
+        }
+        self.become_of(WRAPPED, SMALL);
         // SAFETY: as above.
         unsafe { self.wrap_arenas(functions) };
     }
@@ -307,8 +349,8 @@ fn is_on_ours(found: &Allocator) -> bool {
 #[inline(always)]
 fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     let most = OBJECTS.most.load(Ordering::Relaxed);
-    // A request for nothing goes to malloc, for one byte, unless debug hooks add theirs.
-    let is_small = most > 0 && size <= most && (size > 0 || most < SMALL);
+    // A request for nothing goes to malloc, for one byte.
+    let is_small = size.wrapping_sub(1) < most;
     if is_small && !made.is_null() && ENGINE.events().charge(size) {
         ENGINE
             .events()
@@ -341,7 +383,7 @@ unsafe extern "C" fn made_by_malloc(
     bp: usize,
 ) -> *mut u8 {
     // SAFETY: the context is one of those that are wrapped, and is not written meanwhile.
-    let wrapped = unsafe { &*context.cast::<Allocator>() };
+    let wrapped = unsafe { *context.cast::<Allocator>() };
     // SAFETY: as Python calls it.
     let made = wrapped.malloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, size)
@@ -359,7 +401,7 @@ unsafe extern "C" fn made_by_calloc(
     bp: usize,
 ) -> *mut u8 {
     // SAFETY: as for malloc.
-    let wrapped = unsafe { &*context.cast::<Allocator>() };
+    let wrapped = unsafe { *context.cast::<Allocator>() };
     // SAFETY: as Python calls it.
     let made = wrapped.calloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, n, each)
@@ -383,7 +425,7 @@ unsafe extern "C" fn made_by_realloc(
     bp: usize,
 ) -> *mut u8 {
     // SAFETY: as for malloc.
-    let wrapped = unsafe { &*context.cast::<Allocator>() };
+    let wrapped = unsafe { *context.cast::<Allocator>() };
     note_realloc(std::ptr::null_mut());
     // SAFETY: as Python calls it.
     let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
@@ -426,7 +468,7 @@ unsafe extern "C" fn free(context: *mut c_void, block: *mut u8) {
 
 unsafe extern "C" fn freed(context: *mut c_void, block: *mut u8) {
     // SAFETY: as for malloc.
-    let wrapped = unsafe { &*context.cast::<Allocator>() };
+    let wrapped = unsafe { *context.cast::<Allocator>() };
     // Most are small ones. If one is malloc's, its hook must not look for it once more.
     if !block.is_null() && ENGINE.events().release_known(block) {
         RELEASED.set(block as usize);
@@ -446,8 +488,14 @@ unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut c_void {
     };
     // SAFETY: as Python calls it.
     let make = || unsafe { alloc(wrapped.context, size) };
+    if size < ARENA {
+        return make();
+    }
     let made = ENGINE.lifecycle().apart(make);
-    if !made.is_null() {
+    if made.is_null() {
+        // From here on small requests may go to malloc.
+        OBJECTS.become_of(STRANGE, 0);
+    } else {
         OBJECTS.arenas.fetch_add(size as u64, Ordering::Relaxed);
     }
     made
@@ -456,11 +504,10 @@ unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut c_void {
 unsafe extern "C" fn arena_free(_: *mut c_void, arena: *mut c_void, size: usize) {
     // SAFETY: as above.
     let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
-    if let Some(free) = wrapped.free {
-        // SAFETY: as Python calls it.
-        ENGINE
-            .lifecycle()
-            .apart(|| unsafe { free(wrapped.context, arena, size) });
+    let Some(free) = wrapped.free else { return };
+    // SAFETY: as Python calls it.
+    unsafe { free(wrapped.context, arena, size) };
+    if size >= ARENA {
         // Some may be from before.
         let _ = OBJECTS
             .arenas

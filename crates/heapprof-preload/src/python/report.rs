@@ -9,14 +9,17 @@ use super::objects::OBJECTS;
 pub(super) unsafe extern "C" fn report(_: *mut c_void, report: *const Report) {
     // SAFETY: what the engine gives.
     let report = unsafe { &*report };
-    let text = if OBJECTS.are_recorded() {
-        let arenas = OBJECTS.arenas();
-        format!("small objects: recorded, from arenas of {arenas} bytes")
-    } else if OBJECTS.is_strange() {
-        "small objects: missing, because Python has an allocator that heapprof does not know"
-            .to_string()
-    } else {
-        return;
+    let text = match OBJECTS.are_recorded() {
+        None => return,
+        Some(true) => {
+            let arenas = OBJECTS.arenas();
+            format!("small objects: recorded, from arenas of {arenas} bytes")
+        }
+        Some(false) => {
+            "small objects: missing, because Python's allocators are none that heapprof \
+                        knows"
+                .to_string()
+        }
     };
     if let Ok(text) = CString::new(text) {
         // SAFETY: the function takes a text that it copies.

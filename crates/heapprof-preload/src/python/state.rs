@@ -158,8 +158,11 @@ impl PythonStacks {
     pub(super) fn thread_state(&self, python: &Python) -> Option<u64> {
         // SAFETY: these are variables of a Python that is not unloaded while it runs.
         let memory = unsafe { Own::new() };
+        // While Python ends, it frees the states of other threads.
         let own = || {
-            let key = python.key(memory)?;
+            let key = python
+                .key(memory)
+                .filter(|_| python.is_initialized(memory))?;
             // SAFETY: Python has made the key.
             let found = unsafe { libc::pthread_getspecific(key) } as u64;
             Some(found).filter(|&found| found != 0)
