@@ -221,8 +221,9 @@ fn scripts_set_marks() {
     assert_eq!(marks.len(), 3, "{report}");
     assert!(marks[2].starts_with("child "), "{marks:?}");
     let processes = report["processes"].as_array().unwrap().iter();
+    // A fork of a shell is one, too, until it runs its command.
     let shells = processes.filter(|one| one["name"] == "sh");
-    assert_eq!(shells.count(), 2, "{report}");
+    assert!(shells.count() >= 2, "{report}");
     assert!(
         marks[0].starts_with("one ") && marks[1].starts_with("two words "),
         "{marks:?}"
