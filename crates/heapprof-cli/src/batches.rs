@@ -29,14 +29,7 @@ impl Batches {
     /// The batches at a place: a folder, or an address. From here on a panic is an error, because
     /// the library that reads Parquet panics at some damaged files.
     pub(crate) fn at(place: &Path) -> Result<Self> {
-        let shown = place.display().to_string();
-        std::panic::set_hook(Box::new(move |panic| {
-            let why = panic.payload_as_str().unwrap_or("it panics");
-            let error =
-                anyhow::anyhow!("{shown}: a file is damaged: Parquet's library says: {why}");
-            messages::error(&error);
-            std::process::exit(2);
-        }));
+        end_at_panics(place);
         let Some((scheme, rest)) = place.to_str().and_then(|text| text.split_once("://")) else {
             return Ok(Self::Folder(place.to_path_buf()));
         };
@@ -171,6 +164,22 @@ impl Writer {
             Batches::Objects(objects) => objects.write(&name, batch),
         }
     }
+}
+
+/// Makes an error of each panic from here on.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a panic never gets back to main, which decides exit codes otherwise"
+)]
+fn end_at_panics(place: &Path) {
+    let shown = place.display().to_string();
+    std::panic::set_hook(Box::new(move |panic| {
+        let why = panic.payload_as_str().unwrap_or("it panics");
+        messages::error(&anyhow::anyhow!(
+            "{shown}: a file is damaged: Parquet's library says: {why}"
+        ));
+        std::process::exit(2);
+    }));
 }
 
 /// Whether a folder is a batch, by its name.
