@@ -27,28 +27,36 @@ fn pythons() -> Vec<PathBuf> {
     named.map(ask).collect()
 }
 
-/// Records a script of tests/python, which writes what it expects. Returns how many allocations
-/// were compared.
-fn compared(python: &Path, name: &str, arguments: &[&str]) -> usize {
+/// Records a script of tests/python, which writes what it expects into `expected`, with a log in
+/// `p.log`. Returns the folder of both, and what was said.
+fn recorded(
+    python: &Path,
+    name: &str,
+    arguments: &[&str],
+    options: &[&str],
+    environment: &[(&str, &str)],
+) -> (tempfile::TempDir, Run) {
     let folder = tempfile::tempdir().unwrap();
     let done: Run = command(folder.path())
-        .args([
-            "record",
-            "--no-symbolize",
-            "-o",
-            "p.pb.gz",
-            "--log",
-            "p.log",
-            "--",
-        ])
+        .args(["record", "--no-symbolize", "-o", "p.pb.gz"])
+        .args(options)
+        .args(["--log", "p.log", "--"])
         .arg(python)
         .args(["-W", "ignore", &script(name), "expected"])
         .args(arguments)
         .env("PYTHONDONTWRITEBYTECODE", "1")
+        .envs(environment.iter().copied())
         .output()
         .unwrap()
         .into();
-    assert_eq!(done.code, 0, "{}", done.err);
+    let what = format!("{} {environment:?}", python.display());
+    assert_eq!(done.code, 0, "{what}: {}", done.err);
+    (folder, done)
+}
+
+/// Records a script, and returns how many allocations were compared with what it expects.
+fn compared(python: &Path, name: &str, arguments: &[&str]) -> usize {
+    let (folder, done) = recorded(python, name, arguments, &[], &[]);
     assert!(!done.err.contains("native frames only"), "{}", done.err);
     let expected = std::fs::read_to_string(folder.path().join("expected")).unwrap();
     let split = |line: &'_ str| {
@@ -139,25 +147,8 @@ fn small_objects_are_recorded_once() {
         .flat_map(|p| setups.iter().map(move |s| (p, *s)))
     {
         let what = format!("{} {setup:?}", python.display());
-        let folder = tempfile::tempdir().unwrap();
-        let done: Run = command(folder.path())
-            .args([
-                "record",
-                "--python-objects=yes",
-                "-o",
-                "p.pb.gz",
-                "--log",
-                "p.log",
-                "--",
-            ])
-            .arg(python)
-            .args(["-W", "ignore", &script("objects.py"), "expected"])
-            .env("PYTHONDONTWRITEBYTECODE", "1")
-            .envs(setup.iter().copied())
-            .output()
-            .unwrap()
-            .into();
-        assert_eq!(done.code, 0, "{what}: {}", done.err);
+        let yes = ["--python-objects=yes"];
+        let (folder, _) = recorded(python, "objects.py", &[], &yes, setup);
         let log = std::fs::read_to_string(folder.path().join("p.log")).unwrap();
         let mark = log
             .find(" 1234567 ")
@@ -172,11 +163,12 @@ fn small_objects_are_recorded_once() {
             let address = u64::from_str_radix(&words[3][2..], 16).unwrap();
             let size = words[4].parse().unwrap();
             *seen.entry((words[0], address, size)).or_default() += 1;
-            let before = match words[0] {
-                "+" => live.insert(address, size),
-                _ => live.remove(&address).filter(|_| false),
-            };
-            assert_eq!(before, None, "{what}: {line}: is there twice");
+            if words[0] == "-" {
+                live.remove(&address);
+            } else {
+                let before = live.insert(address, size);
+                assert_eq!(before, None, "{what}: {line}: is there twice");
+            }
         }
         let expected = std::fs::read_to_string(folder.path().join("expected")).unwrap();
         let mut count = 0;

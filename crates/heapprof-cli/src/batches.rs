@@ -192,7 +192,7 @@ fn file_of(form: &TableForm) -> String {
 }
 
 /// The table that is written last.
-fn last_table() -> &'static TableForm {
+pub(crate) fn last_table() -> &'static TableForm {
     &TABLES[TABLES.len() - 1]
 }
 

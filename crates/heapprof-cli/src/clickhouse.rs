@@ -223,10 +223,7 @@ mod with {
             }
         }
         write(&mut batch)?;
-        let there = match there {
-            0 => String::new(),
-            n => format!("; {n} were there already"),
-        };
+        let there = messages::and_there(there);
         messages::note(&format!("loaded {loaded} profiles into {address}{there}"));
         Ok(())
     }

@@ -203,6 +203,14 @@ fn print(line: &str) {
     let _ = anstream::stderr().write_all(line.as_bytes());
 }
 
+/// What a note says behind how much was stored: how many profiles were there already.
+pub(crate) fn and_there(there: usize) -> String {
+    match there {
+        0 => String::new(),
+        n => format!("; {n} were there already"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

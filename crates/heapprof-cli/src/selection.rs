@@ -48,14 +48,17 @@ pub(crate) fn read(backend: &Backend, text: &str, over: OverTime) -> Result<Sele
         about: about(&chosen, over),
         names: chosen
             .names(over)
-            .filter(|names| are_unique(names, &moments)),
+            .filter(|names| are_unique(names.iter().map(String::as_str), &moments)),
     })
 }
 
 /// Whether each of these names is that of one profile only. Machines that write into one store may
 /// have given the same names.
-pub(crate) fn are_unique(names: &[String], moments: &[StoredMoment]) -> bool {
-    let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
+pub(crate) fn are_unique<'a>(
+    names: impl Iterator<Item = &'a str>,
+    moments: &[StoredMoment],
+) -> bool {
+    let wanted: HashSet<&str> = names.collect();
     let mut seen = HashSet::new();
     let mut of_names = moments.iter().filter(|m| wanted.contains(&*m.name));
     of_names.all(|moment| seen.insert(&*moment.name))

@@ -119,8 +119,8 @@ macro_rules! wrappers {
             "zstd (common/allocations.h)":
                 r"ZSTD_custom(Malloc|Calloc)";
             "CPython 3.11 and later (Objects/obmalloc.c, Modules/gcmodule.c), and heapprof's own":
-                r"_?PyObject_MallocWithType", r"_?PyObject_GC_(Alloc|New|NewVar|Malloc|Calloc)", r"gc_alloc",
-                r"heapprof::python::objects::made_by_(malloc|calloc|realloc)";
+                r"_?PyObject_MallocWithType", r"_?PyObject_GC_(Alloc|New|NewVar|Malloc|Calloc)",
+                r"gc_alloc", r"heapprof::python::objects::made_by_(malloc|calloc|realloc)";
         }
     };
 }

@@ -74,7 +74,8 @@ impl Objects {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~=+,/:[]".contains(c);
         if host.is_empty() || !rest.chars().all(is_plain) {
             bail!(
-                "{address}: is no address of a store; {FORM}, with letters, digits and -_.~=+, alone"
+                "{address}: is no address of a store; {FORM}, with letters, digits and -_.~=+, \
+                 alone"
             );
         }
         let prefix = Path::parse(path.trim_end_matches('/'))

@@ -21,11 +21,11 @@ mod parquet {
     use std::sync::Arc;
 
     use anyhow::{Context, Result};
-    use heapprof_analysis::{Batch, Cells, SeriesStore, SqliteTables, Store, TABLES};
+    use heapprof_analysis::{Batch, Cells, SeriesStore, SqliteTables, Store};
 
     use super::super::Shared;
     use crate::args::ExportArgs;
-    use crate::batches::Batches;
+    use crate::batches::{Batches, last_table};
     use crate::{messages, output, selection, stores};
 
     pub(super) fn run(shared: &Shared, args: &ExportArgs) -> Result<()> {
@@ -58,10 +58,7 @@ mod parquet {
             done[1] += 1;
             to.write(&batch)?;
         }
-        let there = match there {
-            0 => String::new(),
-            n => format!("; {n} were there already"),
-        };
+        let there = messages::and_there(there);
         messages::note(&format!(
             "exported {} profiles in {} batches into {}{there}",
             done[0],
@@ -74,7 +71,7 @@ mod parquet {
     /// The names and times of the profiles that are there.
     fn names_in(batches: &Batches) -> Result<HashSet<(String, i64)>> {
         let mut known = HashSet::new();
-        let form = &TABLES[TABLES.len() - 1];
+        let form = last_table();
         for batch in batches.names()? {
             let columns = batches.table(&batch, form)?;
             if let [_, Cells::Text(names), Cells::Int(times), ..] = &columns[..] {

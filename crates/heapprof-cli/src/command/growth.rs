@@ -17,12 +17,10 @@ pub(super) fn run(shared: &Shared, args: &GrowthArgs) -> Result<()> {
     let chosen = selection::choose(args.selector.as_deref().unwrap_or_default(), &moments)?;
     let report = series_growth(&*store, &chosen, &query, args.stacks);
     let (report, session) = report.with_context(|| chosen.name.clone())?;
-    let names = chosen.moments.iter().map(|moment| moment.name.clone());
-    let names: Vec<String> = names.collect();
-    if !args.stacks && selection::are_unique(&names, &moments) {
+    let names = || chosen.moments.iter().map(|moment| &*moment.name);
+    if !args.stacks && selection::are_unique(names(), &moments) {
         shared.ask_anywhere(&query, &report.sample_type, |asked| {
-            let names: Vec<&str> = names.iter().map(String::as_str).collect();
-            Some(growth_sql(asked, &names))
+            Some(growth_sql(asked, &names().collect::<Vec<&str>>()))
         });
     }
     shared.finish(&args.report, &session, |style| {

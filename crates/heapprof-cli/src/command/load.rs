@@ -164,11 +164,7 @@ impl Database<'_> {
     fn end(&mut self, count: usize) -> Result<()> {
         let shown = self.name();
         if count > FEW {
-            let there = match self.there {
-                0 => String::new(),
-                n => format!("; {n} were there already"),
-            };
-            let loaded = self.loaded;
+            let (loaded, there) = (self.loaded, messages::and_there(self.there));
             messages::note(&format!("loaded {loaded} profiles into {shown}{there}"));
         }
         if self.store.is_none() {

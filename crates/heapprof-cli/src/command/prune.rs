@@ -19,35 +19,31 @@ pub(super) fn run(shared: &Shared, args: &PruneArgs) -> Result<()> {
     let moments = selection::choose(&args.selector, &all)?.moments;
     let mut plan = plan(&moments, &args.keep, args.roll_up, now::nanos());
     // What was loaded after its step was put together stays as it is.
-    for moment in &all {
-        let late = plan
-            .together
-            .keys()
-            .find(|group| group.name() == moment.name);
-        if let Some(group) = late.cloned() {
-            let late = plan.together.remove(&group).unwrap_or_default();
-            plan.removed.retain(|at| !late.contains(at));
-            let (they, stay) = match late.len() {
-                1 => ("1 profile that was", "it stays"),
-                _ => ("profiles that were", "they stay"),
-            };
-            messages::note(&format!(
-                "{}: was put together without {they} loaded later; {stay}",
-                moment.name
-            ));
-        }
+    let groups = plan.together.keys();
+    let groups: BTreeMap<String, Group> =
+        groups.map(|group| (group.name(), group.clone())).collect();
+    for (name, group) in all
+        .iter()
+        .filter_map(|moment| groups.get_key_value(&moment.name))
+    {
+        let late = plan.together.remove(group).unwrap_or_default();
+        plan.removed.retain(|at| !late.contains(at));
+        let (they, stay) = match late.len() {
+            1 => ("1 profile that was".to_string(), "it stays"),
+            n => (format!("{n} profiles that were"), "they stay"),
+        };
+        messages::note(&format!(
+            "{name}: was put together without {they} loaded later; {stay}"
+        ));
     }
-    for group in plan.together.keys() {
-        must_be_whole(group, &args.selector, &moments, &all)?;
-    }
+    must_be_whole(&plan, &args.selector, &moments, &all)?;
     let said = said(&plan, &moments);
     if args.dry_run {
         messages::note(&format!("{}: would {said}", db.display()));
         return Ok(());
     }
     let mut added = Vec::new();
-    for (group, of_group) in &plan.together {
-        let there = there(group, of_group, &moments);
+    for (group, there) in there(&plan, &moments) {
         let name = group.name();
         added.push(roll_up(&*store, &name, &chosen_of(&name, there)).with_context(named)?);
     }
@@ -106,35 +102,54 @@ impl Group {
 
 /// Fails if the selector leaves out hosts of a service: the sum would not be the service's.
 fn must_be_whole(
-    group: &Group,
+    plan: &Plan,
     selector: &str,
     chosen: &[StoredMoment],
     all: &[StoredMoment],
 ) -> Result<()> {
     let chosen: BTreeSet<&str> = chosen.iter().map(|moment| &*moment.name).collect();
-    let left_out = |moment: &&StoredMoment| group.has(moment) && !chosen.contains(&*moment.name);
-    if let Some(moment) = all.iter().find(left_out) {
-        let service = group.labels.get("service").map_or("", String::as_str);
-        bail!(
-            "{selector}: leaves out {} of the service {service}, so the sum would not be the \
-             service's; choose whole services for --roll-up, such as service={service}",
-            moment.name
-        );
+    // Mostly there is none.
+    let mut left_out: BTreeMap<BTreeMap<String, String>, Vec<&StoredMoment>> = BTreeMap::new();
+    for moment in all.iter().filter(|m| !chosen.contains(&*m.name)) {
+        if let Some(labels) = of_service(&moment.labels) {
+            left_out.entry(labels).or_default().push(moment);
+        }
+    }
+    for group in plan.together.keys() {
+        let of_service = left_out.get(&group.labels).into_iter().flatten();
+        if let Some(moment) = of_service.copied().find(|moment| group.has(moment)) {
+            let service = group.labels.get("service").map_or("", String::as_str);
+            bail!(
+                "{selector}: leaves out {} of the service {service}, so the sum would not be the \
+                 service's; choose whole services for --roll-up, such as service={service}",
+                moment.name
+            );
+        }
     }
     Ok(())
 }
 
-/// Those moments of a group that stand for the service at the end of the step. A process that ended
-/// or was replaced before is none of them.
-fn there(group: &Group, of_group: &[usize], moments: &[StoredMoment]) -> Vec<StoredMoment> {
-    let of_service = moments.iter().filter(|moment| group.is_of_service(moment));
-    let of_service: Vec<StoredMoment> = of_service.cloned().collect();
-    let newest = of_group.iter().map(|&at| moments[at].time_nanos).max();
-    let there = Processes::of(&of_service).at(newest.unwrap_or(0));
-    let names: BTreeSet<&str> = there.iter().map(|&at| &*of_service[at].name).collect();
-    let of_group = of_group.iter().map(|&at| &moments[at]);
-    let there = of_group.filter(|moment| names.contains(&*moment.name));
-    there.cloned().collect()
+/// Those moments of each group that stand for the service at the end of the step. A process that
+/// ended or was replaced before is none of them.
+fn there<'a>(plan: &'a Plan, moments: &[StoredMoment]) -> Vec<(&'a Group, Vec<StoredMoment>)> {
+    let mut groups = plan.together.iter().peekable();
+    let mut all = Vec::new();
+    // The groups of a service come one after the other.
+    while let Some((first, _)) = groups.peek() {
+        let labels = &first.labels;
+        let of_service = moments.iter().filter(|moment| first.is_of_service(moment));
+        let of_service: Vec<StoredMoment> = of_service.cloned().collect();
+        let processes = Processes::of(&of_service);
+        while let Some((group, of_group)) = groups.next_if(|(group, _)| group.labels == *labels) {
+            let newest = of_group.iter().map(|&at| moments[at].time_nanos).max();
+            let there = processes.at(newest.unwrap_or(0));
+            let names: BTreeSet<&str> = there.iter().map(|&at| &*of_service[at].name).collect();
+            let of_group = of_group.iter().map(|&at| &moments[at]);
+            let there = of_group.filter(|moment| names.contains(&*moment.name));
+            all.push((group, there.cloned().collect()));
+        }
+    }
+    all
 }
 
 /// What is to be done.

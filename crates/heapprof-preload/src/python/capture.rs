@@ -49,12 +49,13 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) 
     // SAFETY: this thread's memory, which is zero at first.
     let asked = unsafe { &mut *to.memory.cast::<u64>() };
     *asked += 1;
-    if !OBJECTS.is_settled() {
+    let is_due = asked.is_multiple_of(CAREFUL);
+    if is_due || !OBJECTS.is_settled() {
         look(this, python, state);
     }
     let mut writer = Writer(to.frames);
     let is_new = this.stacks.load(Ordering::Relaxed) < PROBATION;
-    let walked = if is_new || asked.is_multiple_of(CAREFUL) {
+    let walked = if is_new || is_due {
         carefully(this, python, state, is_new, &mut writer)
     } else {
         // SAFETY: what was read so far was right, it is this thread's own, and this thread changes
@@ -99,8 +100,8 @@ fn look(this: &PythonStacks, python: &Python, state: u64) {
     }
 }
 
-/// Reads a stack and looks whether it can be one, and looks after the wrappers of allocators. A new
-/// Python is read by the kernel, so that nothing happens if an address is none.
+/// Reads a stack and looks whether it can be one. A new Python is read by the kernel, so that
+/// nothing happens if an address is none.
 #[cold]
 fn carefully(
     this: &PythonStacks,
@@ -109,7 +110,6 @@ fn carefully(
     is_new: bool,
     writer: &mut Writer,
 ) -> Option<Walked> {
-    look(this, python, state);
     let walked = if is_new {
         let failed = Cell::new(false);
         python.walk(Kernel { failed: &failed }, state, true, writer)

@@ -42,7 +42,7 @@ struct ArenaAllocator {
 }
 
 /// Python's functions, by their addresses.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Functions {
     get: u64,
     set: u64,
@@ -141,13 +141,15 @@ thread_local! {
 /// Whether a block that goes to free is one whose end a wrapper has recorded.
 #[inline(always)]
 pub fn is_released(block: *mut u8) -> bool {
-    RELEASED.get() == block as usize
+    OBJECTS.were_found() && RELEASED.get() == block as usize
 }
 
 /// Notes that the program calls realloc for a block.
 #[inline(always)]
 pub fn note_realloc(old: *mut u8) {
-    REALLOCATED.set(old as usize);
+    if OBJECTS.were_found() {
+        REALLOCATED.set(old as usize);
+    }
 }
 
 impl PythonObjects {
@@ -169,6 +171,12 @@ impl PythonObjects {
         let are_wanted = self.are_wanted.load(Ordering::Relaxed);
         let state = self.state.load(Ordering::Relaxed);
         (are_wanted && state != NOT_NEEDED).then_some(state == WRAPPED)
+    }
+
+    /// Whether Python's allocators are or were wrapped. Programs without Python look no further.
+    #[inline(always)]
+    fn were_found(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != UNDECIDED
     }
 
     fn become_of(&self, state: u8, most: usize) {
@@ -426,7 +434,7 @@ unsafe extern "C" fn made_by_realloc(
 ) -> *mut u8 {
     // SAFETY: as for malloc.
     let wrapped = unsafe { *context.cast::<Allocator>() };
-    note_realloc(std::ptr::null_mut());
+    REALLOCATED.set(0);
     // SAFETY: as Python calls it.
     let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, old, size)
