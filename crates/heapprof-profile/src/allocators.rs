@@ -118,9 +118,8 @@ macro_rules! wrappers {
                 r"luaM_(malloc|realloc|saferealloc|growaux)_";
             "zstd (common/allocations.h)":
                 r"ZSTD_custom(Malloc|Calloc)";
-            "CPython 3.11 and later (Objects/obmalloc.c, Modules/gcmodule.c), and heapprof's own":
-                r"_?PyObject_MallocWithType", r"_?PyObject_GC_(Alloc|New|NewVar|Malloc|Calloc)",
-                r"gc_alloc", r"heapprof::python::objects::made_by_(malloc|calloc|realloc)";
+            "CPython 3.14 (Include/internal/pycore_object_alloc.h), and heapprof's own":
+                r"_?PyObject_MallocWithType", r"heapprof::python::objects::made_by_(malloc|calloc|realloc)";
         }
     };
 }
