@@ -7,6 +7,8 @@ use std::process::Command;
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{Run, command, root};
 
+use crate::scripts::{Frame, Sample, read, samples};
+
 fn script(name: &str) -> String {
     root().join("tests/python").join(name).display().to_string()
 }
@@ -123,6 +125,50 @@ fn code_at_the_place_of_other_code_is_told_apart() {
             "{python:?}"
         );
     }
+}
+
+/// Python's frames lie among the native ones where native code entered them, also if the same
+/// functions are entered in another order.
+#[test]
+fn native_frames_lie_between_python_s() {
+    if !have(&["python3"]) {
+        return;
+    }
+    for python in pythons() {
+        let options = ["--exact", "--frames=both"];
+        let (folder, _) = recorded(&python, "merged.py", &[], &options, &[]);
+        let samples = samples(&read(&folder.path().join("p.pb.gz")));
+        for (size, is_outer) in [(2_000_001, true), (2_000_002, false)] {
+            // A bytearray has a byte more.
+            let is_of_size = |bytes: i64| bytes % (size + 1) == 0 && bytes > 0;
+            let of_size = samples.iter().filter(|s| is_of_size(s.allocated[1]));
+            let mut count = 0;
+            // From 3.11 on, instructions are specialized after some calls, so native frames differ.
+            for sample in of_size {
+                count += sample.allocated[0];
+                check_merged(sample, is_outer);
+            }
+            assert_eq!(count, 50, "{python:?}: {size}");
+        }
+    }
+}
+
+fn check_merged(sample: &Sample, is_outer: bool) {
+    let at = |name: &str| {
+        let is_it = |f: &Frame| f.0 == name && f.1.ends_with("merged.py");
+        let place = sample.frames.iter().position(is_it);
+        place.unwrap_or_else(|| panic!("no {name} in {sample:?}"))
+    };
+    let [a, b, c] = ["a", "b", "c"].map(at);
+    let (inner, outer) = (b - a, c - b);
+    assert!(
+        if is_outer {
+            inner < outer
+        } else {
+            inner > outer
+        },
+        "{sample:?}"
+    );
 }
 
 /// What a log has of Python's allocators, in every way of setting them up: each block once, with

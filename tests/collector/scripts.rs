@@ -14,6 +14,7 @@ use crate::perl_arenas::check_census;
 pub(crate) type Frame = (String, String, i64);
 
 /// A sample: its frames, innermost first, its labels, and what was allocated, in objects and bytes.
+#[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) frames: Vec<Frame>,
     pub(crate) labels: BTreeMap<String, String>,

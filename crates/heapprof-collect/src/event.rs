@@ -64,6 +64,15 @@ impl Events {
         block::allocate(self.0, size, frame, real)
     }
 
+    /// Records an allocation that the countdown chose, and that was made already by an allocator
+    /// that does not call malloc. Nobody may free it before this returns.
+    #[inline]
+    pub fn allocated(self, made: *mut u8, size: usize, frame: CallSite) {
+        // Its place is fetched while the stack is captured.
+        self.0.books.live.prefetch(made as usize);
+        block::allocate(self.0, size, frame, || made);
+    }
+
     /// Makes a reallocation, which counts as the end of `old` and a new allocation, in place or
     /// not.
     #[inline]
@@ -88,6 +97,7 @@ impl Events {
     /// some whose allocation was not recorded. Returns whether the block was known.
     #[inline]
     pub fn release_known(self, address: *mut u8) -> bool {
+        self.0.books.live.prefetch(address as usize);
         block::release(self.0, address, block::Freed::BySome)
     }
 

@@ -17,7 +17,7 @@ use heapprof_collect::{ENGINE, Frames, Keep, LONGEST_PERIOD, Mode, Options, Outp
 
 use self::hooks::HOOKS;
 use self::slots::{Settled, Shown, Slot, each};
-use crate::{allocator, atfork, end, interpreters, operators, real, start};
+use crate::{allocator, atfork, end, interpreters, operators, python, real, start};
 
 /// So long somebody may take to take the file of the books. The thread that waits is the program's.
 const PATIENCE: u32 = 100;
@@ -155,7 +155,10 @@ impl Attached {
         interpreters::look_at_all(on_new_code);
         let from = std::ptr::from_ref(letter).cast_mut();
         self.letter.store(from, Ordering::Release);
-        let started = ENGINE.lifecycle().start(options(letter));
+        let options = options(letter);
+        // As a recorded program has it if nothing else is asked for.
+        python::OBJECTS.want(options.mode != Mode::Exact);
+        let started = ENGINE.lifecycle().start(options);
         self.letter.store(std::ptr::null_mut(), Ordering::Release);
         if !started {
             self.give_back()?;
@@ -169,6 +172,7 @@ impl Attached {
             return Err(failure::NOT_ATTACHED);
         }
         ENGINE.lifecycle().stop();
+        python::OBJECTS.give_back();
         let given = self.give_back()?;
         self.is_child.store(false, Ordering::Relaxed);
         letter.slots.store(given, Ordering::Relaxed);

@@ -211,6 +211,10 @@ impl Layout {
     /// structure is the first thing of the runtime since 3.13.
     pub(crate) fn told(&self) -> &'static [(u64, u64)] {
         match self.minor {
+            // Of threads: current_frame, thread_id. Of frames: previous, executable, instr_ptr,
+            // owner. Of code: filename, name, qualname, linetable, firstlineno, co_code_adaptive.
+            // Of objects: ob_type. Of bytes: ob_size, ob_sval. Of texts: state, length,
+            // asciiobject_size.
             13 => &[
                 (23, 72),
                 (24, 152),
@@ -224,6 +228,32 @@ impl Layout {
                 (38, 136),
                 (39, 68),
                 (43, 200),
+                (45, 8),
+                (65, 16),
+                (66, 32),
+                (68, 32),
+                (69, 16),
+                (70, 40),
+            ],
+            14 => &[
+                (26, 72),
+                (27, 152),
+                (32, 8),
+                (33, 0),
+                (34, 56),
+                (36, 74),
+                (40, 112),
+                (41, 120),
+                (42, 128),
+                (43, 136),
+                (44, 68),
+                (48, 208),
+                (51, 8),
+                (75, 16),
+                (76, 32),
+                (78, 32),
+                (79, 16),
+                (80, 40),
             ],
             _ => &[],
         }

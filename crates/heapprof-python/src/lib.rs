@@ -14,6 +14,7 @@
 //! * `layout.rs`: offsets by version.
 //! * `interpreter.rs`: finding a Python, and how to know which thread runs it.
 //! * `walk.rs`: from the innermost frame to the outermost one.
+//! * `last.rs`: what a stack has in common with the last one.
 //! * `line.rs`: the line of an instruction.
 //! * `name.rs`: the name, the file and the lines of a frame.
 #![no_std]
@@ -23,11 +24,13 @@
 extern crate std;
 
 mod interpreter;
+mod last;
 mod layout;
 mod line;
 mod name;
 mod walk;
 
 pub use interpreter::{Current, Python, ThreadLocal, Unreadable, Version};
+pub use last::{Compared, Last, Write};
 pub use name::Named;
 pub use walk::{EACH_END, Frame, Frames, MOST_FRAMES, Walked};

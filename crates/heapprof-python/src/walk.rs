@@ -21,24 +21,32 @@ pub struct Frame {
 
 /// How many frames of each end of a deep stack are kept.
 pub const EACH_END: usize = 256;
-/// A chain of frames longer than this is a broken one.
-pub const MOST_FRAMES: usize = 4 << 20;
+/// How many frames are walked. An allocation would take as long as its stack is deep, and a deep
+/// recursion as long as the square of its depth.
+pub const MOST_FRAMES: usize = 4096;
 
-/// Where frames go: the newest ones by their number, the oldest ones of a deep stack into the place
-/// of older ones, in turns.
+/// Where frames go.
 pub trait Frames {
-    /// Takes the frame in a place below `2 * EACH_END`.
-    fn put(&mut self, place: usize, frame: Frame);
+    /// Takes the `n`th frame from the innermost one, which lies at an address.
+    fn put(&mut self, n: usize, at: u64, frame: Frame);
 }
 
 /// What a walk found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// How many frames there are.
+    /// How many frames there are, or how many were walked.
     pub frames: usize,
+    /// Whether the outermost frame was reached.
+    pub is_whole: bool,
 }
 
 impl Walked {
+    /// A stack without frames.
+    const NOTHING: Self = Self {
+        frames: 0,
+        is_whole: true,
+    };
+
     /// How many frames were kept of a deep stack's oldest end, and in which of their places the
     /// first of them is; `None` if all frames lie in order.
     pub fn cut(&self) -> Option<usize> {
@@ -63,7 +71,7 @@ impl Python {
         match layout.chain {
             Chain::Objects => self.walk_objects(memory, newest, carefully, to),
             Chain::Direct => self.walk_shims(memory, newest, carefully, to),
-            Chain::Entries | Chain::Shims if newest == 0 => Some(Walked { frames: 0 }),
+            Chain::Entries | Chain::Shims if newest == 0 => Some(Walked::NOTHING),
             Chain::Entries => self.walk_entries(memory, newest, carefully, to),
             Chain::Shims => {
                 let frame = memory.u64(newest + layout.newest_in)?;
@@ -87,10 +95,13 @@ impl Python {
             // It is a number of 32 bits.
             let place = u64::from(instruction as u32);
             let frame = self.frame(memory, code, place, carefully)?;
-            to.put(place_of(n), Frame { entry: 1, ..frame });
+            to.put(n, at, Frame { entry: 1, ..frame });
             (n, at) = (n + 1, previous);
         }
-        Some(Walked { frames: n })
+        Some(Walked {
+            frames: n,
+            is_whole: at == 0,
+        })
     }
 
     fn walk_entries<M: Memory>(
@@ -114,10 +125,13 @@ impl Python {
                 frame.entry = if next == 0 { 1 } else { outer };
                 outer = if next == 0 { outer } else { next };
             }
-            to.put(place_of(n), frame);
+            to.put(n, at, frame);
             (n, at) = (n + 1, previous);
         }
-        Some(Walked { frames: n })
+        Some(Walked {
+            frames: n,
+            is_whole: at == 0,
+        })
     }
 
     #[inline(always)]
@@ -132,8 +146,8 @@ impl Python {
         const MARK: u64 = 3;
         let layout = self.layout;
         let (mut n, mut links) = (0, 0);
-        let mut pending: Option<Frame> = None;
-        while at != 0 && links < 2 * MOST_FRAMES {
+        let mut pending: Option<(u64, Frame)> = None;
+        while at != 0 && n < MOST_FRAMES && links < 4 * MOST_FRAMES {
             let fields = [layout.previous, layout.code, layout.instruction];
             let [previous, code, place] = memory.fields(at, fields)?;
             let owner = memory.u8(at + u64::from(layout.owner))?;
@@ -141,7 +155,7 @@ impl Python {
             let frame_at = core::mem::replace(&mut at, previous);
             if owner >= layout.shim {
                 if owner == layout.shim
-                    && let Some(pending) = &mut pending
+                    && let Some((_, pending)) = &mut pending
                     && pending.entry == 0
                 {
                     pending.entry = frame_at;
@@ -151,16 +165,19 @@ impl Python {
             let Some(frame) = self.shown(memory, code & !MARK, place, carefully)? else {
                 continue;
             };
-            if let Some(before) = pending.replace(frame) {
-                to.put(place_of(n), before);
+            if let Some((at, before)) = pending.replace((frame_at, frame)) {
+                to.put(n, at, before);
                 n += 1;
             }
         }
-        if let Some(last) = pending {
-            to.put(place_of(n), last);
+        if let Some((at, last)) = pending {
+            to.put(n, at, last);
             n += 1;
         }
-        Some(Walked { frames: n })
+        Some(Walked {
+            frames: n,
+            is_whole: at == 0,
+        })
     }
 
     /// A frame of 3.12 or later; `Some(None)` if it stands for a call only: between a class and its
@@ -211,9 +228,10 @@ impl Python {
     }
 }
 
-/// The place of the `n`th frame from the innermost one.
+/// The place of the `n`th frame from the innermost one, below `2 * EACH_END`: the newest ones by
+/// their number, the oldest ones of a deep stack in the place of older ones, in turns.
 #[inline(always)]
-fn place_of(n: usize) -> usize {
+pub(crate) fn place_of(n: usize) -> usize {
     match n < EACH_END {
         true => n,
         false => EACH_END + (n - EACH_END) % EACH_END,
@@ -226,7 +244,10 @@ mod tests {
 
     #[test]
     fn deep_stacks_keep_both_ends() {
-        let walked = |frames| Walked { frames }.cut();
+        let walked = |frames| {
+            let is_whole = true;
+            Walked { frames, is_whole }.cut()
+        };
         assert_eq!(walked(2 * EACH_END), None);
         assert_eq!(walked(2 * EACH_END + 1), Some(1));
         assert_eq!(walked(3 * EACH_END), Some(0));

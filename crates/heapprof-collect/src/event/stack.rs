@@ -146,7 +146,7 @@ pub(super) fn number(
         }
         Captured::Recent(stack) => Some(stack),
         Captured::Script(true) if own.script.stack().is_some() => own.script.stack(),
-        Captured::Script(_) => script_stack(engine, own),
+        Captured::Script(_) => script_stack(engine, own, frame),
         _ => changed_stack(engine, own, frame, captured),
     }
 }
@@ -195,8 +195,10 @@ fn find_or_insert<'a>(
 
 /// The number of an interpreter's stack that is not the one of last time.
 #[inline(never)]
-fn script_stack(engine: &Engine, own: &mut Own) -> Option<u32> {
-    let script = &mut own.script;
+fn script_stack(engine: &Engine, own: &mut Own, frame: CallSite) -> Option<u32> {
+    let Own {
+        script, remembered, ..
+    } = own;
     let hash = mixed(script.hash(), 0);
     let native = script.native();
     let id = match native {
@@ -204,10 +206,13 @@ fn script_stack(engine: &Engine, own: &mut Own) -> Option<u32> {
             let base = script.stack().map(|last| (last, script.shared()));
             Stack::on(base, script.words())
         }),
-        Some(native) => engine.books.stacks.find(hash).or_else(|| {
+        Some(_) => engine.books.stacks.find(hash).or_else(|| {
             let stacks = &engine.books.stacks;
             let generation = engine.code.mappings.generation();
-            let merged = script.merge(&engine.scripts.providers, |to| stacks.read_into(native, to));
+            // The record may hold another stack, and does not say where frames lie.
+            let merged = script.merge(&engine.scripts.providers, |to| {
+                remembered.walk_placed(frame, engine.unwinder(), to)
+            });
             stacks.find_or_insert(&engine.process, hash, generation, Stack::new(merged))
         }),
     };

@@ -460,20 +460,61 @@ impl LastStack {
     /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.
     #[cold]
     pub(crate) fn walk(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> &[u64] {
-        let own = frame.slot >= self.bounds.start && frame.slot < self.bounds.end;
-        let (kept, foreign) = (&mut self.kept, &mut self.foreign);
-        let len = if own {
-            let bounds = Bounds {
-                start: frame.slot,
-                end: self.bounds.end,
-            };
-            let elsewhere = foreign.begin_elsewhere();
-            whole::walk(&mut Mixed(Direct(bounds), elsewhere), frame, kept, unwinder)
-        } else {
-            whole::walk(foreign.begin(frame.slot), frame, kept, unwinder)
-        };
+        let pc = (|cursor: Cursor| cursor.pc as u64, CUT);
+        let len = walk_into(
+            &mut self.kept,
+            pc,
+            (self.bounds, &mut self.foreign),
+            frame,
+            unwinder,
+        );
         &self.kept[..len]
     }
+
+    /// Unwinds as [`walk`](Self::walk) does, and says where each frame lies. Returns how many there
+    /// are.
+    #[cold]
+    pub(crate) fn walk_placed(
+        &mut self,
+        frame: CallSite,
+        unwinder: Unwinder<'_>,
+        to: &mut [Placed; 2 * KEPT + 1],
+    ) -> usize {
+        let placed = |cursor: Cursor| Placed {
+            pc: cursor.pc as u64,
+            slot: cursor.slot as u64,
+        };
+        let cut = Placed { pc: CUT, slot: 0 };
+        let memory = (self.bounds, &mut self.foreign);
+        walk_into(to, (placed, cut), memory, frame, unwinder)
+    }
+}
+
+/// A native frame, and where its return address lies: its own memory begins right above its
+/// callee's, and ends with its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Placed {
+    pub(crate) pc: u64,
+    /// Where the return address into the frame lies, which is where the frame begins.
+    pub(crate) slot: u64,
+}
+
+fn walk_into<Frame: Copy>(
+    to: &mut [Frame; 2 * KEPT + 1],
+    kept: (impl Fn(Cursor) -> Frame, Frame),
+    (own, foreign): (Bounds, &mut Foreign),
+    frame: CallSite,
+    unwinder: Unwinder<'_>,
+) -> usize {
+    if frame.slot < own.start || frame.slot >= own.end {
+        return whole::walk(foreign.begin(frame.slot), frame, to, kept, unwinder);
+    }
+    let bounds = Bounds {
+        start: frame.slot,
+        end: own.end,
+    };
+    let memory = &mut Mixed(Direct(bounds), foreign.begin_elsewhere());
+    whole::walk(memory, frame, to, kept, unwinder)
 }
 
 /// The hash of a stack that was walked (leaf first).

@@ -9,7 +9,7 @@
 //! with its distance from the root.
 
 use crate::platform::process::Process;
-use crate::stack::capture::{CUT, term};
+use crate::stack::capture::{CUT, KEPT, Placed, term};
 use crate::stack::pools::Pools;
 use crate::stack::provider::{Asked, Capture, NamedFrame, Provider, Providers, RawFrame};
 use crate::stack::walk::Bounds;
@@ -17,7 +17,7 @@ use crate::stack::watched::Watched;
 use crate::tables::script_frames::{ScriptFrame, ScriptFrames, Word};
 
 /// The most frames of a stack: those of both ends, and one for what was left out between them.
-const MOST: usize = 513;
+const MOST: usize = 2 * KEPT + 1;
 /// How many frames' words are known by number. It is a power of two.
 const KNOWN: usize = 2048;
 /// Words of a provider's own memory.
@@ -79,7 +79,7 @@ pub(crate) struct ScriptStack {
     name: [u8; TEXT],
     file: [u8; TEXT],
     /// Its frames, and those of both together, innermost first.
-    natives: [u64; MOST],
+    natives: [Placed; MOST],
     merged: [u64; 2 * MOST + 2],
 }
 
@@ -210,6 +210,10 @@ impl ScriptStack {
             let len = unsafe { (provider.capture)(provider.context, &raw mut capture) };
             self.is_pool = capture.pool != 0;
             let (shared, label) = (capture.shared, Word::Label(i, capture.label).to_word());
+            let is_same = shared == len && len == self.len && len > 0 && label == self.label;
+            if let (true, true, Some(stack)) = (is_same, asked.is_script(), self.stack) {
+                return Found::Recent(stack);
+            }
             // Mostly the newest frame alone is another one.
             if len == self.len && shared + 1 == len && asked.is_script() {
                 let leaf = self.fresh[0];
@@ -392,10 +396,18 @@ impl ScriptStack {
     pub(crate) fn hash(&self) -> u64 {
         let sum = self.sum[self.len];
         let label = term(self.label, MOST);
-        let native = self
-            .native
-            .map_or(0, |native| term(u64::from(native), MOST + 1));
+        let native = self.native.map_or(0, |native| self.hash_of_entries(native));
         sum.wrapping_add(label).wrapping_add(native)
+    }
+
+    /// What tells a merged stack from others with the same frames: the native one, and where native
+    /// code entered.
+    #[cold]
+    fn hash_of_entries(&self, native: u32) -> u64 {
+        let frames = self.raw[..self.len].iter().enumerate();
+        let entered = frames.filter(|(_, raw)| raw.entry != 0);
+        let terms = entered.map(|(at, _)| term(1, MOST + 2 + at));
+        terms.fold(term(u64::from(native), MOST + 1), u64::wrapping_add)
     }
 
     /// The stack's number, if it has one.
@@ -454,51 +466,144 @@ impl ScriptStack {
         before == native
     }
 
-    /// Puts the frames of the stack where its interpreter stands in the native stack, which `read`
+    /// Puts the frames of the stack where its interpreter stands in the native stack, which `walk`
     /// puts into an array, innermost frame first. So is the result.
     ///
-    /// The frames between two entries from native code are one run, and each run stands for one
-    /// frame of the provider's run loop. If the last run has none, it comes right behind the one
-    /// before.
+    /// The frames down to one that native code entered are one run. It stands for the native frame
+    /// in whose memory the entry lies. If the provider does not know where that is, the run stands
+    /// for the next frame of the run loop.
     #[cold]
     pub(crate) fn merge(
         &mut self,
         providers: &Providers,
-        read: impl FnOnce(&mut [u64]) -> usize,
+        walk: impl FnOnce(&mut [Placed; MOST]) -> usize,
     ) -> &[u64] {
         let run_loop = providers.get(self.provider).map_or(0..0, |provider| {
             let begin = provider.run_loop as u64;
             begin..begin + provider.run_loop_size as u64
         });
-        let natives = read(&mut self.natives);
-        let native = &self.natives[..natives];
-        let mut n = 0;
-        let mut add = |word: u64| {
-            self.merged[n] = word;
-            n += 1;
-        };
-        add(self.label);
-        let (mut next, len) = (0, self.len);
-        // A return address may be the one behind the last instruction.
-        let is_loop = |pc: u64| run_loop.contains(&pc.wrapping_sub(1));
-        let last_loop = native.iter().rposition(|&pc| is_loop(pc));
-        for (i, &pc) in native.iter().enumerate() {
-            if !is_loop(pc) || next == len {
-                add(pc);
-                continue;
-            }
-            while next < len {
-                add(self.word[len - 1 - next]);
-                next += 1;
-                if self.raw[len - next].entry != 0 && Some(i) != last_loop {
-                    break;
-                }
-            }
-        }
-        while next < len {
-            add(self.word[len - 1 - next]);
-            next += 1;
-        }
+        let natives = walk(&mut self.natives);
+        let frames = self.raw[..self.len].iter().zip(&self.word).rev();
+        let frames = frames.map(|(raw, &word)| (raw.entry, word));
+        let n = merged(
+            self.label,
+            &self.natives[..natives],
+            frames,
+            run_loop,
+            &mut self.merged,
+        );
         &self.merged[..n]
+    }
+}
+
+/// Merges as [`ScriptStack::merge`] says. `frames` are the entry and the word of each, innermost
+/// first. Returns how many words there are.
+fn merged(
+    label: u64,
+    native: &[Placed],
+    frames: impl Iterator<Item = (u64, u64)> + Clone,
+    run_loop: std::ops::Range<u64>,
+    to: &mut [u64],
+) -> usize {
+    let mut n = 0;
+    let mut add = |word: u64| {
+        if let Some(to) = to.get_mut(n) {
+            *to = word;
+            n += 1;
+        }
+    };
+    add(label);
+    // A return address may be the one behind the last instruction.
+    let is_loop = |frame: &Placed| run_loop.contains(&frame.pc.wrapping_sub(1));
+    // A frame's own memory lies between its callee's return address and its own, which is where its
+    // caller's memory begins.
+    let holds = |i: usize, entry: u64| {
+        let end = native.get(i + 1).map_or(0, |older| older.slot);
+        native[i].pc != CUT && (native[i].slot..end).contains(&entry)
+    };
+    let last_loop = native.iter().rposition(is_loop);
+    // How many native frames were added, and which frames are of the run.
+    let mut natives = 0;
+    let (mut run, mut rest) = (frames.clone(), frames);
+    let mut waiting = 0;
+    while let Some((entry, _)) = rest.next() {
+        waiting += 1;
+        let is_outermost = rest.clone().next().is_none();
+        if entry == 0 && !is_outermost {
+            continue;
+        }
+        let found = match entry {
+            0 | 1 => native[natives..].iter().position(is_loop),
+            _ => (natives..native.len()).position(|i| holds(i, entry)),
+        };
+        // If a native frame was left out, its run comes with the next one.
+        let Some(at) = found.map(|at| natives + at) else {
+            continue;
+        };
+        for frame in &native[natives..at] {
+            add(frame.pc);
+        }
+        natives = at + 1;
+        // The last frame of the run loop stands for all that is left.
+        let is_last = entry <= 1 && Some(at) == last_loop;
+        let run = run.by_ref();
+        run.take(if is_last { usize::MAX } else { waiting })
+            .for_each(|(_, word)| add(word));
+        if is_last {
+            break;
+        }
+        waiting = 0;
+    }
+    for frame in &native[natives..] {
+        add(frame.pc);
+    }
+    run.for_each(|(_, word)| add(word));
+    n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Merges native frames, each by its pc and where it begins, with an interpreter's, each by its
+    /// word and its entry. The run loop is from 100 to 199.
+    fn merge(native: &[(u64, u64)], frames: &[(u64, u64)]) -> Vec<u64> {
+        let native: Vec<Placed> = native
+            .iter()
+            .map(|&(pc, slot)| Placed { pc, slot })
+            .collect();
+        let frames = frames.iter().map(|&(word, entry)| (entry, word));
+        let mut to = [0; 32];
+        let n = merged(9, &native, frames, 100..200, &mut to);
+        assert_eq!(to[0], 9);
+        to[1..n].to_vec()
+    }
+
+    #[test]
+    fn runs_stand_where_native_code_entered() {
+        // A leaf, two frames of the run loop with a library's between them, and main.
+        let native = [(10, 16), (150, 32), (20, 64), (160, 80), (30, 128)];
+        let table: [(&[(u64, u64)], &[u64]); 9] = [
+            // By marks: a run for each frame of the loop.
+            (&[(1, 1), (2, 1)], &[10, 1, 20, 2, 30]),
+            (&[(1, 0), (2, 1), (3, 0), (4, 1)], &[10, 1, 2, 20, 3, 4, 30]),
+            // The last one has all that is left.
+            (&[(1, 1), (2, 1), (3, 1)], &[10, 1, 20, 2, 3, 30]),
+            (&[(1, 0)], &[10, 1, 20, 160, 30]),
+            // By place, wherever the pc is.
+            (&[(1, 40), (2, 100)], &[10, 1, 20, 2, 30]),
+            (&[(1, 0), (2, 70), (3, 100)], &[10, 150, 1, 2, 3, 30]),
+            (&[(1, 20), (2, 0), (3, 40)], &[1, 2, 3, 20, 160, 30]),
+            // A place that is nowhere: its run comes with the next one, or last.
+            (&[(1, 500), (2, 100)], &[10, 150, 20, 1, 2, 30]),
+            (&[(1, 40), (2, 500)], &[10, 1, 20, 160, 30, 2]),
+        ];
+        for (frames, expected) in table {
+            assert_eq!(merge(&native, frames), expected, "{frames:?}");
+        }
+        // The middle was left out.
+        let cut = [(10, 16), (CUT, 0), (160, 80), (30, 128)];
+        assert_eq!(merge(&cut, &[(1, 60), (2, 100)]), [10, CUT, 1, 2, 30]);
+        assert_eq!(merge(&[], &[(1, 1)]), [1]);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::Own;
-use heapprof_python::{EACH_END, Frame, Frames, Python, Walked};
+use heapprof_python::{Compared, EACH_END, Frame, Last, Python, Walked, Write};
 
 use super::objects::OBJECTS;
 use super::state::{PROBATION, PythonStacks};
@@ -16,12 +16,20 @@ use crate::kernel_memory::Kernel;
 /// one.
 const CAREFUL: u64 = if cfg!(debug_assertions) { 2 } else { 4096 };
 
+/// What a thread knows of the stacks that it gave. All zero is nothing.
+#[repr(C)]
+struct Known {
+    /// How many there were.
+    stacks: u64,
+    last: Last,
+}
+
 /// Writes frames as the engine wants them.
 struct Writer(*mut RawFrame);
 
-impl Frames for Writer {
+impl Write for Writer {
     #[inline(always)]
-    fn put(&mut self, place: usize, frame: Frame) {
+    fn write(&mut self, place: usize, frame: Frame) {
         let raw = RawFrame {
             code: frame.code,
             place: frame.place,
@@ -40,33 +48,40 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) 
     let Some(python) = this.python() else {
         return 0;
     };
-    if to.most <= 2 * EACH_END || to.memory_size < 8 {
+    if to.most <= 2 * EACH_END || to.memory_size < size_of::<Known>() {
         return 0;
     }
     let Some(state) = this.thread_state(python) else {
         return 0;
     };
     // SAFETY: this thread's memory, which is zero at first.
-    let asked = unsafe { &mut *to.memory.cast::<u64>() };
-    *asked += 1;
-    let is_due = asked.is_multiple_of(CAREFUL);
+    let known = unsafe { &mut *to.memory.cast::<Known>() };
+    known.stacks += 1;
+    let is_due = known.stacks.is_multiple_of(CAREFUL);
     if is_due || !OBJECTS.is_settled() {
         look(this, python, state);
     }
-    let mut writer = Writer(to.frames);
-    let is_new = this.stacks.load(Ordering::Relaxed) < PROBATION;
+    let mut compared = known.last.compare(Writer(to.frames));
+    let is_new = this.frames.load(Ordering::Relaxed) < PROBATION;
     let walked = if is_new || is_due {
-        carefully(this, python, state, is_new, &mut writer)
+        carefully(this, python, state, is_new, &mut compared)
     } else {
         // SAFETY: what was read so far was right, it is this thread's own, and this thread changes
         // nothing meanwhile.
-        python.walk(unsafe { Own::new() }, state, false, &mut writer)
+        python.walk(unsafe { Own::new() }, state, false, &mut compared)
     };
+    to.shared = compared.finish(walked);
     let Some(walked) = walked else {
         return 0;
     };
     match walked.cut() {
         None => walked.frames,
+        Some(_) if !walked.is_whole => {
+            this.is_too_deep();
+            // SAFETY: the newest frames are written.
+            unsafe { to.frames.add(EACH_END).write(RawFrame::default()) };
+            EACH_END + 1
+        }
         Some(first) => {
             // SAFETY: both ends are written, and there is room for one frame more.
             unsafe { put_in_order(to.frames, first) };
@@ -108,20 +123,20 @@ fn carefully(
     python: &Python,
     state: u64,
     is_new: bool,
-    writer: &mut Writer,
+    to: &mut Compared<'_, Writer>,
 ) -> Option<Walked> {
     let walked = if is_new {
         let failed = Cell::new(false);
-        python.walk(Kernel { failed: &failed }, state, true, writer)
+        python.walk(Kernel { failed: &failed }, state, true, to)
     } else {
         // SAFETY: as in `capture`.
-        python.walk(unsafe { Own::new() }, state, true, writer)
+        python.walk(unsafe { Own::new() }, state, true, to)
     };
     match walked {
         None => this.failed(),
         // There was nothing to look at.
-        Some(Walked { frames: 0 }) => {}
-        Some(_) => this.succeeded(),
+        Some(Walked { frames: 0, .. }) => {}
+        Some(Walked { frames, .. }) => this.succeeded(frames),
     }
     walked
 }

@@ -99,6 +99,16 @@ pub static OBJECTS: PythonObjects = PythonObjects {
     arenas: AtomicU64::new(0),
 };
 
+/// What became of Python's small objects in a recording.
+pub(super) enum Small {
+    /// They are recorded, from arenas of so many bytes that were made since.
+    Recorded { arenas: u64 },
+    /// They are missing, because the allocators are none that we know.
+    Strange,
+    /// They are missing, because nobody could look.
+    Undecided,
+}
+
 /// Nobody has found out what allocators Python has.
 const UNDECIDED: u8 = 0;
 /// They are wrapped.
@@ -159,18 +169,62 @@ impl PythonObjects {
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
     }
 
+    /// Says that the recording ends, and that the program goes on without us. The next request to a
+    /// wrapper takes it away, because that needs the GIL.
+    pub fn give_back(&self) {
+        self.want(false);
+        self.most.store(0, Ordering::Relaxed);
+    }
+
+    /// Puts back what is wrapped, if nobody wants small objects any more.
+    ///
+    /// # Safety
+    /// This thread holds the GIL.
+    #[cold]
+    unsafe fn unwrap(&'static self) {
+        if self.are_wanted.load(Ordering::Relaxed) || self.state.load(Ordering::Relaxed) != WRAPPED
+        {
+            return;
+        }
+        // SAFETY: they are not written any more.
+        let Some((get, set)) = functions_of(unsafe { *self.functions.get() }) else {
+            return;
+        };
+        for (domain, wrapped) in DOMAINS.iter().zip(&self.wrapped) {
+            let mut found = Allocator::NONE;
+            // SAFETY: as they are declared. A thread that is in a wrapper has a copy of what is
+            // behind it.
+            unsafe {
+                get(*domain, &raw mut found);
+                if found.is_ours() {
+                    set(*domain, wrapped.get());
+                }
+            }
+        }
+        self.become_of(STRANGE, 0);
+    }
+
     /// Whether somebody has looked since Python chose its allocators.
     #[inline(always)]
     pub(super) fn is_settled(&self) -> bool {
         !self.is_unsettled.load(Ordering::Relaxed)
     }
 
-    /// Whether small objects are recorded. `None` if there is nothing to say: they are not wanted,
-    /// or malloc's.
-    pub(super) fn are_recorded(&self) -> Option<bool> {
-        let are_wanted = self.are_wanted.load(Ordering::Relaxed);
+    /// What became of small objects. `None` if there is nothing to say: they are not wanted, or
+    /// malloc's.
+    pub(super) fn small(&self) -> Option<Small> {
         let state = self.state.load(Ordering::Relaxed);
-        (are_wanted && state != NOT_NEEDED).then_some(state == WRAPPED)
+        if !self.are_wanted.load(Ordering::Relaxed) {
+            return None;
+        }
+        match state {
+            NOT_NEEDED => None,
+            WRAPPED => Some(Small::Recorded {
+                arenas: self.arenas.load(Ordering::Relaxed),
+            }),
+            STRANGE => Some(Small::Strange),
+            _ => Some(Small::Undecided),
+        }
     }
 
     /// Whether Python's allocators are or were wrapped. Programs without Python look no further.
@@ -182,11 +236,6 @@ impl PythonObjects {
     fn become_of(&self, state: u8, most: usize) {
         self.most.store(most, Ordering::Relaxed);
         self.state.store(state, Ordering::Relaxed);
-    }
-
-    /// How many bytes the arenas have.
-    pub(super) fn arenas(&self) -> u64 {
-        self.arenas.load(Ordering::Relaxed)
     }
 
     /// Notes a Python's functions. It is called once, before its stacks are read.
@@ -206,6 +255,10 @@ impl PythonObjects {
         };
         // SAFETY: nobody reads them yet.
         unsafe { *self.functions.get() = functions };
+        // An earlier Python may be gone, with its wrappers.
+        self.become_of(UNDECIDED, 0);
+        let are_wanted = self.are_wanted.load(Ordering::Relaxed);
+        self.is_unsettled.store(are_wanted, Ordering::Relaxed);
     }
 
     /// Looks whether the wrappers are where they should be, and puts them there. `is_configured`
@@ -222,19 +275,10 @@ impl PythonObjects {
         }
         // SAFETY: they are not written any more.
         let functions = unsafe { *self.functions.get() };
-        if functions.get == 0 || functions.set == 0 {
+        let Some((get, set)) = functions_of(functions) else {
             return;
-        }
-        type Get = unsafe extern "C" fn(c_int, *mut Allocator);
-        type Set = unsafe extern "C" fn(c_int, *const Allocator);
-        type Name = unsafe extern "C" fn() -> *const c_char;
-        // SAFETY: they are Python's functions, as it declares them.
-        let (get, set) = unsafe {
-            (
-                std::mem::transmute::<u64, Get>(functions.get),
-                std::mem::transmute::<u64, Set>(functions.set),
-            )
         };
+        type Name = unsafe extern "C" fn() -> *const c_char;
         let mut found = [Allocator::NONE; 2];
         for (domain, found) in DOMAINS.iter().zip(&mut found) {
             // SAFETY: as it is declared.
@@ -344,6 +388,23 @@ impl PythonObjects {
     }
 }
 
+type Get = unsafe extern "C" fn(c_int, *mut Allocator);
+type Set = unsafe extern "C" fn(c_int, *const Allocator);
+
+/// What reads and what writes the tables of allocators, if there is both.
+fn functions_of(functions: Functions) -> Option<(Get, Set)> {
+    if functions.get == 0 || functions.set == 0 {
+        return None;
+    }
+    // SAFETY: they are Python's functions, as it declares them.
+    unsafe {
+        Some((
+            std::mem::transmute::<u64, Get>(functions.get),
+            std::mem::transmute::<u64, Set>(functions.set),
+        ))
+    }
+}
+
 /// Whether hooks call our wrappers: what they are given has the allocator underneath in its first
 /// words, as tracemalloc's and those of debug builds have.
 fn is_on_ours(found: &Allocator) -> bool {
@@ -360,9 +421,10 @@ fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     // A request for nothing goes to malloc, for one byte.
     let is_small = size.wrapping_sub(1) < most;
     if is_small && !made.is_null() && ENGINE.events().charge(size) {
-        ENGINE
-            .events()
-            .allocate(size, CallSite { slot, bp }, || made);
+        ENGINE.events().allocated(made, size, CallSite { slot, bp });
+    } else if most == 0 {
+        // SAFETY: whoever calls a wrapper holds the GIL.
+        unsafe { OBJECTS.unwrap() };
     }
 }
 

@@ -1,28 +1,41 @@
-//! What a profile says of Python's small objects.
+//! What a profile says of Python's small objects, and of stacks that are not whole.
 
 use std::ffi::{CString, c_void};
 
 use heapprof_collect::Report;
+use heapprof_python::{EACH_END, MOST_FRAMES};
 
-use super::objects::OBJECTS;
+use super::objects::{OBJECTS, Small};
+use super::state::PythonStacks;
 
-pub(super) unsafe extern "C" fn report(_: *mut c_void, report: *const Report) {
-    // SAFETY: what the engine gives.
-    let report = unsafe { &*report };
-    let text = match OBJECTS.are_recorded() {
-        None => return,
-        Some(true) => {
-            let arenas = OBJECTS.arenas();
-            format!("small objects: recorded, from arenas of {arenas} bytes")
-        }
-        Some(false) => {
-            "small objects: missing, because Python's allocators are none that heapprof \
-                        knows"
-                .to_string()
+pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Report) {
+    // SAFETY: the context that was registered, and what the engine gives.
+    let (this, report) = unsafe { (&*context.cast::<PythonStacks>(), &*report) };
+    let say = |text: String| {
+        if let Ok(text) = CString::new(text) {
+            // SAFETY: the function takes a text that it copies.
+            unsafe { (report.remark)(report.to, text.as_ptr()) };
         }
     };
-    if let Ok(text) = CString::new(text) {
-        // SAFETY: the function takes a text that it copies.
-        unsafe { (report.remark)(report.to, text.as_ptr()) };
+    if let Some(small) = OBJECTS.small() {
+        say(format!("small objects: {}", of_small(small)));
+    }
+    if this.was_too_deep() {
+        say(format!(
+            "of stacks with more than {MOST_FRAMES} frames, the newest {EACH_END} were kept"
+        ));
+    }
+}
+
+fn of_small(small: Small) -> String {
+    match small {
+        Small::Recorded { arenas: 0 } => "recorded".to_string(),
+        Small::Recorded { arenas } => format!("recorded, from arenas of {arenas} bytes"),
+        Small::Strange => {
+            "missing, because Python's allocators are none that heapprof knows".to_string()
+        }
+        Small::Undecided => "missing, because no thread was seen that may wrap Python's \
+                             allocators"
+            .to_string(),
     }
 }

@@ -1,7 +1,7 @@
 //! The Python of this process, and the state of the thread that runs it.
 
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, Ordering};
 
 use heapprof_memory::loaded::Object;
 use heapprof_memory::{Memory, Own};
@@ -23,11 +23,13 @@ pub struct PythonStacks {
     /// How far from the thread pointer a thread has the state that it runs with; 0 if that is not
     /// known.
     variable: AtomicI64,
-    /// How many stacks were read carefully and found right. Threads may lose some of each other's
+    /// How many frames were read carefully and found right. Threads may lose some of each other's
     /// counts.
-    pub(super) stacks: AtomicU32,
-    /// How many were found wrong.
+    pub(super) frames: AtomicU32,
+    /// How many stacks were found wrong.
     pub(super) failures: AtomicU32,
+    /// Whether there was a stack that is deeper than is walked.
+    was_too_deep: AtomicBool,
 }
 
 /// Nobody has found a Python.
@@ -43,8 +45,8 @@ const UNREADABLE: u8 = 4;
 /// What was read of it was wrong.
 const BROKEN: u8 = 5;
 
-/// So many stacks are read carefully first.
-pub(super) const PROBATION: u32 = 64;
+/// So many frames are read carefully first.
+pub(super) const PROBATION: u32 = 512;
 /// So many stacks may be wrong, one after the other. Then no more are read.
 const PATIENCE: u32 = 16;
 
@@ -64,8 +66,9 @@ impl PythonStacks {
             known: UnsafeCell::new(None),
             object: UnsafeCell::new(None),
             variable: AtomicI64::new(0),
-            stacks: AtomicU32::new(0),
+            frames: AtomicU32::new(0),
             failures: AtomicU32::new(0),
+            was_too_deep: AtomicBool::new(false),
         }
     }
 
@@ -92,7 +95,7 @@ impl PythonStacks {
         };
         self.variable
             .store(variable.unwrap_or(0), Ordering::Relaxed);
-        self.stacks.store(0, Ordering::Relaxed);
+        self.frames.store(0, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
         if found.is_ok() {
             OBJECTS.found(memory, object);
@@ -143,13 +146,24 @@ impl PythonStacks {
         }
     }
 
-    /// Counts a stack that was read carefully and is right.
+    /// Counts the frames of a stack that was read carefully and is right.
     #[cold]
-    pub(super) fn succeeded(&self) {
+    pub(super) fn succeeded(&self, frames: usize) {
         self.failures.store(0, Ordering::Relaxed);
-        let stacks = self.stacks.load(Ordering::Relaxed);
-        self.stacks
-            .store(stacks.saturating_add(1), Ordering::Relaxed);
+        let before = self.frames.load(Ordering::Relaxed);
+        self.frames
+            .store(before.saturating_add(frames as u32), Ordering::Relaxed);
+    }
+
+    /// Notes that a stack is deeper than is walked.
+    #[cold]
+    pub(super) fn is_too_deep(&self) {
+        self.was_too_deep.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there was a stack that is deeper than is walked.
+    pub(super) fn was_too_deep(&self) -> bool {
+        self.was_too_deep.load(Ordering::Relaxed)
     }
 
     /// The state that this thread runs Python's code with, or, while it has released the GIL, the

@@ -43,7 +43,7 @@ pub(super) unsafe extern "C" fn resolve(
         start_line: 0,
         line: 0,
     };
-    let done = if this.stacks.load(Ordering::Relaxed) < PROBATION {
+    let done = if this.frames.load(Ordering::Relaxed) < PROBATION {
         let failed = Cell::new(false);
         python.name(Kernel { failed: &failed }, &frame, &mut texts)
     } else {

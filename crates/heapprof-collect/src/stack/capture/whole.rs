@@ -1,7 +1,7 @@
 //! Walks a stack from end to end, without regard to the last one, and leaves out the middle of a
 //! deep one.
 
-use super::{CUT, ENDLESS, KEPT};
+use super::{ENDLESS, KEPT};
 use crate::stack::call_site::CallSite;
 use crate::stack::walk::{Cursor, Direct, Foreign, Memory, Unwinder};
 
@@ -15,12 +15,13 @@ impl Memory for Mixed<'_> {
     }
 }
 
-/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. Returns how much of
-/// it was filled.
-pub(super) fn walk(
+/// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. `of` makes of a
+/// frame what is kept of it, and `cut` stands for the middle. Returns how much of it was filled.
+pub(super) fn walk<Frame: Copy>(
     memory: &mut impl Memory,
     frame: CallSite,
-    kept: &mut [u64; 2 * KEPT + 1],
+    kept: &mut [Frame; 2 * KEPT + 1],
+    (of, cut): (impl Fn(Cursor) -> Frame, Frame),
     unwinder: Unwinder<'_>,
 ) -> usize {
     let mut total = 0;
@@ -37,7 +38,7 @@ pub(super) fn walk(
         } else {
             KEPT + 1 + (total - KEPT) % KEPT
         };
-        kept[at] = cursor.pc as u64;
+        kept[at] = of(cursor);
         total += 1;
         if total == ENDLESS {
             break;
@@ -48,7 +49,7 @@ pub(super) fn walk(
         kept.copy_within(KEPT + 1.., KEPT);
         return total;
     }
-    kept[KEPT] = CUT;
+    kept[KEPT] = cut;
     kept[KEPT + 1..].rotate_left((total - KEPT) % KEPT);
     2 * KEPT + 1
 }

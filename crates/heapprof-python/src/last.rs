@@ -1,0 +1,272 @@
+//! A thread's last stack, so that only the frames which are new need to be written.
+//!
+//! The next stack mostly has all frames but the newest ones in common with the last one. A frame is
+//! the same if it lies at the same address, with the same code, instruction and entry, and all of
+//! its callers are the same.
+
+use crate::walk::{EACH_END, Frame, Frames, Walked, place_of};
+
+/// How many frames a stack may have that is remembered.
+const MOST: usize = 200;
+/// So many of the last stack's newest frames are looked at for one that may be the same.
+const AHEAD: usize = 4;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    at: u64,
+    frame: Frame,
+}
+
+/// The last stack of a thread. All zero is none.
+pub struct Last {
+    /// How many frames it has, 0 if it is not remembered.
+    len: usize,
+    /// Its frames, the outermost one first.
+    seen: [Seen; MOST],
+    /// Those of a new stack that are not the last one's, the innermost one first.
+    new: [Seen; MOST],
+}
+
+/// Where frames are written.
+pub trait Write {
+    /// Takes the frame in a place of [`place_of`].
+    fn write(&mut self, place: usize, frame: Frame);
+}
+
+/// A new stack, as it is compared with the last one.
+pub struct Compared<'a, W> {
+    last: &'a mut Last,
+    to: W,
+    /// Of the last stack's frames so many may still be found.
+    left: usize,
+    /// The first of the frames that are the last one's until now.
+    run: Option<usize>,
+}
+
+impl Last {
+    /// No stack.
+    pub const NONE: Self = Self {
+        len: 0,
+        seen: [Seen::NONE; MOST],
+        new: [Seen::NONE; MOST],
+    };
+
+    /// Forgets the stack.
+    pub fn forget(&mut self) {
+        self.len = 0;
+    }
+
+    /// Compares a stack with this one, and writes the frames that are new.
+    #[inline(always)]
+    pub fn compare<W: Write>(&mut self, to: W) -> Compared<'_, W> {
+        Compared {
+            left: self.len,
+            last: self,
+            to,
+            run: None,
+        }
+    }
+}
+
+impl Seen {
+    const NONE: Self = Self {
+        at: 0,
+        frame: Frame {
+            code: 0,
+            place: 0,
+            version: 0,
+            entry: 0,
+        },
+    };
+}
+
+impl<W: Write> Frames for Compared<'_, W> {
+    #[inline(always)]
+    fn put(&mut self, n: usize, at: u64, frame: Frame) {
+        let seen = Seen { at, frame };
+        let newest = |left: usize| left.checked_sub(1).and_then(|i| self.last.seen.get(i));
+        if self.run.is_some() {
+            if newest(self.left) == Some(&seen) {
+                self.left -= 1;
+                return;
+            }
+            self.end_run(n);
+        }
+        self.search(n, seen);
+    }
+}
+
+impl<W: Write> Compared<'_, W> {
+    /// Looks for a frame among the newest ones that are left of the last stack. Writes it if it is
+    /// another one.
+    #[inline(always)]
+    fn search(&mut self, n: usize, seen: Seen) {
+        for left in (self.left.saturating_sub(AHEAD)..self.left).rev() {
+            let Some(known) = self.last.seen.get(left) else {
+                break;
+            };
+            if known.at == seen.at {
+                self.left = left;
+                if *known == seen {
+                    self.run = Some(n);
+                    return;
+                }
+                break;
+            }
+        }
+        self.write(n, seen);
+    }
+
+    #[inline(always)]
+    fn write(&mut self, n: usize, seen: Seen) {
+        self.to.write(place_of(n), seen.frame);
+        if let Some(new) = self.last.new.get_mut(n) {
+            *new = seen;
+        }
+    }
+
+    /// Writes the frames that were the last stack's, up to the `n`th one, because a caller of
+    /// theirs is another one.
+    #[cold]
+    #[inline(never)]
+    fn end_run(&mut self, n: usize) {
+        let Some(begin) = self.run.take() else { return };
+        for i in begin..n {
+            if let Some(&seen) = self.last.seen.get(self.left + (n - 1 - i)) {
+                self.write(i, seen);
+            }
+        }
+    }
+
+    /// Remembers the stack. Returns how many of its oldest frames are those of the last one, and
+    /// were not written.
+    #[inline(always)]
+    pub fn finish(mut self, walked: Option<Walked>) -> usize {
+        let Some(Walked { frames, .. }) = walked else {
+            self.last.forget();
+            return 0;
+        };
+        // A deep stack's oldest frames are put in order, so they must be there.
+        if self.left > 0 || frames > 2 * EACH_END {
+            self.end_run(frames);
+        }
+        let new = self.run.unwrap_or(frames);
+        let shared = frames - new;
+        if frames > MOST {
+            self.last.forget();
+            return shared;
+        }
+        let Last {
+            seen, new: fresh, ..
+        } = &mut *self.last;
+        for (to, from) in seen[shared..frames].iter_mut().rev().zip(&fresh[..new]) {
+            *to = *from;
+        }
+        self.last.len = frames;
+        shared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    struct Written<'a>(&'a mut Vec<Frame>);
+
+    impl Write for Written<'_> {
+        fn write(&mut self, place: usize, frame: Frame) {
+            if self.0.len() <= place {
+                self.0.resize(place + 1, Frame::default());
+            }
+            self.0[place] = frame;
+        }
+    }
+
+    /// What comes of stacks, each given by its frames' addresses and codes, outermost first: all of
+    /// them as whoever reads them has them.
+    fn check(stacks: &[Vec<(u64, u64)>]) -> usize {
+        let mut last = Last::NONE;
+        // What the reader has, outermost first.
+        let mut known: Vec<Frame> = Vec::new();
+        let mut all_shared = 0;
+        for stack in stacks {
+            let frame = |code: u64| Frame {
+                code,
+                ..Frame::default()
+            };
+            // Frames that are not written are those of an earlier stack.
+            let mut written = std::vec![frame(u64::MAX); stack.len()];
+            let mut to = last.compare(Written(&mut written));
+            for (n, &(at, code)) in stack.iter().rev().enumerate() {
+                to.put(n, at, frame(code));
+            }
+            let walked = Walked {
+                frames: stack.len(),
+                is_whole: true,
+            };
+            let shared = to.finish(Some(walked));
+            assert!(shared <= known.len() && shared <= stack.len());
+            all_shared += shared;
+            let new = written[..stack.len() - shared].iter().rev();
+            known.truncate(shared);
+            known.extend(new);
+            let expected: Vec<Frame> = stack.iter().map(|&(_, code)| frame(code)).collect();
+            assert_eq!(known, expected, "{stack:?}");
+        }
+        all_shared
+    }
+
+    #[test]
+    fn frames_in_common_are_not_written_again() {
+        let main = [(10, 1), (20, 2)];
+        let table = [
+            // The same again, and a call.
+            (&[&main[..], &main, &[(10, 1), (20, 2), (30, 3)]][..], 4),
+            // A return, and another call from the same place.
+            (&[&main, &[(10, 1)], &[(10, 1), (20, 3)]], 2),
+            // The caller is at another place, or is another one.
+            (&[&main, &[(10, 9), (20, 2)]], 0),
+            (&[&main, &[(20, 2)]], 0),
+            (&[&[(20, 2)], &main], 0),
+            // A frame that was left for a longer time than is looked at.
+            (&[&[(10, 1), (20, 2), (30, 3), (40, 4)], &[(10, 1)]], 1),
+        ];
+        for (stacks, shared) in table {
+            let stacks: Vec<Vec<_>> = stacks.iter().map(|stack| stack.to_vec()).collect();
+            assert_eq!(check(&stacks), shared, "{stacks:?}");
+        }
+    }
+
+    #[test]
+    fn any_calls_and_returns() {
+        let mut random = 7_u64;
+        let mut next = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        let mut stack = std::vec![(10, 1)];
+        let mut stacks = Vec::new();
+        for _ in 0..20_000 {
+            for _ in 0..next(4) {
+                match next(5) {
+                    0 | 1 => stack.push((10 * (stack.len() as u64 + 1), next(3))),
+                    2 => stack.truncate(1 + next(stack.len() as u64) as usize),
+                    3 => stack.last_mut().unwrap().1 = next(3),
+                    _ => {
+                        let at = next(stack.len() as u64) as usize;
+                        stack[at].1 = next(3);
+                    }
+                }
+            }
+            if next(500) == 0 {
+                stack.extend((0..next(300)).map(|i| (5000 + i, i)));
+            }
+            stacks.push(stack.clone());
+        }
+        assert!(check(&stacks) > 0);
+    }
+}
