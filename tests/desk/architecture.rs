@@ -43,6 +43,7 @@ const OWNED: &[(&str, &str)] = &[
     ("parquet", "heapprof-analysis"),
     // Tests compare with it what we write ourselves.
     ("prost", ""),
+    ("lz4_flex", "heapprof-formats"),
     ("flate2", "heapprof-profile heapprof-web"),
     ("ruzstd", "heapprof-formats"),
     // All but the first one read core files and build ids with it.

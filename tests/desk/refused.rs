@@ -323,7 +323,6 @@ const OTHERS: &[(&str, &[u8], &str)] = &[
         b"JAVA PROFILE 1.0.2\0\0\0\0\x08",
         "is a heap dump of Java",
     ),
-    ("memray", b"memray\0\x0c\0\0\0", "is a capture of memray"),
     (
         ".nettrace",
         b"Nettrace\x14\0\0\0!FastSerialization.1",
@@ -434,7 +433,11 @@ const OTHERS: &[(&str, &[u8], &str)] = &[
     ("a zip archive", b"PK\x03\x04\x14\0", "is a zip archive"),
     (".xz", b"\xfd7zXZ\0\0\x04", "is xz-compressed"),
     (".bz2", b"BZh91AY&SY\x01", "is bzip2-compressed"),
-    (".lz4", b"\x04\x22\x4d\x18\x64", "is lz4-compressed"),
+    (
+        ".lz4 of an old form",
+        b"\x02\x21\x4c\x18\x64",
+        "is lz4-compressed",
+    ),
     ("a PDF", b"%PDF-1.7\n%\xe2\xe3", "is a PDF"),
     ("a picture", b"\x89PNG\r\n\x1a\n\0\0\0\x0d", "is a picture"),
     (

@@ -32,6 +32,17 @@ pub enum Error {
         /// What is wrong: what was expected and what was found.
         defect: String,
     },
+    /// A place in a binary format where something is not as the format has it.
+    #[error("byte {offset}: {defect}")]
+    Byte {
+        /// How many bytes of the file, unpacked, are before the place.
+        offset: u64,
+        /// What is wrong: what was expected and what was found.
+        defect: String,
+    },
+    /// The file is of a known format in a version that is not read.
+    #[error("{0}")]
+    Version(String),
     /// The file says two things that cannot both be true.
     #[error("line {line}: {defect}")]
     Contradiction {
@@ -64,6 +75,9 @@ pub enum Error {
     /// The zstd layer is damaged.
     #[error("the zstd data is damaged ({0}); copy or download it again")]
     Zstd(String),
+    /// The lz4 layer is damaged.
+    #[error("the lz4 data is damaged ({0}); copy or download it again")]
+    Lz4(String),
     /// The packed text is far longer than its file.
     #[error(
         "inflates to more than {bytes} bytes and {times} times its own size, which costs much time"
@@ -87,6 +101,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// Adds the place in a binary file to an error about a number that does not fit in 64 bits.
+    pub(crate) fn at_byte(self, offset: u64) -> Self {
+        match self {
+            Error::Profile(defect @ ProfileError::Overflow { .. }) => Error::Byte {
+                offset,
+                defect: defect.to_string(),
+            },
+            other => other,
+        }
+    }
+
     /// Adds the line to an error about a number that does not fit in 64 bits. Other errors know
     /// their place already.
     pub(crate) fn at_line(self, line: u64) -> Self {

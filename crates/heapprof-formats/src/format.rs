@@ -40,6 +40,10 @@ pub enum Format {
     Symbolized,
     /// Perl's values, as Devel::MAT::Dumper writes them.
     Pmat,
+    /// Captures of memray, a profiler of Python.
+    Memray,
+    /// Snapshots of Python's module tracemalloc.
+    Tracemalloc,
 }
 
 impl Format {
@@ -96,6 +100,8 @@ impl Format {
             Format::GoText => ("go-text", "Go's heap profile as text"),
             Format::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
             Format::Pmat => ("pmat", "Perl values of Devel::MAT::Dumper"),
+            Format::Memray => ("memray", "capture of memray"),
+            Format::Tracemalloc => ("tracemalloc", "snapshot of Python's tracemalloc"),
             Format::Symbolized => (
                 "symbolized",
                 "profile with symbols, of jeprof or google-pprof",

@@ -2,10 +2,10 @@
 //! them into the model.
 //!
 //! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, and everything
-//! else is tried against the table in `readers.rs`. A format has a module with two functions,
-//! `sniff` and `read`. It also has one row in that table and one variant of [`Format`]. The content
-//! of a file becomes a `Profile`. Its values are unsampled once, by the rule of the tool that wrote
-//! them; [`Reading`] names the rule.
+//! else is tried against the table in `readers.rs`, or in `binary.rs` if the format is no text. A
+//! format has a module with two functions, `sniff` and `read`. It also has one row in such a table
+//! and one variant of [`Format`]. The content of a file becomes a `Profile`. Its values are
+//! unsampled once, by the rule of the tool that wrote them; [`Reading`] names the rule.
 //!
 //! ```
 //! # use heapprof_formats::{Format, Options, read};
@@ -18,6 +18,8 @@
 #![forbid(unsafe_code)]
 
 mod address_map;
+mod binary;
+mod bytes;
 mod cut_frames;
 mod error;
 mod event_log;

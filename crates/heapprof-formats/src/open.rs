@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 
-use heapprof_perl_heap::pmat;
 use heapprof_profile::ReadOptions;
 
+use crate::binary::{self, Binary};
 use crate::error::{Error, shortened};
 use crate::format::Format;
 use crate::lines::{LONGEST, Lines};
@@ -20,7 +20,7 @@ use crate::utf16::{self, Order, Utf16};
 /// be damaged.
 const DRAINED: u64 = 256 << 20;
 
-/// Reads a profile of any format, plain or packed by gzip or zstd.
+/// Reads a profile of any format, plain or packed by gzip, zstd or lz4.
 pub fn read(input: impl Read, options: &Options) -> Result<Reading, Error> {
     let mut reading = read_values(input, options)?;
     if !options.as_pprof {
@@ -37,15 +37,15 @@ fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
     };
     let mut head = Vec::new();
     unpack::read_head(&mut input, HEAD, &mut head)?;
-    if unpack::is_zstd(&head) {
-        // zstd gives nothing for a part of a frame, so the head has to come from the stream that is
-        // then read on.
+    if unpack::is_zstd(&head) || unpack::is_lz4(&head) {
+        // These give nothing for a part of a frame or block, so the head has to come from the
+        // stream that is then read on.
         let mut stream = unpack::plain_stream(head, input)?;
         let mut plain = Vec::new();
         unpack::read_head(&mut stream, HEAD, &mut plain)?;
         let whole = Cursor::new(plain.clone()).chain(stream);
-        if is_pmat(&plain) {
-            return read_pmat(whole, Some(&count), options);
+        if let Some(binary) = binary::reader(&plain) {
+            return read_binary(binary, whole, Some(&count), options);
         }
         return match (
             utf16::order(&plain),
@@ -61,8 +61,8 @@ fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
     if let Some(order) = utf16::order(&plain) {
         return read_utf16(order, unpack::plain_stream(head, input)?, packed, options);
     }
-    if is_pmat(&plain) {
-        return read_pmat(unpack::plain_stream(head, input)?, packed, options);
+    if let Some(binary) = binary::reader(&plain) {
+        return read_binary(binary, unpack::plain_stream(head, input)?, packed, options);
     }
     if is_foreign(&plain, head.len() == HEAD || plain.len() == HEAD) {
         let stream = unpack::plain_stream(head, input)?;
@@ -166,34 +166,27 @@ fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Readi
     }
 }
 
-/// Whether a file that begins with `plain` has Perl's values.
-fn is_pmat(plain: &[u8]) -> bool {
-    plain.starts_with(pmat::MAGIC)
-}
-
-/// Reads Perl's values, by the path that holds each.
-fn read_pmat(
+/// Reads a binary format. `packed` counts the bytes of its file, if it was packed.
+fn read_binary(
+    binary: &Binary,
     stream: impl Read,
     packed: Option<&Cell<u64>>,
     options: &Options,
 ) -> Result<Reading, Error> {
-    applicable(Format::Pmat, options)?;
-    let mut values = pmat_values(stream, packed, options)?;
-    let profile = heapprof_perl_heap::profile(&mut values);
-    Ok(Reading::new(Format::Pmat, "", profile))
+    applicable(binary.format, options)?;
+    let mut stream = Limited::new(stream, options.max_inflated, packed);
+    let reading = (binary.read)(&mut stream, options);
+    // As of text, the checksum of the packing tells what is damaged.
+    if packed.is_some()
+        && let Err(Error::Byte { .. }) = reading
+    {
+        io::copy(&mut stream.take(DRAINED), &mut io::sink())?;
+    }
+    reading
 }
 
-fn pmat_values(
-    stream: impl Read,
-    packed: Option<&Cell<u64>>,
-    options: &Options,
-) -> Result<heapprof_perl_heap::Values, Error> {
-    let mut bytes = Vec::new();
-    Limited::new(stream, options.max_inflated, packed).read_to_end(&mut bytes)?;
-    Ok(pmat::read(&bytes)?)
-}
-
-/// Reads Perl's values from a file of Devel::MAT, plain or packed by gzip or zstd.
+/// Reads Perl's values from a file of Devel::MAT, plain or packed by gzip, zstd or
+/// lz4.
 ///
 /// # Errors
 /// It may be another file, be cut, or contradict itself.
@@ -208,8 +201,9 @@ pub fn perl_values(
     };
     let mut head = Vec::new();
     unpack::read_head(&mut input, HEAD, &mut head)?;
-    let packed = (unpack::is_gzip(&head) || unpack::is_zstd(&head)).then_some(&count);
-    pmat_values(unpack::plain_stream(head, input)?, packed, options)
+    let packed = unpack::is_packed(&head).then_some(&count);
+    let stream = unpack::plain_stream(head, input)?;
+    binary::perl_values(&mut Limited::new(stream, options.max_inflated, packed))
 }
 
 /// Checks that the options apply to the format, so that none is silently ignored.

@@ -65,11 +65,6 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     ),
     (
         0,
-        b"memray\0",
-        "is a capture of memray; memray's own reports read it: memray stats FILE",
-    ),
-    (
-        0,
         b"Nettrace",
         "is a trace of .NET; make JSON of speedscope of it first: dotnet-trace convert --format \
          Speedscope FILE",
@@ -135,12 +130,12 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     (
         0,
         b"\x04\x22\x4d\x18",
-        "is lz4-compressed, as captures of memray may be; unpack it first: lz4 -d FILE",
+        "is lz4-compressed twice; unpack it once: lz4 -d FILE",
     ),
     (
         0,
         b"\x02\x21\x4c\x18",
-        "is lz4-compressed; unpack it first: lz4 -d FILE",
+        "is lz4-compressed in an old form; unpack it first: lz4 -d FILE",
     ),
     (
         0,
@@ -222,8 +217,8 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     ),
 ];
 
-const PICKLE: &str = "is a pickle of Python, such as a snapshot of tracemalloc; print its stacks \
-                      in Python, a line each: main;f BYTES";
+const PICKLE: &str = "is a pickle of Python, and the only ones that heapprof reads are snapshots \
+                      of tracemalloc: snapshot.dump(FILE); it runs no pickle";
 const CPROFILE: &str = "is a profile of Python's cProfile, which has times of functions, without \
                         stacks; python -m pstats FILE reads it";
 const PICTURE: &str = "is a picture; name the profile that it was made of";

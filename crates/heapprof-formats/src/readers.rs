@@ -12,10 +12,12 @@ mod jemalloc;
 mod leaksanitizer;
 mod massif;
 mod memleak;
+pub(crate) mod memray;
 mod mprof;
 mod perf_script;
 mod speedscope;
 mod symbolized;
+pub(crate) mod tracemalloc;
 
 use crate::error::Error;
 use crate::format::Format;

@@ -1,9 +1,10 @@
-//! Unpacks gzip and zstd, and enforces the limit on how much may come out.
+//! Unpacks gzip, zstd and lz4, and enforces the limit on how much may come out.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
 use heapprof_profile::Inflate;
+use lz4_flex::frame::FrameDecoder as Lz4Decoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
@@ -11,6 +12,7 @@ use crate::error::Error;
 
 const GZIP: &[u8] = b"\x1f\x8b";
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const LZ4: &[u8] = b"\x04\x22\x4d\x18";
 
 /// Fills `head` with up to `most` bytes of the stream. What was read stays in `head` if the stream
 /// fails.
@@ -40,6 +42,16 @@ pub(crate) fn is_zstd(head: &[u8]) -> bool {
     head.starts_with(ZSTD)
 }
 
+/// Whether a file that begins with `head` is packed by lz4, as frames.
+pub(crate) fn is_lz4(head: &[u8]) -> bool {
+    head.starts_with(LZ4)
+}
+
+/// Whether a file that begins with `head` is packed.
+pub(crate) fn is_packed(head: &[u8]) -> bool {
+    is_gzip(head) || is_zstd(head) || is_lz4(head)
+}
+
 /// The plain bytes of a file. `head` holds its first bytes.
 pub(crate) fn plain_stream<'a, R: Read + 'a>(
     head: Vec<u8>,
@@ -48,13 +60,79 @@ pub(crate) fn plain_stream<'a, R: Read + 'a>(
     let mut file = Cursor::new(head).chain(rest);
     let mut magic = Vec::new();
     read_head(&mut file, 4, &mut magic)?;
-    let (gzip, zstd) = (is_gzip(&magic), is_zstd(&magic));
-    let file = Cursor::new(magic).chain(file);
-    Ok(match (gzip, zstd) {
-        (true, _) => Box::new(Inflate::new(file)?),
-        (_, true) => Box::new(Zstd::new(file)),
-        _ => Box::new(file),
+    let whole = Cursor::new(magic.clone()).chain(file);
+    Ok(match () {
+        () if is_gzip(&magic) => Box::new(Inflate::new(whole)?),
+        () if is_zstd(&magic) => Box::new(Zstd::new(whole)),
+        () if is_lz4(&magic) => Box::new(Lz4::new(whole)),
+        () => Box::new(whole),
     })
+}
+
+/// Frames of lz4, one after the other.
+struct Lz4<R: Read> {
+    /// The decoder of a frame. `None` after an error.
+    frame: Option<Lz4Decoder<Asked<R>>>,
+}
+
+impl<R: Read> Lz4<R> {
+    fn new(file: R) -> Self {
+        let file = Asked {
+            file: BufReader::with_capacity(128 << 10, file),
+            beyond_its_end: false,
+        };
+        Self {
+            frame: Some(Lz4Decoder::new(file)),
+        }
+    }
+}
+
+impl<R: Read> Read for Lz4<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(mut frame) = self.frame.take() else {
+                return Ok(0);
+            };
+            let n = frame.read(buf).map_err(|error| match error.kind() {
+                // The decoder's own errors are of these kinds. Errors of the file pass.
+                ErrorKind::UnexpectedEof => damaged_lz4("it ends within a frame"),
+                ErrorKind::Other | ErrorKind::InvalidData => damaged_lz4(error),
+                _ => error,
+            })?;
+            if n > 0 || buf.is_empty() {
+                self.frame = Some(frame);
+                return Ok(n);
+            }
+            // The decoder also says that a frame is over if the file is.
+            let mut file = frame.into_inner();
+            if file.beyond_its_end {
+                return Err(damaged_lz4("it ends within a frame"));
+            }
+            if retry(|| file.file.fill_buf().map(<[u8]>::is_empty))? {
+                return Ok(0);
+            }
+            // Each frame gets a new decoder, whose buffers have the size that the frame needs.
+            self.frame = Some(Lz4Decoder::new(file));
+        }
+    }
+}
+
+/// A file that knows whether it was asked for bytes beyond its end.
+struct Asked<R> {
+    file: BufReader<R>,
+    beyond_its_end: bool,
+}
+
+impl<R: Read> Read for Asked<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = retry(|| self.file.read(buf))?;
+        self.beyond_its_end |= n == 0 && !buf.is_empty();
+        Ok(n)
+    }
+}
+
+fn damaged_lz4(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(Error::Lz4(error.to_string()))
 }
 
 /// Frames of zstd, one after the other.
@@ -229,6 +307,47 @@ mod tests {
             frame.push(b'\n');
         }
         frame
+    }
+
+    /// A frame of lz4 with blocks that are not packed, and a mark at its end.
+    fn lz4(texts: &[&[u8]], size: u8) -> Vec<u8> {
+        let mut frame = [LZ4, &[0x60, size << 4]].concat();
+        let sum = match size {
+            4 => 0x82,
+            _ => 0x73,
+        };
+        frame.push(sum);
+        for text in texts {
+            frame.extend((1 << 31 | text.len() as u32).to_le_bytes());
+            frame.extend(*text);
+        }
+        frame.extend([0; 4]);
+        frame
+    }
+
+    #[test]
+    fn frames_of_lz4_follow_each_other() {
+        let (first, second) = (lz4(&[b"main;f ", b"1\n"], 7), lz4(&[b"main;g 2\n"], 4));
+        let both = [&first[..], &second].concat();
+        let profile = read(&both[..], &Options::default()).unwrap().profile;
+        assert_eq!(crate::rendered::samples(&profile), ["main;f 1", "main;g 2"]);
+        for at in 8..both.len() {
+            let read = read(&both[..at], &Options::default());
+            if at == first.len() {
+                assert!(read.is_ok());
+                continue;
+            }
+            let error = read.unwrap_err().to_string();
+            assert!(
+                error.starts_with("the lz4 data is damaged ("),
+                "{at}: {error}"
+            );
+        }
+        let damaged = [&both[..], b"\x01\x02\x03\x04\x05\x06\x07\x08"].concat();
+        let error = read(&damaged[..], &Options::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.ends_with("copy or download it again"), "{error}");
     }
 
     /// 182 KB of such blocks once took 12 s.

@@ -1,0 +1,254 @@
+//! The bytes of a binary format, read in order, with their place in the file for errors.
+
+use std::io::{self, ErrorKind, Read};
+
+use crate::error::Error;
+
+/// How many bytes are read at once.
+const BUFFER: usize = 128 << 10;
+
+/// A binary file that is read from its beginning to its end.
+pub(crate) struct Bytes<'a> {
+    stream: &'a mut dyn Read,
+    buffer: Box<[u8]>,
+    /// What is left of the buffer.
+    at: usize,
+    end: usize,
+    /// The number of bytes that were given.
+    offset: u64,
+    /// Zeros that were read and are given next. `None` if zeros are bytes like others.
+    zeros: Option<u64>,
+}
+
+impl<'a> Bytes<'a> {
+    pub(crate) fn new(stream: &'a mut dyn Read) -> Self {
+        Self {
+            stream,
+            buffer: vec![0; BUFFER].into_boxed_slice(),
+            at: 0,
+            end: 0,
+            offset: 0,
+            zeros: None,
+        }
+    }
+
+    /// Takes zeros at the end of the file for padding. The file then ends before them.
+    pub(crate) fn without_padding(mut self) -> Self {
+        self.zeros = Some(0);
+        self
+    }
+
+    /// How many bytes were read so far.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next byte. `None` at the end of the file.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<u8>, Error> {
+        if self.at < self.end && (self.zeros.is_none() || self.buffer[self.at] != 0) {
+            let byte = self.buffer[self.at];
+            if self.zeros.is_none_or(|zeros| zeros == 0) {
+                self.at += 1;
+                self.offset += 1;
+                return Ok(Some(byte));
+            }
+        }
+        self.next_slowly()
+    }
+
+    #[cold]
+    fn next_slowly(&mut self) -> Result<Option<u8>, Error> {
+        if self.zeros.is_none_or(|zeros| zeros == 0) {
+            if !self.fill()? {
+                return Ok(None);
+            }
+            let byte = self.buffer[self.at];
+            self.at += 1;
+            if byte != 0 || self.zeros.is_none() {
+                self.offset += 1;
+                return Ok(Some(byte));
+            }
+            let mut run = 1;
+            loop {
+                if !self.fill()? {
+                    return Ok(None);
+                }
+                if self.buffer[self.at] != 0 {
+                    break;
+                }
+                self.at += 1;
+                run += 1;
+            }
+            self.zeros = Some(run);
+        }
+        self.zeros = self.zeros.map(|zeros| zeros.saturating_sub(1));
+        self.offset += 1;
+        Ok(Some(0))
+    }
+
+    /// Reads on if the buffer is empty. False at the end of the file.
+    fn fill(&mut self) -> io::Result<bool> {
+        while self.at == self.end {
+            self.at = 0;
+            self.end = 0;
+            match self.stream.read(&mut self.buffer) {
+                Ok(0) => return Ok(false),
+                Ok(n) => self.end = n,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next byte of something that is not at its end.
+    pub(crate) fn byte(&mut self, what: &str) -> Result<u8, Error> {
+        self.next()?.ok_or_else(|| self.ended(what))
+    }
+
+    /// The next `N` bytes.
+    pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Error> {
+        let mut array = [0; N];
+        for byte in &mut array {
+            *byte = self.byte(what)?;
+        }
+        Ok(array)
+    }
+
+    /// A number of four bytes.
+    pub(crate) fn u32(&mut self, what: &str) -> Result<u32, Error> {
+        Ok(u32::from_le_bytes(self.array(what)?))
+    }
+
+    /// A number of eight bytes.
+    pub(crate) fn u64(&mut self, what: &str) -> Result<u64, Error> {
+        Ok(u64::from_le_bytes(self.array(what)?))
+    }
+
+    /// A number of seven bits in each byte, the lowest first. The highest bit says that more bytes
+    /// follow.
+    pub(crate) fn varint(&mut self, what: &str) -> Result<u64, Error> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte(what)?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.wrong(what, "a number of more than ten bytes"))
+    }
+
+    /// A signed number, whose lowest bit is its sign.
+    pub(crate) fn signed(&mut self, what: &str) -> Result<i64, Error> {
+        let value = self.varint(what)?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// Text up to a byte, which is read, too. It may have so many bytes.
+    pub(crate) fn until(&mut self, end: u8, most: usize, what: &str) -> Result<Vec<u8>, Error> {
+        let mut text = Vec::new();
+        loop {
+            match self.byte(what)? {
+                byte if byte == end => return Ok(text),
+                _ if text.len() == most => {
+                    return Err(self.wrong(what, format!("more than {most} bytes")));
+                }
+                byte => text.push(byte),
+            }
+        }
+    }
+
+    /// So many bytes. There may be at most so many.
+    pub(crate) fn take(&mut self, length: u64, most: u64, what: &str) -> Result<Vec<u8>, Error> {
+        if length > most {
+            return Err(self.wrong(what, format!("{length} bytes, more than {most}")));
+        }
+        // The length may be a lie, so memory grows with what is there.
+        let mut bytes = Vec::new();
+        for _ in 0..length {
+            bytes.push(self.byte(what)?);
+        }
+        Ok(bytes)
+    }
+
+    /// The error that something else was found before this place.
+    pub(crate) fn wrong(&self, expected: &str, found: impl std::fmt::Display) -> Error {
+        Error::Byte {
+            offset: self.offset,
+            defect: format!("expected {expected}, found {found}"),
+        }
+    }
+
+    /// The error that the file ends too soon.
+    pub(crate) fn ended(&self, expected: &str) -> Error {
+        self.wrong(expected, "the end of the file; copy or download it again")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_any_length() {
+        let table: [(&[u8], Option<i64>); 6] = [
+            (&[0], Some(0)),
+            (&[1], Some(-1)),
+            (&[0xd8, 0x04], Some(300)),
+            (
+                &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+                Some(i64::MIN),
+            ),
+            (&[0xff], None),
+            (&[0xff; 12], None),
+        ];
+        for (bytes, expected) in table {
+            let mut stream = bytes;
+            let read = Bytes::new(&mut stream).signed("a number");
+            assert_eq!(read.ok(), expected, "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_padding() {
+        let file = [&[7, 0, 0, 8, 0][..], &vec![0; 3 * BUFFER]].concat();
+        let all = |padded: bool| {
+            let mut stream = &file[..];
+            let mut bytes = Bytes::new(&mut stream);
+            if padded {
+                bytes = bytes.without_padding();
+            }
+            let mut found = Vec::new();
+            while let Some(byte) = bytes.next().unwrap() {
+                found.push(byte);
+            }
+            assert_eq!(bytes.offset(), found.len() as u64);
+            found
+        };
+        assert_eq!(all(true), [7, 0, 0, 8]);
+        assert_eq!(all(false), file);
+    }
+
+    #[test]
+    fn lengths_are_bounded() {
+        let mut stream = &b"abc"[..];
+        let mut bytes = Bytes::new(&mut stream);
+        let error = bytes.take(u64::MAX, 16, "a name").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "byte 0: expected a name, found 18446744073709551615 bytes, more than 16"
+        );
+        let error = bytes.until(b'\0', 2, "a name").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "byte 3: expected a name, found more than 2 bytes"
+        );
+        let error = bytes.byte("a name").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "byte 3: expected a name, found the end of the file; copy or download it again"
+        );
+    }
+}

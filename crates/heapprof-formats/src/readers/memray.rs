@@ -1,0 +1,68 @@
+//! Captures of memray, a profiler of Python, as `memray run` writes them.
+//!
+//! A capture is a header and then records. Two kinds exist: a list of all allocations and frees,
+//! and, of `memray run --aggregate`, the sums of each stack. memray's `records.h`,
+//! `record_writer.cpp` and `record_reader.cpp` are the description. The layout has a version, and
+//! memray itself reads only the newest. Versions 10 to 13 are read here, which memray 1.7 to 1.20
+//! write.
+//!
+//! The sums are those of memray's `FileReader`, which goes through a list twice. Here it is read
+//! once, as heaptrack's data is.
+
+mod capture;
+mod header;
+mod line_table;
+mod ranges;
+mod record;
+mod records;
+mod sites;
+mod stacks;
+
+use std::io::Read;
+
+use heapprof_profile::Error as ProfileError;
+
+use crate::bytes::Bytes;
+use crate::error::Error;
+use crate::reading::{Options, Reading};
+use capture::Capture;
+use header::{Header, MAGIC};
+use record::Record;
+use records::Records;
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    head.starts_with(MAGIC)
+}
+
+pub(crate) fn read(stream: &mut dyn Read, options: &Options) -> Result<Reading, Error> {
+    /// How many bytes are read before the memory is checked again.
+    const LOOKED_AT_EVERY: u64 = 64 << 10;
+    let limit = options.max_memory();
+    // The file grows in large steps, so a program that is killed leaves zeros at its end.
+    let mut bytes = Bytes::new(stream).without_padding();
+    let header = Header::read(&mut bytes)?;
+    let mut capture = Capture::new(&header);
+    let mut records = Records::new(bytes, &header);
+    let mut look_at = LOOKED_AT_EVERY;
+    loop {
+        let record = records.next()?;
+        let offset = records.offset();
+        match record {
+            Record::End { is_marked } => {
+                return capture.reading(&header, is_marked, offset, options);
+            }
+            record => capture
+                .record(record, offset)
+                .map_err(|error| error.at_byte(offset))?,
+        }
+        if offset >= look_at {
+            look_at = offset + LOOKED_AT_EVERY;
+            if capture.memory() > limit {
+                return Err(ProfileError::TooMuchMemory { limit }.into());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

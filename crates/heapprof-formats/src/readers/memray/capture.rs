@@ -1,0 +1,202 @@
+//! A capture of memray as it is read: its records become sums of stacks, and these a profile.
+
+use super::header::Header;
+use super::record::{Record, Sum};
+use super::sites::{Sites, TYPES};
+use super::stacks::Stacks;
+use crate::error::Error;
+use crate::format::Format;
+use crate::reading::{Options, Reading};
+use crate::tally::{Frames, Tally};
+
+/// What was read of a capture.
+pub(super) struct Capture {
+    has_code: bool,
+    stacks: Stacks,
+    sites: Sites,
+    /// The largest resident set in bytes, and the last time in milliseconds since the start.
+    most_resident: u64,
+    time: u64,
+}
+
+impl Capture {
+    pub(super) fn new(header: &Header) -> Self {
+        Self {
+            has_code: header.has_code(),
+            stacks: Stacks::default(),
+            sites: Sites::default(),
+            most_resident: 0,
+            time: 0,
+        }
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(super) fn memory(&self) -> u64 {
+        self.stacks.memory() + self.sites.memory()
+    }
+
+    /// Takes a record, which ends at `offset`.
+    pub(super) fn record(&mut self, record: Record, offset: u64) -> Result<(), Error> {
+        let wrong = |expected: &str, found: &str| Error::Byte {
+            offset,
+            defect: format!("expected {expected}, found {found}"),
+        };
+        let no_thread = || wrong("a thread before what it does", "none");
+        match record {
+            Record::Block {
+                address,
+                size,
+                allocator,
+            } => {
+                let thread = self.stacks.running().ok_or_else(no_thread)?;
+                let key = (thread, self.stacks.innermost(), allocator);
+                self.sites.event(key, address, size, offset)
+            }
+            Record::Push(code, instruction) => {
+                self.stacks.push(code, instruction)?.ok_or_else(no_thread)
+            }
+            Record::Pop(count) => self
+                .stacks
+                .pop(count)
+                .map_err(|depth| wrong(&format!("at most {depth} returns"), &format!("{count}"))),
+            Record::Thread(id) => self.stacks.run(id),
+            Record::ThreadName(name) => self.stacks.name_thread(&name).ok_or_else(no_thread),
+            Record::Resident { bytes, time } => {
+                self.most_resident = self.most_resident.max(bytes);
+                self.time = self.time.max(time);
+                Ok(())
+            }
+            Record::NumberedFrame {
+                number,
+                code,
+                offset,
+            } => self
+                .stacks
+                .numbered_frame(number, code, offset)?
+                .ok_or_else(|| wrong("the next number of a frame", &number.to_string())),
+            Record::Stack { frame, parent } => self
+                .stacks
+                .numbered_call(frame, parent, self.has_code)?
+                .ok_or_else(|| {
+                    let known = self.stacks.calls();
+                    let found = format!("frame {frame} and stack {parent}");
+                    wrong(
+                        &format!("a known frame, and a stack of at most {known}"),
+                        &found,
+                    )
+                }),
+            Record::Sum(sum) => self.sum(&sum, wrong),
+            described @ (Record::Code { .. } | Record::Frame { .. }) => {
+                self.stacks.describe(described)
+            }
+            Record::Other | Record::End { .. } => Ok(()),
+        }
+    }
+
+    fn sum(&mut self, sum: &Sum, wrong: impl Fn(&str, &str) -> Error) -> Result<(), Error> {
+        let known = self.stacks.calls();
+        let call = self.stacks.known_call(sum.stack).ok_or_else(|| {
+            wrong(
+                &format!("a stack of at most {known}"),
+                &sum.stack.to_string(),
+            )
+        })?;
+        let thread = self.stacks.thread(sum.thread)?;
+        self.sites.sum((thread, call, sum.allocator), sum)
+    }
+
+    /// The profile. The file has so many bytes.
+    pub(super) fn reading(
+        self,
+        header: &Header,
+        is_marked: bool,
+        bytes: u64,
+        options: &Options,
+    ) -> Result<Reading, Error> {
+        // A file with sums does not have what was allocated in all.
+        let first = if header.is_aggregated { 2 } else { 0 };
+        let mut tally = Tally::new(&TYPES[first..]).within(options);
+        let locations = self.stacks.locations(&mut tally, header);
+        let no_stack = tally.named("(no Python stack)");
+        let mut stack = Vec::new();
+        let mut frames = Frames::of(bytes);
+        for ((thread, call, allocator), values) in self.sites.values() {
+            let (name, id) = &self.stacks.thread[thread as usize];
+            stack.clear();
+            for frame in self.stacks.frames(call) {
+                frames.count()?;
+                stack.extend(locations.get(frame as usize));
+            }
+            if *id == header.main_thread {
+                let skipped = usize::try_from(header.skipped).unwrap_or(usize::MAX);
+                stack.truncate(stack.len().saturating_sub(skipped));
+            }
+            if stack.is_empty() {
+                stack.push(no_stack);
+            }
+            let thread = match name.is_empty() {
+                true => format!("{id:#x}"),
+                false => name.clone(),
+            };
+            let mut labels = [
+                tally.builder.text_label("allocator", allocator.name()),
+                tally.builder.text_label("thread", &thread),
+            ];
+            let labels = tally.builder.label_set(&mut labels);
+            tally.add(&stack, labels, &values[first..])?;
+        }
+        self.comment(&mut tally, header, is_marked);
+        let shown = tally.builder.text("peak_space");
+        tally.builder.profile.default_sample_type = shown;
+        let unsampling = "none, memray records every block";
+        Ok(Reading::new(Format::Memray, unsampling, tally.finish()))
+    }
+
+    fn comment(&self, tally: &mut Tally, header: &Header, is_marked: bool) {
+        let traced = header.has_python_blocks.map(|yes| match yes {
+            true => "Python's own blocks are recorded".to_string(),
+            false => "Python's own blocks are not recorded, but the memory that they are in is; \
+                      memray run --trace-python-allocators records them"
+                .to_string(),
+        });
+        let python = header.python().map(|version| format!("python: {version}"));
+        let resident = (self.most_resident > 0).then(|| {
+            format!(
+                "peak resident set: {} bytes, with memray's own",
+                self.most_resident
+            )
+        });
+        let killed = (!is_marked).then(|| {
+            "the file ends without memray's end mark: the program was killed, or still runs, or \
+             the file is cut"
+                .to_string()
+        });
+        let native = header.is_native.then(|| {
+            "native stacks are left out; memray's own reports show them, on the machine where the \
+             file was written"
+                .to_string()
+        });
+        let sums = header.is_aggregated.then(|| {
+            "memray run --aggregate leaves out what was allocated and freed again".to_string()
+        });
+        let all = [
+            (!header.command.is_empty()).then(|| format!("command: {}", header.command)),
+            Some(format!("pid: {}", header.pid)),
+            python,
+            Some(format!("python's allocator: {}", header.allocator)),
+            traced,
+            sums,
+            native,
+            killed,
+            resident,
+        ];
+        for comment in all.into_iter().flatten() {
+            tally.comment(&comment);
+        }
+        let profile = &mut tally.builder.profile;
+        profile.time_nanos = header.start.saturating_mul(1_000_000);
+        let last = i64::try_from(self.time).unwrap_or(0);
+        let duration = header.end.saturating_sub(header.start).max(last);
+        profile.duration_nanos = duration.saturating_mul(1_000_000);
+    }
+}

@@ -1,0 +1,140 @@
+//! The header of a capture of memray: which version wrote it, of which process, and how.
+
+use crate::bytes::Bytes;
+use crate::error::Error;
+
+/// What every capture begins with.
+pub(super) const MAGIC: &[u8] = b"memray\0";
+
+/// The versions of the layout that are read.
+const OLDEST: u32 = 10;
+const NEWEST: u32 = 13;
+/// From this version on, a code object is described once, and frames have an offset in its code.
+const WITH_CODE: u32 = 12;
+
+/// The most bytes of a command line, or of a path.
+const LONGEST: usize = 1 << 20;
+
+pub(super) struct Header {
+    pub(super) version: u32,
+    /// The version of Python that memray was built for, as `PY_VERSION_HEX` has it. It is 0 if the
+    /// file does not say it.
+    pub(super) python: u32,
+    /// Whether stacks of native code were recorded, too.
+    pub(super) is_native: bool,
+    /// Whether the file has sums instead of events.
+    pub(super) is_aggregated: bool,
+    /// Milliseconds since 1970. The end is 0 if the program did not reach it.
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) command: String,
+    pub(super) pid: u32,
+    /// The thread that began to record, and how many of its outermost frames are memray's own.
+    pub(super) main_thread: u64,
+    pub(super) skipped: u64,
+    pub(super) allocator: &'static str,
+    /// Whether blocks of Python's own allocator were recorded. `None` if the file does not say it.
+    pub(super) has_python_blocks: Option<bool>,
+}
+
+impl Header {
+    pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<Self, Error> {
+        const WHAT: &str = "the header of a capture of memray";
+        for &expected in MAGIC {
+            let found = bytes.byte(WHAT)?;
+            if found != expected {
+                return Err(bytes.wrong(WHAT, "something else"));
+            }
+        }
+        let version = bytes.u32(WHAT)?;
+        if !(OLDEST..=NEWEST).contains(&version) {
+            return Err(Error::Version(format!(
+                "is a capture of memray of version {version}, and heapprof reads versions {OLDEST} \
+                 to {NEWEST}, of memray 1.7 to 1.20; the memray that wrote it reads it: memray \
+                 stats FILE"
+            )));
+        }
+        let python = match version {
+            WITH_CODE.. => bytes.u32(WHAT)?,
+            _ => 0,
+        };
+        let is_native = flag(bytes)?;
+        let is_aggregated = flag(bytes)?;
+        let (_allocations, _frames) = (bytes.u64(WHAT)?, bytes.u64(WHAT)?);
+        let start = bytes.u64(WHAT)?;
+        let end = bytes.u64(WHAT)?;
+        let milliseconds = |number: u64| i64::try_from(number).unwrap_or(0);
+        let command = text(bytes, "the command line")?;
+        let pid = bytes.u32(WHAT)?;
+        let main_thread = bytes.u64(WHAT)?;
+        let skipped = bytes.u64(WHAT)?;
+        let allocator = match bytes.byte(WHAT)? {
+            1 => "pymalloc",
+            2 => "pymalloc with debug hooks",
+            3 => "malloc",
+            5 => "mimalloc",
+            6 => "mimalloc with debug hooks",
+            _ => "another one",
+        };
+        let has_python_blocks = match version {
+            11.. => Some(flag(bytes)?),
+            _ => None,
+        };
+        if version >= WITH_CODE {
+            // Whether objects of Python were followed, too.
+            flag(bytes)?;
+        }
+        if version >= 13 {
+            search_paths(bytes)?;
+        }
+        Ok(Self {
+            version,
+            python,
+            is_native,
+            is_aggregated,
+            start: milliseconds(start),
+            end: milliseconds(end),
+            command: String::from_utf8_lossy(&command).into_owned(),
+            pid,
+            main_thread,
+            skipped,
+            allocator,
+            has_python_blocks,
+        })
+    }
+
+    /// Whether code objects are described once, and frames have an offset in their code.
+    pub(super) fn has_code(&self) -> bool {
+        self.version >= WITH_CODE
+    }
+
+    /// Python's version for people, e.g. `3.11`. The program's Python may have another third
+    /// number than the one that memray was built for.
+    pub(super) fn python(&self) -> Option<String> {
+        let [major, minor, _micro, _level] = self.python.to_be_bytes();
+        (major != 0).then(|| format!("{major}.{minor}"))
+    }
+}
+
+/// A byte that is 0 or 1.
+fn flag(bytes: &mut Bytes<'_>) -> Result<bool, Error> {
+    const WHAT: &str = "a flag of the header, 0 or 1";
+    match bytes.byte(WHAT)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(bytes.wrong(WHAT, other)),
+    }
+}
+
+fn text(bytes: &mut Bytes<'_>, what: &str) -> Result<Vec<u8>, Error> {
+    bytes.until(b'\0', LONGEST, what)
+}
+
+/// Reads past the folder of Python's library and the two lists of paths. An empty path ends a list.
+fn search_paths(bytes: &mut Bytes<'_>) -> Result<(), Error> {
+    text(bytes, "the folder of Python's library")?;
+    for _ in 0..2 {
+        while !text(bytes, "a search path, or the end of the list")?.is_empty() {}
+    }
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! What each stack allocated, what it holds, and what it held when the heap was largest.
+//!
+//! memray counts a moment as the largest if no later one is as large. So the last of equal maxima
+//! is the peak, and blocks without bytes that come while the heap is that large are in it.
+
+use foldhash::HashMap;
+
+use super::ranges::Ranges;
+use super::record::{Allocator, MMAP, MUNMAP, Sum};
+use crate::error::Error;
+use crate::tally::overflow;
+
+/// The sample types of a list of allocations. A file with sums has only the last four.
+pub(super) const TYPES: [(&str, &str); 6] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("peak_objects", "count"),
+    ("peak_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+];
+
+/// Who allocates: a thread, a stack, a function.
+pub(super) type Key = (u32, u32, Allocator);
+
+/// The sums of a stack, in blocks and bytes.
+struct Site {
+    key: Key,
+    allocated: [i64; 2],
+    held: [i64; 2],
+    /// What it held at the last maximum before `changed`.
+    held_at_peak: [i64; 2],
+    /// The event that changed `held` last.
+    changed: u64,
+}
+
+/// All stacks that allocate.
+#[derive(Default)]
+pub(super) struct Sites {
+    site: Vec<Site>,
+    number: HashMap<Key, u32>,
+    /// Blocks by their address: their sizes and sites.
+    block: HashMap<u64, (i64, u32)>,
+    mapped: Ranges,
+    /// How many events there were, and the event at which the heap was largest.
+    event: u64,
+    peak_event: u64,
+    total: i64,
+    peak: i64,
+}
+
+impl Sites {
+    /// About how many bytes of memory they take.
+    pub(super) fn memory(&self) -> u64 {
+        let tables = size_of_val(&self.site[..])
+            + self.number.capacity() * 2 * size_of::<(Key, u32)>()
+            + self.block.capacity() * 2 * size_of::<(u64, (i64, u32))>();
+        tables as u64 + self.mapped.memory()
+    }
+
+    fn site(&mut self, key: Key) -> Result<u32, Error> {
+        if let Some(&number) = self.number.get(&key) {
+            return Ok(number);
+        }
+        let number =
+            u32::try_from(self.site.len()).map_err(|_| overflow("the number of stacks"))?;
+        self.number.insert(key, number);
+        self.site.push(Site {
+            key,
+            allocated: [0; 2],
+            held: [0; 2],
+            held_at_peak: [0; 2],
+            changed: 0,
+        });
+        Ok(number)
+    }
+
+    /// An allocation or a free. `read` is how many bytes of the file were read.
+    pub(super) fn event(
+        &mut self,
+        key: Key,
+        address: u64,
+        size: u64,
+        read: u64,
+    ) -> Result<(), Error> {
+        self.event += 1;
+        let (_, _, allocator) = key;
+        match allocator {
+            MUNMAP => {
+                let end = address.saturating_add(size);
+                if address < end {
+                    for part in self.mapped.remove(address, end, read)? {
+                        let bytes = number(part.bytes)?;
+                        self.change(part.site, part.count, -bytes)?;
+                        self.grow(-bytes)?;
+                    }
+                }
+            }
+            _ if !allocator.has_size() => {
+                if let Some((size, site)) = self.block.remove(&address) {
+                    self.change(site, -1, -size)?;
+                    self.grow(-size)?;
+                }
+            }
+            _ => self.allocated(key, address, number(size)?)?,
+        }
+        if self.total >= self.peak {
+            self.peak = self.total;
+            self.peak_event = self.event;
+        }
+        Ok(())
+    }
+
+    fn allocated(&mut self, key: Key, address: u64, size: i64) -> Result<(), Error> {
+        let site = self.site(key)?;
+        let allocated = &mut self.site[site as usize].allocated;
+        add(allocated, [1, size], "what a stack allocated")?;
+        self.grow(size)?;
+        if key.2 == MMAP {
+            if size == 0 {
+                return Ok(());
+            }
+            let end = address.saturating_add(size.unsigned_abs());
+            if address < end {
+                self.mapped.add(address, end, site);
+            }
+        } else if let Some((before, site)) = self.block.insert(address, (size, site)) {
+            // Nobody saw the free of the block that was here before. As memray does, its stack
+            // gives it back, but the heap is not smaller by it.
+            self.change(site, -1, -before)?;
+        }
+        self.change(site, 1, size)
+    }
+
+    /// Changes what a site holds. First keeps the old amounts if they were still held at the
+    /// largest moment.
+    fn change(&mut self, site: u32, blocks: i64, bytes: i64) -> Result<(), Error> {
+        let site = &mut self.site[site as usize];
+        if site.changed <= self.peak_event {
+            site.held_at_peak = site.held;
+        }
+        site.changed = self.event;
+        add(&mut site.held, [blocks, bytes], "what a stack holds")
+    }
+
+    fn grow(&mut self, bytes: i64) -> Result<(), Error> {
+        let total = self.total.checked_add(bytes);
+        self.total = total.ok_or_else(|| overflow("the size of the heap"))?;
+        Ok(())
+    }
+
+    /// The sums of a file that has no events.
+    pub(super) fn sum(&mut self, key: Key, sum: &Sum) -> Result<(), Error> {
+        let site = self.site(key)?;
+        let site = &mut self.site[site as usize];
+        // These sites do not change any more after the peak.
+        site.changed = u64::MAX;
+        for (sums, values) in [
+            (&mut site.held_at_peak, sum.peak),
+            (&mut site.held, sum.held),
+        ] {
+            let [blocks, bytes] = values;
+            add(
+                sums,
+                [number(blocks)?, number(bytes)?],
+                "what a stack holds",
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Each site with its values, in the order of [`TYPES`].
+    pub(super) fn values(&self) -> impl Iterator<Item = (Key, [i64; 6])> {
+        self.site.iter().map(|site| {
+            let [blocks, bytes] = match site.changed <= self.peak_event {
+                true => site.held,
+                false => site.held_at_peak,
+            };
+            let [allocated, allocated_bytes] = site.allocated;
+            let [held, held_bytes] = site.held;
+            let values = [allocated, allocated_bytes, blocks, bytes, held, held_bytes];
+            (site.key, values)
+        })
+    }
+}
+
+fn number(number: u64) -> Result<i64, Error> {
+    i64::try_from(number).map_err(|_| overflow("the size of a block"))
+}
+
+fn add(sums: &mut [i64; 2], values: [i64; 2], what: &str) -> Result<(), Error> {
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum = sum.checked_add(value).ok_or_else(|| overflow(what))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MALLOC: Allocator = Allocator::numbered(6);
+    const FREE: Allocator = Allocator::numbered(5);
+
+    /// Each event is a stack, an allocator, an address and a size.
+    fn values(events: &[(u32, Allocator, u64, u64)]) -> Vec<[i64; 6]> {
+        let mut sites = Sites::default();
+        for &(stack, allocator, address, size) in events {
+            sites
+                .event((0, stack, allocator), address, size, 0)
+                .unwrap();
+        }
+        sites.values().map(|(_, values)| values).collect()
+    }
+
+    #[test]
+    fn sums_at_the_end_and_at_the_largest_moment() {
+        // The last of two equal maxima is the peak, and a block of no bytes is in it.
+        let equal = [
+            (1, MALLOC, 16, 10),
+            (0, FREE, 16, 0),
+            (2, MALLOC, 16, 10),
+            (3, MALLOC, 32, 0),
+            (0, FREE, 16, 0),
+        ];
+        let expected = [
+            [1, 10, 0, 0, 0, 0],
+            [1, 10, 1, 10, 0, 0],
+            [1, 0, 1, 0, 1, 0],
+        ];
+        assert_eq!(values(&equal), expected);
+        // A block at an address that holds one.
+        let again = [(1, MALLOC, 16, 10), (2, MALLOC, 16, 4), (0, FREE, 16, 0)];
+        assert_eq!(values(&again), [[1, 10, 0, 0, 0, 0], [1, 4, 1, 4, 0, 0]]);
+        // Frees of unknown blocks.
+        assert_eq!(values(&[(0, FREE, 16, 0), (0, MUNMAP, 0, 99)]), [[0; 6]; 0]);
+    }
+
+    #[test]
+    fn mappings_are_unmapped_in_parts() {
+        let events = [
+            (1, MMAP, 4096, 3 * 4096),
+            (2, MMAP, 1 << 20, 0),
+            (0, MUNMAP, 8192, 4096),
+            (0, MUNMAP, 0, 8192),
+        ];
+        // A mapping of no bytes is none.
+        let expected = [[1, 12_288, 1, 12_288, 1, 4096], [1, 0, 0, 0, 0, 0]];
+        assert_eq!(values(&events), expected);
+    }
+}

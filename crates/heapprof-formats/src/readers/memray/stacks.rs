@@ -1,0 +1,278 @@
+//! The stacks of a capture of memray: a tree of calls, and what functions and lines its frames are.
+
+use foldhash::HashMap;
+use heapprof_profile::LocationIndex;
+
+use super::header::Header;
+use super::line_table;
+use super::record::Record;
+use crate::error::Error;
+use crate::tally::{Frame, Tally, overflow};
+use crate::texts::Texts;
+
+/// A function, or a line of one in an old file.
+struct Code {
+    name: u32,
+    file: u32,
+    line: i64,
+    /// Where its table of lines ends in `table`, which begins where the one before it ends.
+    lines: (usize, usize),
+}
+
+/// All calls, and the stack of each thread.
+#[derive(Default)]
+pub(super) struct Stacks {
+    texts: Texts,
+    table: Vec<u8>,
+    code: Vec<Code>,
+    code_of: HashMap<u64, u32>,
+    /// Frames: a code object and an offset in it.
+    frame: Vec<(u64, i64)>,
+    frame_of: HashMap<(u64, i64), u32>,
+    /// Calls from 1: the number of the call outside, or 0, and the frame.
+    call: Vec<(u32, u32)>,
+    call_of: HashMap<(u32, u32), u32>,
+    threads: HashMap<u64, u32>,
+    /// The calls of each thread, outermost first.
+    stack: Vec<Vec<u32>>,
+    /// The names of threads, and their numbers in the file.
+    pub(super) thread: Vec<(String, u64)>,
+    /// The thread that runs.
+    running: Option<u32>,
+}
+
+impl Stacks {
+    /// About how many bytes of memory they take.
+    pub(super) fn memory(&self) -> u64 {
+        let tables = self.table.len()
+            + size_of_val(&self.code[..])
+            + size_of_val(&self.frame[..])
+            + size_of_val(&self.call[..])
+            + self.code_of.capacity() * 2 * size_of::<(u64, u32)>()
+            + self.frame_of.capacity() * 2 * size_of::<(u64, i64, u32)>()
+            + self.call_of.capacity() * 2 * size_of::<(u32, u32, u32)>()
+            + self.threads.capacity() * 2 * size_of::<(u64, u32)>()
+            + self.thread.capacity() * size_of::<(String, u64)>()
+            + self.stack.capacity() * size_of::<Vec<u32>>();
+        tables as u64 + self.texts.memory()
+    }
+
+    /// The number of a thread.
+    pub(super) fn thread(&mut self, id: u64) -> Result<u32, Error> {
+        if let Some(&number) = self.threads.get(&id) {
+            return Ok(number);
+        }
+        let number = u32::try_from(self.thread.len()).map_err(|_| overflow("threads"))?;
+        self.threads.insert(id, number);
+        self.thread.push((String::new(), id));
+        self.stack.push(Vec::new());
+        Ok(number)
+    }
+
+    /// The thread that runs.
+    pub(super) fn running(&self) -> Option<u32> {
+        self.running
+    }
+
+    pub(super) fn run(&mut self, id: u64) -> Result<(), Error> {
+        self.running = Some(self.thread(id)?);
+        Ok(())
+    }
+
+    pub(super) fn name_thread(&mut self, name: &[u8]) -> Option<()> {
+        let (known, _) = self.thread.get_mut(self.running? as usize)?;
+        *known = String::from_utf8_lossy(name).into_owned();
+        Some(())
+    }
+
+    /// The innermost call of the thread that runs, 0 if there is none.
+    pub(super) fn innermost(&self) -> u32 {
+        let stack = self
+            .running
+            .and_then(|thread| self.stack.get(thread as usize));
+        stack.and_then(|stack| stack.last()).copied().unwrap_or(0)
+    }
+
+    /// The running thread calls. `None` if no thread runs.
+    pub(super) fn push(&mut self, code: u64, offset: i64) -> Result<Option<()>, Error> {
+        let frame = self.frame(code, offset)?;
+        let outside = self.innermost();
+        let call = match self.call_of.get(&(outside, frame)) {
+            Some(&call) => call,
+            None => {
+                let call = self.add_call(outside, frame)?;
+                self.call_of.insert((outside, frame), call);
+                call
+            }
+        };
+        let stack = self
+            .running
+            .and_then(|thread| self.stack.get_mut(thread as usize));
+        Ok(stack.map(|stack| stack.push(call)))
+    }
+
+    /// The running thread returns. How many calls there are, if there are fewer.
+    pub(super) fn pop(&mut self, count: u64) -> Result<(), usize> {
+        let stack = self
+            .running
+            .and_then(|thread| self.stack.get_mut(thread as usize));
+        let Some(stack) = stack else {
+            return Err(0);
+        };
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let left = stack.len().checked_sub(count).ok_or(stack.len())?;
+        stack.truncate(left);
+        Ok(())
+    }
+
+    fn frame(&mut self, code: u64, offset: i64) -> Result<u32, Error> {
+        if let Some(&frame) = self.frame_of.get(&(code, offset)) {
+            return Ok(frame);
+        }
+        let frame = self.add_frame(code, offset)?;
+        self.frame_of.insert((code, offset), frame);
+        Ok(frame)
+    }
+
+    fn add_frame(&mut self, code: u64, offset: i64) -> Result<u32, Error> {
+        let frame = u32::try_from(self.frame.len()).map_err(|_| overflow("frames"))?;
+        self.frame.push((code, offset));
+        Ok(frame)
+    }
+
+    fn add_call(&mut self, outside: u32, frame: u32) -> Result<u32, Error> {
+        self.call.push((outside, frame));
+        u32::try_from(self.call.len()).map_err(|_| overflow("calls"))
+    }
+
+    /// A frame of a file with sums, which numbers them. `None` if the number is not the next one.
+    pub(super) fn numbered_frame(
+        &mut self,
+        number: u64,
+        code: u64,
+        offset: i64,
+    ) -> Result<Option<()>, Error> {
+        Ok((self.add_frame(code, offset)? as u64 == number).then_some(()))
+    }
+
+    /// A call of a file with sums, which numbers frames and calls. The numbers of the frame and of
+    /// the call outside must be known.
+    pub(super) fn numbered_call(
+        &mut self,
+        frame: u64,
+        outside: u64,
+        has_code: bool,
+    ) -> Result<Option<()>, Error> {
+        let frame = match has_code {
+            true => u32::try_from(frame)
+                .ok()
+                .filter(|&n| (n as usize) < self.frame.len()),
+            false => Some(self.frame(frame, 0)?),
+        };
+        let outside = self.known_call(outside);
+        Ok(match (frame, outside) {
+            (Some(frame), Some(outside)) => Some(self.add_call(outside, frame).map(|_| ())?),
+            _ => None,
+        })
+    }
+
+    /// The number of a call, or 0, if there is one of this number.
+    pub(super) fn known_call(&self, number: u64) -> Option<u32> {
+        let number = u32::try_from(number).ok()?;
+        (number as usize <= self.call.len()).then_some(number)
+    }
+
+    /// How many calls there are.
+    pub(super) fn calls(&self) -> usize {
+        self.call.len()
+    }
+
+    /// A description of code, or of a frame of an old file. Others are ignored.
+    pub(super) fn describe(&mut self, record: Record) -> Result<(), Error> {
+        let (id, name, file, line, table) = match record {
+            Record::Code {
+                id,
+                name,
+                file,
+                first_line,
+                lines,
+            } => (id, name, file, first_line, lines),
+            Record::Frame {
+                id,
+                name,
+                file,
+                line,
+            } => (id, name, file, line, Vec::new()),
+            _ => return Ok(()),
+        };
+        let number = u32::try_from(self.code.len()).map_err(|_| overflow("functions"))?;
+        let mut text = |text: &[u8]| {
+            let number = self.texts.intern(&String::from_utf8_lossy(text));
+            number.ok_or_else(|| overflow("names"))
+        };
+        let (name, file) = (text(&name)?, text(&file)?);
+        let start = self.table.len();
+        self.table.extend(table);
+        self.code.push(Code {
+            name,
+            file,
+            line,
+            lines: (start, self.table.len()),
+        });
+        // memray takes the last one of a number.
+        self.code_of.insert(id, number);
+        Ok(())
+    }
+
+    /// A location for each frame.
+    pub(super) fn locations(&self, tally: &mut Tally, header: &Header) -> Vec<LocationIndex> {
+        let mut order: Vec<u32> = (0..self.frame.len() as u32).collect();
+        order.sort_unstable_by_key(|&frame| self.frame[frame as usize]);
+        let unknown = tally.named("(unknown function)");
+        let mut locations = vec![unknown; self.frame.len()];
+        // The frames of a function are found in one walk through its table.
+        for frames in order.chunk_by(|&a, &b| self.frame[a as usize].0 == self.frame[b as usize].0)
+        {
+            let offsets: Vec<i64> = frames
+                .iter()
+                .map(|&frame| self.frame[frame as usize].1)
+                .collect();
+            let id = self.frame[frames[0] as usize].0;
+            let code = self
+                .code_of
+                .get(&id)
+                .and_then(|&code| self.code.get(code as usize));
+            let Some(code) = code else {
+                continue;
+            };
+            let text = |number| self.texts.get(number).unwrap_or("");
+            let (name, file) = (text(code.name), text(code.file));
+            let (start, end) = code.lines;
+            let lines = match header.has_code() {
+                true => {
+                    line_table::lines(header.python, &self.table[start..end], code.line, &offsets)
+                }
+                false => vec![code.line; offsets.len()],
+            };
+            for (&frame, line) in frames.iter().zip(lines) {
+                let described = Frame {
+                    name,
+                    file,
+                    line,
+                    ..Frame::default()
+                };
+                if !name.is_empty() {
+                    locations[frame as usize] = tally.location(&[described]);
+                }
+            }
+        }
+        locations
+    }
+
+    /// The frames of a call and of those outside, innermost first.
+    pub(super) fn frames(&self, call: u32) -> impl Iterator<Item = u32> {
+        let at = |call: u32| Some(*self.call.get((call as usize).checked_sub(1)?)?);
+        // The call outside has a smaller number, so this ends.
+        std::iter::successors(at(call), move |&(outside, _)| at(outside)).map(|(_, frame)| frame)
+    }
+}

@@ -1,0 +1,159 @@
+//! Snapshots of Python's module tracemalloc, as `Snapshot.dump()` writes them.
+//!
+//! Such a file is a pickle of a `tracemalloc.Snapshot`. `Lib/tracemalloc.py` of Python's sources
+//! has its attributes: a list of traces, each a tuple of a domain, a size, and a tuple of frames,
+//! innermost first. From Python 3.9 on, a trace also has the number of frames that there were. A
+//! frame is a file and a line; tracemalloc does not note functions.
+
+mod pickle;
+
+use std::io::Read;
+
+use foldhash::{HashMap, HashMapExt};
+use heapprof_profile::LocationIndex;
+
+use crate::bytes::Bytes;
+use crate::error::Error;
+use crate::format::Format;
+use crate::reading::{Options, Reading};
+use crate::tally::{Frame, Frames, Tally, overflow};
+use pickle::{Class, Pickle, Value};
+
+pub(crate) fn sniff(head: &[u8]) -> bool {
+    /// Far enough for the name of the module.
+    const FIRST: usize = 32;
+    matches!(head, [0x80, 2..=5, ..])
+        && memchr::memmem::find(&head[..head.len().min(FIRST)], b"tracemalloc").is_some()
+}
+
+pub(crate) fn read(stream: &mut dyn Read, options: &Options) -> Result<Reading, Error> {
+    let mut bytes = Bytes::new(stream);
+    let (pickle, top) = pickle::read(&mut bytes, options.max_memory())?;
+    let offset = bytes.offset();
+    let wrong = |expected: &str| Error::Byte {
+        offset,
+        defect: format!("expected {expected} in the snapshot of tracemalloc, found something else"),
+    };
+    let traces = pickle
+        .attribute(top, Class::Snapshot, "traces")
+        .and_then(|traces| pickle.attribute(traces, Class::Traces, "_traces"))
+        .and_then(|traces| pickle.items(traces))
+        .ok_or_else(|| wrong("the attribute traces with a list of traces"))?;
+    let limit = match pickle.attribute(top, Class::Snapshot, "traceback_limit") {
+        Some(Value::Int(limit)) => limit,
+        _ => return Err(wrong("the attribute traceback_limit with a number")),
+    };
+    let mut snapshot = Snapshot {
+        pickle: &pickle,
+        tally: Tally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]).within(options),
+        frames: Frames::of(offset),
+        locations: HashMap::new(),
+        samples: HashMap::new(),
+        cut: 0,
+    };
+    for &trace in traces {
+        let added = snapshot.add(trace).map_err(|error| error.at_byte(offset))?;
+        added.ok_or_else(|| {
+            wrong("a trace of a domain, a size, and frames of a file and a line each")
+        })?;
+    }
+    let Snapshot { mut tally, cut, .. } = snapshot;
+    tally.comment(&format!(
+        "tracemalloc kept at most {limit} frames of a stack; {cut} of {} traces had more",
+        traces.len()
+    ));
+    let shown = tally.builder.text("inuse_space");
+    tally.builder.profile.default_sample_type = shown;
+    let unsampling = "none, tracemalloc records every block";
+    Ok(Reading::new(
+        Format::Tracemalloc,
+        unsampling,
+        tally.finish(),
+    ))
+}
+
+/// The traces that were added up.
+struct Snapshot<'a> {
+    pickle: &'a Pickle,
+    tally: Tally,
+    frames: Frames,
+    /// The location of a file and a line.
+    locations: HashMap<(u32, i64), LocationIndex>,
+    /// The sample of a domain and a tuple of frames. Equal stacks are one tuple in real files.
+    samples: HashMap<(i64, Value), u32>,
+    /// How many traces had more frames than were kept.
+    cut: u64,
+}
+
+impl Snapshot<'_> {
+    /// Adds a trace. `None` if it is something else.
+    fn add(&mut self, trace: Value) -> Result<Option<()>, Error> {
+        let (domain, size, frames, all) = match self.pickle.items(trace) {
+            Some(&[Value::Int(domain), Value::Int(size), frames]) => (domain, size, frames, 0),
+            Some(
+                &[
+                    Value::Int(domain),
+                    Value::Int(size),
+                    frames,
+                    Value::Int(all),
+                ],
+            ) => (domain, size, frames, all),
+            _ => return Ok(None),
+        };
+        if size < 0 {
+            return Err(overflow("the size of a block"));
+        }
+        let Some(kept) = self.pickle.items(frames) else {
+            return Ok(None);
+        };
+        self.cut += u64::from(all > kept.len() as i64);
+        if let Some(&sample) = self.samples.get(&(domain, frames)) {
+            self.tally.add_to(sample, &[1, size])?;
+            return Ok(Some(()));
+        }
+        let mut stack = Vec::with_capacity(kept.len());
+        for &frame in kept {
+            self.frames.count()?;
+            let Some(&[Value::Text(file), Value::Int(line)]) = self.pickle.items(frame) else {
+                return Ok(None);
+            };
+            stack.push(self.location(file, line));
+        }
+        if stack.is_empty() {
+            stack.push(self.tally.named("(no frames)"));
+        }
+        let domain_text = match domain {
+            0 => String::new(),
+            domain => domain.to_string(),
+        };
+        let labels = self.tally.labelled("domain", &domain_text);
+        let sample = self.tally.add(&stack, labels, &[1, size])?;
+        self.samples.insert((domain, frames), sample);
+        Ok(Some(()))
+    }
+
+    /// The location of a line. Its function is called after it, so that reports by function are
+    /// reports by line, as tracemalloc's own are.
+    fn location(&mut self, file: u32, line: i64) -> LocationIndex {
+        if let Some(&known) = self.locations.get(&(file, line)) {
+            return known;
+        }
+        let path = self.pickle.text(file);
+        let name = match line {
+            0 => path.to_string(),
+            line => format!("{path}:{line}"),
+        };
+        let frame = Frame {
+            name: &name,
+            file: path,
+            line,
+            ..Frame::default()
+        };
+        let location = self.tally.location(&[frame]);
+        self.locations.insert((file, line), location);
+        location
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,402 @@
+//! The part of Python's pickles that a snapshot of tracemalloc consists of.
+//!
+//! A pickle is a program for a small machine with a stack, which can call any function of Python.
+//! `Lib/pickletools.py` describes its instructions. Here only those are known that put numbers,
+//! texts, tuples, lists and the two classes of a snapshot together. Nothing is called, and a pickle
+//! with any other instruction or class is refused.
+
+use std::hash::Hash;
+
+use heapprof_profile::Error as ProfileError;
+
+use crate::bytes::Bytes;
+use crate::error::{Error, shortened};
+use crate::tally::overflow;
+use crate::texts::Texts;
+
+/// The most bytes of a text.
+const LONGEST: u64 = 1 << 20;
+/// How many bytes are read before the memory is checked again.
+const LOOKED_AT_EVERY: u64 = 64 << 10;
+
+/// A class of Python's module tracemalloc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Class {
+    Snapshot,
+    Traces,
+}
+
+/// What the machine works with. Numbers without a name are places in [`Pickle`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Value {
+    None,
+    Int(i64),
+    Text(u32),
+    /// Where the items of a tuple begin, and how many there are.
+    Tuple(u32, u32),
+    List(u32),
+    Dictionary(u32),
+    Class(Class),
+    Object(u32),
+    /// A mark on the stack.
+    Mark,
+}
+
+/// Everything that a pickle made.
+#[derive(Default)]
+pub(super) struct Pickle {
+    texts: Texts,
+    /// The items of all tuples.
+    items: Vec<Value>,
+    lists: Vec<Vec<Value>>,
+    /// How many items all lists have.
+    in_lists: usize,
+    dictionaries: Vec<Vec<(Value, Value)>>,
+    /// Objects and their attributes.
+    objects: Vec<(Class, Option<u32>)>,
+}
+
+impl Pickle {
+    /// The items of a tuple or list.
+    pub(super) fn items(&self, value: Value) -> Option<&[Value]> {
+        match value {
+            Value::Tuple(start, length) => self.items.get(start as usize..)?.get(..length as usize),
+            Value::List(list) => self.lists.get(list as usize).map(Vec::as_slice),
+            _ => None,
+        }
+    }
+
+    /// An attribute of an object of this class.
+    pub(super) fn attribute(&self, object: Value, class: Class, name: &str) -> Option<Value> {
+        let Value::Object(object) = object else {
+            return None;
+        };
+        let &(_, attributes) = self
+            .objects
+            .get(object as usize)
+            .filter(|(c, _)| *c == class)?;
+        let attributes = self.dictionaries.get(attributes? as usize)?;
+        let mut named = attributes.iter().rev().filter(|(key, _)| match key {
+            Value::Text(key) => self.text(*key) == name,
+            _ => false,
+        });
+        named.next().map(|&(_, value)| value)
+    }
+
+    /// A text.
+    pub(super) fn text(&self, text: u32) -> &str {
+        self.texts.get(text).unwrap_or("")
+    }
+
+    fn memory(&self) -> u64 {
+        let values = self.items.capacity() + 2 * self.in_lists;
+        let tables = values * size_of::<Value>()
+            + self.lists.capacity() * size_of::<Vec<Value>>()
+            + self.dictionaries.capacity() * 3 * size_of::<Vec<Value>>()
+            + self.objects.capacity() * size_of::<(Class, Option<u32>)>();
+        tables as u64 + self.texts.memory()
+    }
+}
+
+/// Reads a pickle to its end. Returns what it is of.
+pub(super) fn read(bytes: &mut Bytes<'_>, limit: u64) -> Result<(Pickle, Value), Error> {
+    let mut machine = Machine {
+        bytes,
+        made: Pickle::default(),
+        stack: Vec::new(),
+        memo: Vec::new(),
+    };
+    let mut look_at = LOOKED_AT_EVERY;
+    loop {
+        if let Some(top) = machine.step()? {
+            return Ok((machine.made, top));
+        }
+        let offset = machine.bytes.offset();
+        if offset >= look_at {
+            look_at = offset + LOOKED_AT_EVERY;
+            let values = machine.stack.capacity() + machine.memo.capacity();
+            let memory = (values * size_of::<Value>()) as u64 + machine.made.memory();
+            if memory > limit {
+                return Err(ProfileError::TooMuchMemory { limit }.into());
+            }
+        }
+    }
+}
+
+struct Machine<'a, 'b> {
+    bytes: &'a mut Bytes<'b>,
+    made: Pickle,
+    stack: Vec<Value>,
+    memo: Vec<Value>,
+}
+
+/// What an instruction lacks, for the error.
+const INSTRUCTION: &str = "an instruction of the pickle";
+
+impl Machine<'_, '_> {
+    /// An instruction. Returns what the pickle is of, after the last one.
+    fn step(&mut self) -> Result<Option<Value>, Error> {
+        const TEXT: &str = "a text of the pickle";
+        let instruction = self.bytes.byte(INSTRUCTION)?;
+        let value = match instruction {
+            // The version, and the length of the part that follows.
+            0x80 => return self.version(),
+            0x95 => return self.bytes.u64(INSTRUCTION).map(|_| None),
+            b'.' => {
+                let top = self.pop("something before the end")?;
+                return match self.bytes.next()? {
+                    None => Ok(Some(top)),
+                    Some(_) => Err(self.bytes.wrong("the end of the file", "more")),
+                };
+            }
+            b'(' => Value::Mark,
+            b'N' => Value::None,
+            b'K' => Value::Int(self.bytes.byte(INSTRUCTION)?.into()),
+            b'M' => Value::Int(u16::from_le_bytes(self.bytes.array(INSTRUCTION)?).into()),
+            b'J' => Value::Int(i32::from_le_bytes(self.bytes.array(INSTRUCTION)?).into()),
+            0x8a => self.long()?,
+            0x8c => {
+                let length = self.bytes.byte(TEXT)?;
+                self.text(length.into())?
+            }
+            b'X' => {
+                let length = self.bytes.u32(TEXT)?;
+                self.text(length.into())?
+            }
+            0x8d => {
+                let length = self.bytes.u64(TEXT)?;
+                self.text(length)?
+            }
+            b')' => self.tuple(self.stack.len())?,
+            0x85..=0x87 => {
+                let start = self
+                    .stack
+                    .len()
+                    .checked_sub(usize::from(instruction - 0x84));
+                let start = start.ok_or_else(|| self.lacks("the items of a tuple"))?;
+                self.tuple(start)?
+            }
+            b't' => {
+                let mark = self.mark()?;
+                let tuple = self.tuple(mark + 1)?;
+                self.stack.truncate(mark);
+                tuple
+            }
+            b']' => {
+                self.made.lists.push(Vec::new());
+                Value::List(place(self.made.lists.len())?)
+            }
+            b'}' => {
+                self.made.dictionaries.push(Vec::new());
+                Value::Dictionary(place(self.made.dictionaries.len())?)
+            }
+            b'a' | b'e' => return self.append(instruction == b'e').map(|()| None),
+            b's' | b'u' => return self.set(instruction == b'u').map(|()| None),
+            b'q' => {
+                let number = self.bytes.byte(INSTRUCTION)?;
+                return self.put(number.into()).map(|()| None);
+            }
+            b'r' => {
+                let number = self.bytes.u32(INSTRUCTION)?;
+                return self.put(number).map(|()| None);
+            }
+            0x94 => return self.put(place(self.memo.len() + 1)?).map(|()| None),
+            b'h' => {
+                let number = self.bytes.byte(INSTRUCTION)?;
+                self.get(number.into())?
+            }
+            b'j' => {
+                let number = self.bytes.u32(INSTRUCTION)?;
+                self.get(number)?
+            }
+            b'c' => {
+                let module = self.bytes.until(b'\n', LONGEST as usize, "a module")?;
+                let name = self.bytes.until(b'\n', LONGEST as usize, "a class")?;
+                self.class(&module, &name)?
+            }
+            0x93 => {
+                let (name, module) = (self.pop("a class")?, self.pop("a module")?);
+                match (module, name) {
+                    (Value::Text(module), Value::Text(name)) => {
+                        let text = |number| self.made.text(number).as_bytes().to_vec();
+                        self.class(&text(module), &text(name))?
+                    }
+                    _ => return Err(self.lacks("the name of a class")),
+                }
+            }
+            0x81 => match (self.pop("arguments")?, self.pop("a class")?) {
+                (Value::Tuple(_, 0), Value::Class(class)) => {
+                    self.made.objects.push((class, None));
+                    Value::Object(place(self.made.objects.len())?)
+                }
+                _ => return Err(self.lacks("a class of tracemalloc")),
+            },
+            b'b' => return self.build().map(|()| None),
+            other => {
+                let found = match other.is_ascii_graphic() {
+                    true => format!("{:?}", char::from(other)),
+                    false => format!("{other:#04x}"),
+                };
+                return Err(self.bytes.wrong(
+                    "an instruction that a snapshot of tracemalloc consists of",
+                    format!("{found}; heapprof runs no pickle"),
+                ));
+            }
+        };
+        self.stack.push(value);
+        Ok(None)
+    }
+
+    fn version(&mut self) -> Result<Option<Value>, Error> {
+        match self.bytes.byte(INSTRUCTION)? {
+            2..=5 => Ok(None),
+            other => Err(self.bytes.wrong("a pickle of protocol 2 to 5", other)),
+        }
+    }
+
+    /// A whole number of so many bytes.
+    fn long(&mut self) -> Result<Value, Error> {
+        let length = self.bytes.byte(INSTRUCTION)?;
+        let bytes = self
+            .bytes
+            .take(length.into(), 8, "a number that fits in 64 bits")?;
+        let negative = bytes.last().is_some_and(|&last| last >= 0x80);
+        let mut all = [if negative { 0xff } else { 0 }; 8];
+        all[..bytes.len()].copy_from_slice(&bytes);
+        Ok(Value::Int(i64::from_le_bytes(all)))
+    }
+
+    fn text(&mut self, length: u64) -> Result<Value, Error> {
+        let text = self.bytes.take(length, LONGEST, "a text of the pickle")?;
+        let number = self.made.texts.intern(&String::from_utf8_lossy(&text));
+        Ok(Value::Text(number.ok_or_else(|| overflow("texts"))?))
+    }
+
+    /// Makes a tuple of what is on the stack from `start` on.
+    fn tuple(&mut self, start: usize) -> Result<Value, Error> {
+        if self.stack[start..].contains(&Value::Mark) {
+            return Err(self.lacks("the items of a tuple"));
+        }
+        let first = u32::try_from(self.made.items.len());
+        let length = u32::try_from(self.stack.len() - start);
+        let (Ok(first), Ok(length)) = (first, length) else {
+            return Err(overflow("the items of tuples"));
+        };
+        self.made.items.extend(self.stack.drain(start..));
+        Ok(Value::Tuple(first, length))
+    }
+
+    /// Where the last mark is on the stack.
+    fn mark(&self) -> Result<usize, Error> {
+        let mark = self.stack.iter().rposition(|&value| value == Value::Mark);
+        mark.ok_or_else(|| self.lacks("a mark"))
+    }
+
+    /// Adds the last item to a list, or all since the mark.
+    fn append(&mut self, many: bool) -> Result<(), Error> {
+        let start = match many {
+            true => self.mark()?,
+            false => self.stack.len().saturating_sub(1),
+        };
+        let list = start.checked_sub(1).and_then(|below| self.stack.get(below));
+        let Some(&Value::List(list)) = list else {
+            return Err(self.lacks("a list"));
+        };
+        let items = self.stack.drain(start..).skip(usize::from(many));
+        if let Some(list) = self.made.lists.get_mut(list as usize) {
+            let before = list.len();
+            list.extend(items);
+            self.made.in_lists += list.len() - before;
+        }
+        Ok(())
+    }
+
+    /// Sets the last key of a dictionary, or all since the mark.
+    fn set(&mut self, many: bool) -> Result<(), Error> {
+        let start = match many {
+            true => self.mark()?,
+            false => self.stack.len().saturating_sub(2),
+        };
+        let dictionary = start.checked_sub(1).and_then(|below| self.stack.get(below));
+        let Some(&Value::Dictionary(dictionary)) = dictionary else {
+            return Err(self.lacks("a dictionary"));
+        };
+        let items: Vec<Value> = self.stack.drain(start..).skip(usize::from(many)).collect();
+        let (pairs, rest) = items.as_chunks::<2>();
+        if !rest.is_empty() {
+            return Err(self.lacks("a key and a value"));
+        }
+        self.made.in_lists += items.len();
+        if let Some(dictionary) = self.made.dictionaries.get_mut(dictionary as usize) {
+            dictionary.extend(pairs.iter().map(|&[key, value]| (key, value)));
+        }
+        Ok(())
+    }
+
+    /// Remembers the top of the stack under this number, which is the next one.
+    fn put(&mut self, number: u32) -> Result<(), Error> {
+        if number as usize != self.memo.len() {
+            let expected = format!("the number {} of what is remembered", self.memo.len());
+            return Err(self.bytes.wrong(&expected, number));
+        }
+        match self.stack.last() {
+            Some(&value) if value != Value::Mark => {
+                self.memo.push(value);
+                Ok(())
+            }
+            _ => Err(self.lacks("something to remember")),
+        }
+    }
+
+    fn get(&self, number: u32) -> Result<Value, Error> {
+        self.memo.get(number as usize).copied().ok_or_else(|| {
+            let expected = format!("a number below {} of what is remembered", self.memo.len());
+            self.bytes.wrong(&expected, number)
+        })
+    }
+
+    fn class(&self, module: &[u8], name: &[u8]) -> Result<Value, Error> {
+        match (module, name) {
+            (b"tracemalloc", b"Snapshot") => Ok(Value::Class(Class::Snapshot)),
+            (b"tracemalloc", b"_Traces") => Ok(Value::Class(Class::Traces)),
+            _ => {
+                let found = shortened(&[module, b".", name].concat());
+                Err(self.bytes.wrong(
+                    "a class of a snapshot, tracemalloc.Snapshot or tracemalloc._Traces",
+                    format!("{found}; heapprof runs no pickle"),
+                ))
+            }
+        }
+    }
+
+    /// Gives an object its attributes.
+    fn build(&mut self) -> Result<(), Error> {
+        let attributes = self.pop("attributes")?;
+        match (attributes, self.stack.last()) {
+            (Value::Dictionary(attributes), Some(&Value::Object(object))) => {
+                if let Some((_, known)) = self.made.objects.get_mut(object as usize) {
+                    *known = Some(attributes);
+                }
+                Ok(())
+            }
+            _ => Err(self.lacks("an object and its attributes")),
+        }
+    }
+
+    fn pop(&mut self, what: &str) -> Result<Value, Error> {
+        self.stack.pop().ok_or_else(|| self.lacks(what))
+    }
+
+    /// The error that an instruction needs something that is not on the stack.
+    fn lacks(&self, what: &str) -> Error {
+        self.bytes.wrong(
+            &format!("{what} on the stack of the pickle"),
+            "something else",
+        )
+    }
+}
+
+/// The place of the last of so many things.
+fn place(count: usize) -> Result<u32, Error> {
+    u32::try_from(count - 1).map_err(|_| overflow("the pickle's objects"))
+}
