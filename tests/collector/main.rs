@@ -54,6 +54,7 @@ mod follow_lines;
 mod scripts;
 // Frames of Python.
 mod python;
+mod python_hazards;
 // Perls that a profiler of stacks might trip over.
 mod perl_hazards;
 // The module for Perl programs.

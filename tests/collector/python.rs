@@ -16,7 +16,7 @@ fn script(name: &str) -> String {
 /// The pythons to try: the first one on the path, and those in HEAPPROF_PYTHONS, with colons
 /// between them. A name on the path may be a script that looks for one, so each is asked what it
 /// is.
-fn pythons() -> Vec<PathBuf> {
+pub(crate) fn pythons() -> Vec<PathBuf> {
     let more = std::env::var("HEAPPROF_PYTHONS").unwrap_or_default();
     let named = std::iter::once("python3").chain(more.split(':').filter(|name| !name.is_empty()));
     let ask = |name: &str| {

@@ -4,6 +4,7 @@ pub(crate) mod by_thread;
 pub(crate) mod call_site;
 pub(crate) mod capture;
 pub(crate) mod handlers;
+pub(crate) mod merge;
 pub(crate) mod own_stack;
 pub(crate) mod pools;
 pub(crate) mod provider;

@@ -10,6 +10,7 @@
 
 use crate::platform::process::Process;
 use crate::stack::capture::{CUT, KEPT, Placed, term};
+use crate::stack::merge::merged;
 use crate::stack::pools::Pools;
 use crate::stack::provider::{Asked, Capture, NamedFrame, Provider, Providers, RawFrame};
 use crate::stack::walk::Bounds;
@@ -467,11 +468,7 @@ impl ScriptStack {
     }
 
     /// Puts the frames of the stack where its interpreter stands in the native stack, which `walk`
-    /// puts into an array, innermost frame first. So is the result.
-    ///
-    /// The frames down to one that native code entered are one run. It stands for the native frame
-    /// in whose memory the entry lies. If the provider does not know where that is, the run stands
-    /// for the next frame of the run loop.
+    /// puts into an array, innermost frame first. So is the result ([`merged`]).
     #[cold]
     pub(crate) fn merge(
         &mut self,
@@ -493,117 +490,5 @@ impl ScriptStack {
             &mut self.merged,
         );
         &self.merged[..n]
-    }
-}
-
-/// Merges as [`ScriptStack::merge`] says. `frames` are the entry and the word of each, innermost
-/// first. Returns how many words there are.
-fn merged(
-    label: u64,
-    native: &[Placed],
-    frames: impl Iterator<Item = (u64, u64)> + Clone,
-    run_loop: std::ops::Range<u64>,
-    to: &mut [u64],
-) -> usize {
-    let mut n = 0;
-    let mut add = |word: u64| {
-        if let Some(to) = to.get_mut(n) {
-            *to = word;
-            n += 1;
-        }
-    };
-    add(label);
-    // A return address may be the one behind the last instruction.
-    let is_loop = |frame: &Placed| run_loop.contains(&frame.pc.wrapping_sub(1));
-    // A frame's own memory lies between its callee's return address and its own, which is where its
-    // caller's memory begins.
-    let holds = |i: usize, entry: u64| {
-        let end = native.get(i + 1).map_or(0, |older| older.slot);
-        native[i].pc != CUT && (native[i].slot..end).contains(&entry)
-    };
-    let last_loop = native.iter().rposition(is_loop);
-    // How many native frames were added, and which frames are of the run.
-    let mut natives = 0;
-    let (mut run, mut rest) = (frames.clone(), frames);
-    let mut waiting = 0;
-    while let Some((entry, _)) = rest.next() {
-        waiting += 1;
-        let is_outermost = rest.clone().next().is_none();
-        if entry == 0 && !is_outermost {
-            continue;
-        }
-        let found = match entry {
-            0 | 1 => native[natives..].iter().position(is_loop),
-            _ => (natives..native.len()).position(|i| holds(i, entry)),
-        };
-        // If a native frame was left out, its run comes with the next one.
-        let Some(at) = found.map(|at| natives + at) else {
-            continue;
-        };
-        for frame in &native[natives..at] {
-            add(frame.pc);
-        }
-        natives = at + 1;
-        // The last frame of the run loop stands for all that is left.
-        let is_last = entry <= 1 && Some(at) == last_loop;
-        let run = run.by_ref();
-        run.take(if is_last { usize::MAX } else { waiting })
-            .for_each(|(_, word)| add(word));
-        if is_last {
-            break;
-        }
-        waiting = 0;
-    }
-    for frame in &native[natives..] {
-        add(frame.pc);
-    }
-    run.for_each(|(_, word)| add(word));
-    n
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Merges native frames, each by its pc and where it begins, with an interpreter's, each by its
-    /// word and its entry. The run loop is from 100 to 199.
-    fn merge(native: &[(u64, u64)], frames: &[(u64, u64)]) -> Vec<u64> {
-        let native: Vec<Placed> = native
-            .iter()
-            .map(|&(pc, slot)| Placed { pc, slot })
-            .collect();
-        let frames = frames.iter().map(|&(word, entry)| (entry, word));
-        let mut to = [0; 32];
-        let n = merged(9, &native, frames, 100..200, &mut to);
-        assert_eq!(to[0], 9);
-        to[1..n].to_vec()
-    }
-
-    #[test]
-    fn runs_stand_where_native_code_entered() {
-        // A leaf, two frames of the run loop with a library's between them, and main.
-        let native = [(10, 16), (150, 32), (20, 64), (160, 80), (30, 128)];
-        let table: [(&[(u64, u64)], &[u64]); 9] = [
-            // By marks: a run for each frame of the loop.
-            (&[(1, 1), (2, 1)], &[10, 1, 20, 2, 30]),
-            (&[(1, 0), (2, 1), (3, 0), (4, 1)], &[10, 1, 2, 20, 3, 4, 30]),
-            // The last one has all that is left.
-            (&[(1, 1), (2, 1), (3, 1)], &[10, 1, 20, 2, 3, 30]),
-            (&[(1, 0)], &[10, 1, 20, 160, 30]),
-            // By place, wherever the pc is.
-            (&[(1, 40), (2, 100)], &[10, 1, 20, 2, 30]),
-            (&[(1, 0), (2, 70), (3, 100)], &[10, 150, 1, 2, 3, 30]),
-            (&[(1, 20), (2, 0), (3, 40)], &[1, 2, 3, 20, 160, 30]),
-            // A place that is nowhere: its run comes with the next one, or last.
-            (&[(1, 500), (2, 100)], &[10, 150, 20, 1, 2, 30]),
-            (&[(1, 40), (2, 500)], &[10, 1, 20, 160, 30, 2]),
-        ];
-        for (frames, expected) in table {
-            assert_eq!(merge(&native, frames), expected, "{frames:?}");
-        }
-        // The middle was left out.
-        let cut = [(10, 16), (CUT, 0), (160, 80), (30, 128)];
-        assert_eq!(merge(&cut, &[(1, 60), (2, 100)]), [10, CUT, 1, 2, 30]);
-        assert_eq!(merge(&[], &[(1, 1)]), [1]);
     }
 }
