@@ -177,6 +177,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "python",
             "python/capture",
             "python/objects",
+            "python/objects/wrappers",
             "python/report",
             "python/state",
             "python/texts",

@@ -207,7 +207,48 @@ def constructs():
         pass
     else:
         switches(greenlet)
+    try:
+        import numpy
+    except ImportError:
+        pass
+    else:
+        through_numpy(numpy)
+    try:
+        from lxml import etree
+    except ImportError:
+        pass
+    else:
+        through_lxml(etree)
     exec("#" + "\n" * 400 + "x=1\nfor i in range(3):\n  check()" + "\n" * 3000 + "\n  check()", globals())
+
+
+def through_numpy(numpy):
+    class Number:
+        def __init__(self, value):
+            self.value = value
+
+        def __add__(self, other):
+            check()
+            return Number(self.value + other.value)
+
+    numbers = numpy.array([Number(i) for i in range(4)], dtype=object)
+    numpy.add.reduce(numbers)
+    numpy.vectorize(lambda x: (check(), x)[1])(numpy.arange(3))
+    numpy.apply_along_axis(lambda row: (check(), row.sum())[1], 0, numpy.ones((2, 2)))
+
+
+def through_lxml(etree):
+    class Target:
+        def start(self, tag, attributes):
+            check()
+
+        def close(self):
+            check()
+            return 1
+
+    etree.fromstring("<a><b/><c x='1'/></a>", etree.XMLParser(target=Target()))
+    functions = {(None, "seen"): lambda context, x: (check(), True)[1]}
+    etree.fromstring("<a><b/><b/></a>").xpath("//b[seen(.)]", extensions=functions)
 
 
 def switches(greenlet):

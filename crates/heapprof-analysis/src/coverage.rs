@@ -65,6 +65,13 @@ pub fn unseen_runtime<'a>(
     runtime(files).filter(|of| *of != Runtime::Python || !comments.iter().any(is_seen))
 }
 
+/// Whether a profile has stacks of Python, but none of its small objects.
+pub(crate) fn lacks_small_objects(comments: &[String]) -> bool {
+    let has = |wanted: fn(&str) -> bool| comments.iter().any(|comment| wanted(comment));
+    has(|comment| comment.starts_with("frames: ") && comment.contains("python"))
+        && !has(|comment| comment.starts_with("python: small objects: recorded"))
+}
+
 /// The runtime that the names of a program's mapped files reveal.
 fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
     files.into_iter().find_map(|file| {

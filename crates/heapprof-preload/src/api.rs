@@ -12,7 +12,7 @@ use heapprof_perl::Layout;
 use crate::perl::{PERL, Traced};
 use crate::real::real;
 use crate::say::{misunderstood, say, status, text};
-use crate::{end, environment, mapped, wiretap};
+use crate::{end, environment, mapped, python, wiretap};
 
 /// Starts a recording into `output`, a pattern as in HEAPPROF_OUTPUT. If `output` is null, the
 /// environment's pattern is used. If there is no such pattern either, no files are written. A
@@ -42,6 +42,7 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
             }
             options.output = own_output(pattern, options.output.list);
         }
+        python::OBJECTS.begin(mode);
         let started = ENGINE.lifecycle().start(Options {
             mode,
             period,

@@ -156,8 +156,7 @@ impl Attached {
         let from = std::ptr::from_ref(letter).cast_mut();
         self.letter.store(from, Ordering::Release);
         let options = options(letter);
-        // As a recorded program has it if nothing else is asked for.
-        python::OBJECTS.want(options.mode != Mode::Exact);
+        python::OBJECTS.begin(options.mode);
         let started = ENGINE.lifecycle().start(options);
         self.letter.store(std::ptr::null_mut(), Ordering::Release);
         if !started {

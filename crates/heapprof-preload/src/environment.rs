@@ -17,8 +17,6 @@ pub struct Asked {
     pub verbose: bool,
     /// Whether the numbers of Perl's evals are kept.
     pub numbers_evals: bool,
-    /// Whether Python's small objects are recorded.
-    pub objects: bool,
     /// Whether Perl's values are traced.
     pub values: bool,
     /// Whether this is the program that `heapprof record` started.
@@ -199,6 +197,20 @@ pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
     }
 }
 
+/// Whether Python's small objects are recorded; `None` if that depends on what else is recorded.
+pub fn python_objects() -> Result<Option<bool>, Misunderstood> {
+    // Python counts no objects for that variable when its allocators are wrapped.
+    if get("PYTHONMALLOCSTATS").is_some() {
+        return Ok(Some(false));
+    }
+    parsed(variable::PYTHON_OBJECTS.name, &setting::ANSWER)
+}
+
+/// Whether Python is told to take all objects from malloc.
+pub fn python_has_malloc() -> bool {
+    get("PYTHONMALLOC").is_some_and(|name| name.starts_with(b"malloc"))
+}
+
 /// Reads the environment; `None` when it asks for nothing.
 pub fn read() -> Result<Option<Asked>, Misunderstood> {
     let _ = GPERFTOOLS.set(read_gperftools());
@@ -233,9 +245,10 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         if found_signal.is_none() {
             found_signal = parsed(variable::PREFIX_SIGNAL.name, &SIGNAL)?;
         }
-    } else {
+    } else if yes(variable::START.name, true)? {
         return Ok(None);
     }
+    // Without an output, the program starts a recording itself.
     // The program may be in another folder when it starts a recording again by itself.
     options.output.folder = Some(heapprof_collect::working_folder());
     // `follow` reads whether children are followed: that variable gets a mark that children see,
@@ -251,9 +264,6 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         mmap: yes(variable::MMAP.name, mmap)?,
         verbose: yes(variable::VERBOSE.name, false)?,
         numbers_evals: parsed(variable::PERL_EVALS.name, &EVALS)?.unwrap_or(false),
-        // Python counts no objects for that variable when its allocators are wrapped.
-        objects: get("PYTHONMALLOCSTATS").is_none()
-            && yes(variable::PYTHON_OBJECTS.name, options.mode == Mode::Sampled)?,
         values: yes(variable::PERL_VALUES.name, false)?,
         is_program: options.output.parent.is_some_and(|parent| parent > 0),
         recorded,

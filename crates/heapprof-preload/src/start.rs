@@ -141,7 +141,11 @@ fn begin() -> bool {
 
 /// Records, if the environment asks for it.
 fn record() {
-    let asked = match environment::read() {
+    let asked = environment::python_objects().and_then(|answer| {
+        python::OBJECTS.answer(answer, environment::python_has_malloc());
+        environment::read()
+    });
+    let asked = match asked {
         Ok(Some(asked)) => asked,
         Ok(None) => return,
         Err(wrong) => {
@@ -164,7 +168,9 @@ fn record() {
     }
     mapped::enable(asked.mmap);
     perl::PERL.keep_eval_numbers(asked.numbers_evals);
-    python::OBJECTS.want(asked.objects);
+    if asked.start {
+        python::OBJECTS.begin(asked.options.mode);
+    }
     perl::PERL.want_values(match (asked.values, asked.recorded && asked.is_program) {
         (false, _) => perl::Wants::Nothing,
         (true, false) => perl::Wants::Values,

@@ -119,7 +119,8 @@ macro_rules! wrappers {
             "zstd (common/allocations.h)":
                 r"ZSTD_custom(Malloc|Calloc)";
             "CPython 3.14 (Include/internal/pycore_object_alloc.h), and heapprof's own":
-                r"_?PyObject_MallocWithType", r"heapprof::python::objects::made_by_(malloc|calloc|realloc)";
+                r"_?PyObject_MallocWithType",
+                r"heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)";
         }
     };
 }

@@ -176,6 +176,13 @@ impl<'a> Shown<'a> {
                     .to_string(),
             ),
         }
+        if self.leaks.lacks_small_objects {
+            lines.push(
+                "Python's small objects are in no row: they never reach malloc. \
+                 --python-objects=yes records them."
+                    .to_string(),
+            );
+        }
         if !header.filters.is_empty() {
             lines.push(format!(
                 "Filters: {}; left out {}",

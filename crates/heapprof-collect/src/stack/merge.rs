@@ -94,7 +94,8 @@ mod tests {
     fn runs_stand_where_native_code_entered() {
         // A leaf, two frames of the run loop with a library's between them, and main.
         let native = [(10, 16), (150, 32), (20, 64), (160, 80), (30, 128)];
-        let table: [(&[(u64, u64)], &[u64]); 9] = [
+        type Case = (&'static [(u64, u64)], &'static [u64]);
+        let table: [Case; 9] = [
             // By marks: a run for each frame of the loop.
             (&[(1, 1), (2, 1)], &[10, 1, 20, 2, 30]),
             (&[(1, 0), (2, 1), (3, 0), (4, 1)], &[10, 1, 2, 20, 3, 4, 30]),

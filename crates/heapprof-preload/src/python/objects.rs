@@ -10,16 +10,18 @@
 //! What is underneath decides: with `PYTHONMALLOC=malloc` nothing is small, because malloc's hook
 //! sees everything. Debug hooks stay on top of the wrappers, so a request is longer by 24 bytes.
 
-use std::arch::naked_asm;
+mod wrappers;
+
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use heapprof_collect::{CallSite, ENGINE};
+use heapprof_collect::Mode;
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 
 use crate::kernel_memory::Kernel;
+use wrappers::{arena_alloc, arena_free, calloc, free, malloc, realloc};
 
 /// Python's `PyMemAllocatorEx`.
 #[repr(C)]
@@ -56,6 +58,10 @@ struct Functions {
 
 /// The wrappers of a process.
 pub struct PythonObjects {
+    /// What the environment says: 1 is yes, -1 is no.
+    answer: AtomicI8,
+    /// Whether it says that Python takes all objects from malloc.
+    has_malloc: AtomicBool,
     /// Whether small objects are to be recorded.
     are_wanted: AtomicBool,
     /// Whether nobody has looked since Python chose its allocators, and should.
@@ -78,6 +84,8 @@ unsafe impl Sync for PythonObjects {}
 
 /// The small objects of this process's Python.
 pub static OBJECTS: PythonObjects = PythonObjects {
+    answer: AtomicI8::new(0),
+    has_malloc: AtomicBool::new(false),
     are_wanted: AtomicBool::new(false),
     is_unsettled: AtomicBool::new(false),
     functions: UnsafeCell::new(Functions {
@@ -103,6 +111,8 @@ pub static OBJECTS: PythonObjects = PythonObjects {
 pub(super) enum Small {
     /// They are recorded, from arenas of so many bytes that were made since.
     Recorded { arenas: u64 },
+    /// They are malloc's, and recorded as such.
+    OfMalloc,
     /// They are missing, because the allocators are none that we know.
     Strange,
     /// They are missing, because nobody could look.
@@ -163,8 +173,23 @@ pub fn note_realloc(old: *mut u8) {
 }
 
 impl PythonObjects {
-    /// Says whether small objects are to be recorded.
-    pub fn want(&self, are_wanted: bool) {
+    /// Says whether small objects are to be recorded in every recording; `None` if they are in a
+    /// sample only. `has_malloc` says whether Python is told to take them from malloc.
+    pub fn answer(&self, answer: Option<bool>, has_malloc: bool) {
+        self.has_malloc.store(has_malloc, Ordering::Relaxed);
+        let answer = answer.map_or(0, |answer| if answer { 1 } else { -1 });
+        self.answer.store(answer, Ordering::Relaxed);
+    }
+
+    /// Says that a recording begins.
+    pub fn begin(&self, mode: Mode) {
+        self.want(match self.answer.load(Ordering::Relaxed) {
+            0 => mode == Mode::Sampled,
+            answer => answer > 0,
+        });
+    }
+
+    fn want(&self, are_wanted: bool) {
         self.are_wanted.store(are_wanted, Ordering::Relaxed);
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
     }
@@ -210,15 +235,14 @@ impl PythonObjects {
         !self.is_unsettled.load(Ordering::Relaxed)
     }
 
-    /// What became of small objects. `None` if there is nothing to say: they are not wanted, or
-    /// malloc's.
+    /// What became of small objects. `None` if they are not wanted.
     pub(super) fn small(&self) -> Option<Small> {
-        let state = self.state.load(Ordering::Relaxed);
         if !self.are_wanted.load(Ordering::Relaxed) {
-            return None;
+            let has_malloc = self.has_malloc.load(Ordering::Relaxed);
+            return has_malloc.then_some(Small::OfMalloc);
         }
-        match state {
-            NOT_NEEDED => None,
+        match self.state.load(Ordering::Relaxed) {
+            NOT_NEEDED => Some(Small::OfMalloc),
             WRAPPED => Some(Small::Recorded {
                 arenas: self.arenas.load(Ordering::Relaxed),
             }),
@@ -412,177 +436,4 @@ fn is_on_ours(found: &Allocator) -> bool {
     let memory = Kernel { failed: &failed };
     let ours = malloc as *const () as u64;
     (0..8).any(|word| memory.u64(found.context as u64 + 8 * word) == Some(ours))
-}
-
-/// Records a block, if it is a small one.
-#[inline(always)]
-fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
-    let most = OBJECTS.most.load(Ordering::Relaxed);
-    // A request for nothing goes to malloc, for one byte.
-    let is_small = size.wrapping_sub(1) < most;
-    if is_small && !made.is_null() && ENGINE.events().charge(size) {
-        ENGINE.events().allocated(made, size, CallSite { slot, bp });
-    } else if most == 0 {
-        // SAFETY: whoever calls a wrapper holds the GIL.
-        unsafe { OBJECTS.unwrap() };
-    }
-}
-
-/// A wrapper that passes on where it was called from.
-macro_rules! wrapper {
-    ($name:ident($($argument:ident: $type:ty),*), $slot:literal, $bp:literal => $to:path) => {
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name($($argument: $type),*) -> *mut u8 {
-            naked_asm!(
-                ".cfi_startproc",
-                concat!("mov ", $slot, ", rsp"),
-                concat!("mov ", $bp, ", rbp"),
-                "jmp {to}",
-                ".cfi_endproc",
-                to = sym $to,
-            )
-        }
-    };
-}
-
-wrapper!(malloc(context: *mut c_void, size: usize), "rdx", "rcx" => made_by_malloc);
-unsafe extern "C" fn made_by_malloc(
-    context: *mut c_void,
-    size: usize,
-    slot: usize,
-    bp: usize,
-) -> *mut u8 {
-    // SAFETY: the context is one of those that are wrapped, and is not written meanwhile.
-    let wrapped = unsafe { *context.cast::<Allocator>() };
-    // SAFETY: as Python calls it.
-    let made = wrapped.malloc.map_or(std::ptr::null_mut(), |f| unsafe {
-        f(wrapped.context, size)
-    });
-    record(made, size, slot, bp);
-    made
-}
-
-wrapper!(calloc(context: *mut c_void, n: usize, each: usize), "rcx", "r8" => made_by_calloc);
-unsafe extern "C" fn made_by_calloc(
-    context: *mut c_void,
-    n: usize,
-    each: usize,
-    slot: usize,
-    bp: usize,
-) -> *mut u8 {
-    // SAFETY: as for malloc.
-    let wrapped = unsafe { *context.cast::<Allocator>() };
-    // SAFETY: as Python calls it.
-    let made = wrapped.calloc.map_or(std::ptr::null_mut(), |f| unsafe {
-        f(wrapped.context, n, each)
-    });
-    record(made, n.saturating_mul(each), slot, bp);
-    made
-}
-
-/// How many bytes before a block that begins which is realloc's: debug hooks of the domain and of
-/// what is underneath it put 16 before it each.
-const BEFORE: [usize; 3] = [0, 16, 32];
-
-wrapper!(
-    realloc(context: *mut c_void, old: *mut u8, size: usize), "rcx", "r8" => made_by_realloc
-);
-unsafe extern "C" fn made_by_realloc(
-    context: *mut c_void,
-    old: *mut u8,
-    size: usize,
-    slot: usize,
-    bp: usize,
-) -> *mut u8 {
-    // SAFETY: as for malloc.
-    let wrapped = unsafe { *context.cast::<Allocator>() };
-    REALLOCATED.set(0);
-    // SAFETY: as Python calls it.
-    let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
-        f(wrapped.context, old, size)
-    });
-    // If the block was malloc's, its hook has recorded the new one, however small.
-    let passed_on = REALLOCATED.get();
-    let is_malloc_s = passed_on != 0 && BEFORE.contains(&(old as usize).wrapping_sub(passed_on));
-    if made.is_null() || is_malloc_s {
-        return made;
-    }
-    // Nobody else can have got the old block meanwhile, because this thread holds the GIL.
-    if !old.is_null() && ENGINE.events().may_hold(old as usize) {
-        ENGINE.events().release_known(old);
-    }
-    record(made, size, slot, bp);
-    made
-}
-
-/// Frees a block. One that was not recorded costs no more than a look at a table.
-#[unsafe(naked)]
-unsafe extern "C" fn free(context: *mut c_void, block: *mut u8) {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rax, rsi",
-        "shr rax, 4",
-        "movzx eax, ax",
-        "lea rcx, [rip + heapprof_filter]",
-        "cmp byte ptr [rcx + rax], 0",
-        "jne 2f",
-        "mov rax, qword ptr [rdi + {free}]",
-        "mov rdi, qword ptr [rdi]",
-        "jmp rax",
-        "2: jmp {freed}",
-        ".cfi_endproc",
-        free = const std::mem::offset_of!(Allocator, free),
-        freed = sym freed,
-    )
-}
-
-unsafe extern "C" fn freed(context: *mut c_void, block: *mut u8) {
-    // SAFETY: as for malloc.
-    let wrapped = unsafe { *context.cast::<Allocator>() };
-    // Most are small ones. If one is malloc's, its hook must not look for it once more.
-    if !block.is_null() && ENGINE.events().release_known(block) {
-        RELEASED.set(block as usize);
-    }
-    if let Some(free) = wrapped.free {
-        // SAFETY: as Python calls it.
-        unsafe { free(wrapped.context, block) };
-    }
-    RELEASED.set(0);
-}
-
-unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut c_void {
-    // SAFETY: it is not written while Python allocates, which needs the GIL.
-    let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
-    let Some(alloc) = wrapped.alloc else {
-        return std::ptr::null_mut();
-    };
-    // SAFETY: as Python calls it.
-    let make = || unsafe { alloc(wrapped.context, size) };
-    if size < ARENA {
-        return make();
-    }
-    let made = ENGINE.lifecycle().apart(make);
-    if made.is_null() {
-        // From here on small requests may go to malloc.
-        OBJECTS.become_of(STRANGE, 0);
-    } else {
-        OBJECTS.arenas.fetch_add(size as u64, Ordering::Relaxed);
-    }
-    made
-}
-
-unsafe extern "C" fn arena_free(_: *mut c_void, arena: *mut c_void, size: usize) {
-    // SAFETY: as above.
-    let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
-    let Some(free) = wrapped.free else { return };
-    // SAFETY: as Python calls it.
-    unsafe { free(wrapped.context, arena, size) };
-    if size >= ARENA {
-        // Some may be from before.
-        let _ = OBJECTS
-            .arenas
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
-                Some(bytes.saturating_sub(size as u64))
-            });
-    }
 }

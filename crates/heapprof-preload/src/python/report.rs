@@ -29,6 +29,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
 
 fn of_small(small: Small) -> String {
     match small {
+        Small::OfMalloc => "recorded, from malloc".to_string(),
         Small::Recorded { arenas: 0 } => "recorded".to_string(),
         Small::Recorded { arenas } => format!("recorded, from arenas of {arenas} bytes"),
         Small::Strange => {

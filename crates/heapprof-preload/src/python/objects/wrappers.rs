@@ -1,0 +1,182 @@
+//! The functions that Python calls in the place of its allocators'.
+
+use std::arch::naked_asm;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering;
+
+use heapprof_collect::{CallSite, ENGINE};
+
+use super::{ARENA, Allocator, OBJECTS, REALLOCATED, RELEASED, STRANGE};
+
+/// Records a block, if it is a small one.
+#[inline(always)]
+fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
+    let most = OBJECTS.most.load(Ordering::Relaxed);
+    // A request for nothing goes to malloc, for one byte.
+    let is_small = size.wrapping_sub(1) < most;
+    if is_small && !made.is_null() && ENGINE.events().charge(size) {
+        ENGINE.events().allocated(made, size, CallSite { slot, bp });
+    } else if most == 0 {
+        // SAFETY: whoever calls a wrapper holds the GIL.
+        unsafe { OBJECTS.unwrap() };
+    }
+}
+
+/// A wrapper that passes on where it was called from.
+macro_rules! wrapper {
+    ($name:ident($($argument:ident: $type:ty),*), $slot:literal, $bp:literal => $to:path) => {
+        #[unsafe(naked)]
+        pub(super) unsafe extern "C" fn $name($($argument: $type),*) -> *mut u8 {
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("mov ", $slot, ", rsp"),
+                concat!("mov ", $bp, ", rbp"),
+                "jmp {to}",
+                ".cfi_endproc",
+                to = sym $to,
+            )
+        }
+    };
+}
+
+wrapper!(malloc(context: *mut c_void, size: usize), "rdx", "rcx" => made_by_malloc);
+unsafe extern "C" fn made_by_malloc(
+    context: *mut c_void,
+    size: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    // SAFETY: the context is one of those that are wrapped, and is not written meanwhile.
+    let wrapped = unsafe { *context.cast::<Allocator>() };
+    // SAFETY: as Python calls it.
+    let made = wrapped.malloc.map_or(std::ptr::null_mut(), |f| unsafe {
+        f(wrapped.context, size)
+    });
+    record(made, size, slot, bp);
+    made
+}
+
+wrapper!(calloc(context: *mut c_void, n: usize, each: usize), "rcx", "r8" => made_by_calloc);
+unsafe extern "C" fn made_by_calloc(
+    context: *mut c_void,
+    n: usize,
+    each: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    // SAFETY: as for malloc.
+    let wrapped = unsafe { *context.cast::<Allocator>() };
+    // SAFETY: as Python calls it.
+    let made = wrapped.calloc.map_or(std::ptr::null_mut(), |f| unsafe {
+        f(wrapped.context, n, each)
+    });
+    record(made, n.saturating_mul(each), slot, bp);
+    made
+}
+
+/// How many bytes before a block that begins which is realloc's: debug hooks of the domain and of
+/// what is underneath it put 16 before it each.
+const BEFORE: [usize; 3] = [0, 16, 32];
+
+wrapper!(
+    realloc(context: *mut c_void, old: *mut u8, size: usize), "rcx", "r8" => made_by_realloc
+);
+unsafe extern "C" fn made_by_realloc(
+    context: *mut c_void,
+    old: *mut u8,
+    size: usize,
+    slot: usize,
+    bp: usize,
+) -> *mut u8 {
+    // SAFETY: as for malloc.
+    let wrapped = unsafe { *context.cast::<Allocator>() };
+    REALLOCATED.set(0);
+    // SAFETY: as Python calls it.
+    let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
+        f(wrapped.context, old, size)
+    });
+    // If the block was malloc's, its hook has recorded the new one, however small.
+    let passed_on = REALLOCATED.get();
+    let is_malloc_s = passed_on != 0 && BEFORE.contains(&(old as usize).wrapping_sub(passed_on));
+    if made.is_null() || is_malloc_s {
+        return made;
+    }
+    // Nobody else can have got the old block meanwhile, because this thread holds the GIL.
+    if !old.is_null() && ENGINE.events().may_hold(old as usize) {
+        ENGINE.events().release_known(old);
+    }
+    record(made, size, slot, bp);
+    made
+}
+
+/// Frees a block. One that was not recorded costs no more than a look at a table.
+#[unsafe(naked)]
+pub(super) unsafe extern "C" fn free(context: *mut c_void, block: *mut u8) {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, rsi",
+        "shr rax, 4",
+        "movzx eax, ax",
+        "lea rcx, [rip + heapprof_filter]",
+        "cmp byte ptr [rcx + rax], 0",
+        "jne 2f",
+        "mov rax, qword ptr [rdi + {free}]",
+        "mov rdi, qword ptr [rdi]",
+        "jmp rax",
+        "2: jmp {freed}",
+        ".cfi_endproc",
+        free = const std::mem::offset_of!(Allocator, free),
+        freed = sym freed,
+    )
+}
+
+unsafe extern "C" fn freed(context: *mut c_void, block: *mut u8) {
+    // SAFETY: as for malloc.
+    let wrapped = unsafe { *context.cast::<Allocator>() };
+    // Most are small ones. If one is malloc's, its hook must not look for it once more.
+    if !block.is_null() && ENGINE.events().release_known(block) {
+        RELEASED.set(block as usize);
+    }
+    if let Some(free) = wrapped.free {
+        // SAFETY: as Python calls it.
+        unsafe { free(wrapped.context, block) };
+    }
+    RELEASED.set(0);
+}
+
+pub(super) unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut c_void {
+    // SAFETY: it is not written while Python allocates, which needs the GIL.
+    let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
+    let Some(alloc) = wrapped.alloc else {
+        return std::ptr::null_mut();
+    };
+    // SAFETY: as Python calls it.
+    let make = || unsafe { alloc(wrapped.context, size) };
+    if size < ARENA {
+        return make();
+    }
+    let made = ENGINE.lifecycle().apart(make);
+    if made.is_null() {
+        // From here on small requests may go to malloc.
+        OBJECTS.become_of(STRANGE, 0);
+    } else {
+        OBJECTS.arenas.fetch_add(size as u64, Ordering::Relaxed);
+    }
+    made
+}
+
+pub(super) unsafe extern "C" fn arena_free(_: *mut c_void, arena: *mut c_void, size: usize) {
+    // SAFETY: as above.
+    let wrapped = unsafe { *OBJECTS.wrapped_arenas.get() };
+    let Some(free) = wrapped.free else { return };
+    // SAFETY: as Python calls it.
+    unsafe { free(wrapped.context, arena, size) };
+    if size >= ARENA {
+        // Some may be from before.
+        let _ = OBJECTS
+            .arenas
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
+                Some(bytes.saturating_sub(size as u64))
+            });
+    }
+}
