@@ -30,7 +30,7 @@ debian_unpack() {
   for package in *.deb; do dpkg -x "$package" "$root"; done
   # Links that lead to the root of the whole system lead to this one instead.
   find "$root" -type l -lname '/*' -printf '%p %l\n' | while read -r link target; do
-    ln -sfn "$root$target" "$link"
+    ln -srfn "$root$target" "$link"
   done
   local name
   for name in bin lib lib64 sbin; do

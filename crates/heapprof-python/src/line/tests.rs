@@ -62,12 +62,6 @@ fn tables_of_all_forms() {
     assert_eq!(line(Lines::Entries, &[0x80 | 14 << 3, 0x7f], 0), None);
 }
 
-/// Tells whoever runs the tests.
-fn say(text: std::fmt::Arguments<'_>) {
-    use std::io::Write;
-    let _ = std::writeln!(std::io::stderr(), "{text}");
-}
-
 /// The pythons to ask: the one on the path, and those in HEAPPROF_PYTHONS, with colons between
 /// them.
 fn pythons() -> Vec<String> {
@@ -90,6 +84,7 @@ fn compare(python: &str, files: usize) -> usize {
             say(std::format_args!(
                 "SKIPPED: lines beside Python's: no {python}"
             ));
+            // The tests of the collector say that Python is missing.
             return usize::MAX;
         }
         done => done.unwrap(),
@@ -136,7 +131,6 @@ fn lines_are_python_s() {
 fn lines_of_the_whole_standard_library_are_python_s() {
     for python in pythons() {
         let count = compare(&python, usize::MAX >> 1);
-        say(std::format_args!("{python}: {count} instructions"));
         assert!(count > 500_000, "{python}: {count}");
     }
 }
