@@ -110,7 +110,7 @@ fn many_stacks_are_what_getframe_says() {
         eprintln!("{}: {count} stacks", python.display());
         assert!(count > 200_000, "{python:?}: {count}");
         let reused = compared(&python, "reused.py", &["20000"]);
-        assert!(reused > 30_000, "{python:?}: {reused}");
+        assert!(reused > 10_000, "{python:?}: {reused}");
     }
 }
 
