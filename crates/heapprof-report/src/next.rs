@@ -53,9 +53,10 @@ pub(crate) fn after_top(top: &Top) -> Vec<String> {
     if let Some(own) = &top.own_code {
         let [library, rows] = own.rows;
         lines.push(format!(
-            "{library} of {} with a flat value are library code. With --own-code{} the program's \
+            "{library} of {} with a flat value {} library code. With --own-code{} the program's \
              functions that called it are shown instead: first {} ({})",
             plural(&rows.to_string(), "row"),
+            if library == 1 { "is" } else { "are" },
             if any_wrapper { " and --wrappers" } else { "" },
             shortened(&own.function, NAME),
             percent(own.value, top.header.total),

@@ -181,7 +181,8 @@ impl<'p> Modules<'p> {
             let first = name.split('/').next().unwrap_or(name);
             return with(name, GO.contains(&first) || file.contains("@v"));
         }
-        if file.ends_with(".py") || file.starts_with("<frozen") {
+        let is_made = mapping.is_none() && is_made_by_python_s_library(file);
+        if file.ends_with(".py") || file.starts_with("<frozen") || is_made {
             let stem = file.rsplit('/').next().unwrap_or(file);
             let is_standard = file.starts_with('<') || is_of_python(file);
             return with(stem.strip_suffix(".py").unwrap_or(stem), is_standard);
@@ -290,6 +291,13 @@ fn program(profile: &Profile) -> Option<StringId> {
 fn is_installed(path: &str) -> bool {
     SYSTEM.iter().any(|folder| path.starts_with(folder))
         || FETCHED.iter().any(|part| path.contains(part))
+}
+
+/// Whether a file is none, but code that a library of Python made at run time, such as
+/// `<__array_function__ internals>`. What a program's own `exec` and templates make is its own.
+fn is_made_by_python_s_library(file: &str) -> bool {
+    let own = ["<string>", "<stdin>", "<template>"];
+    file.starts_with('<') && file.ends_with('>') && !own.contains(&file)
 }
 
 /// Whether a path is like `/usr/lib/python3.11/json/decoder.py`, wherever python is installed.
@@ -407,6 +415,7 @@ mod tests {
                          /home/me/app => shop
         _find_and_load | | <frozen importlib._bootstrap> | /usr/bin/python3 => <frozen \
                          importlib._bootstrap> library
+        dot | | <__array_function__ internals> | none => <__array_function__ internals> library
         load | | /home/me/tool/load.py | /usr/bin/python3 => load
         decode | | /opt/py/lib/python3.11/json/decoder.py | /usr/bin/python3 => decoder library
         get | | /home/me/venv/lib/python3.11/site-packages/requests/api.py | /usr/bin/python3 => \
@@ -448,7 +457,8 @@ mod tests {
                 filename,
                 ..b.profile.function[0]
             };
-            let found = Modules::new(&b.profile).of(Some(&function), Some(&b.profile.mapping[1]));
+            let mapping = (mapped != "none").then_some(&b.profile.mapping[1]);
+            let found = Modules::new(&b.profile).of(Some(&function), mapping);
             let text = match found.is_library {
                 true => format!("{} library", found.name),
                 false => found.name,

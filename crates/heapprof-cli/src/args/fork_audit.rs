@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
+use super::record::Answer;
 use super::{FileModeArgs, LimitArg, ReportArgs};
 
 #[derive(Debug, Args)]
@@ -19,6 +20,10 @@ pub(crate) struct ForkAuditArgs {
     /// each child; what is said of allocations is then an estimate
     #[arg(long, value_name = "SIZE", value_parser = super::record::period, requires = "command")]
     pub(crate) period: Option<u64>,
+    /// With CMD: whether Python's small objects are recorded, which are most of what its children
+    /// copy [default: yes with --period]
+    #[arg(long, value_enum, value_name = "WHETHER", requires = "command")]
+    pub(crate) python_objects: Option<Answer>,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
     #[command(flatten)]

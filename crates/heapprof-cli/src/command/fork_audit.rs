@@ -10,6 +10,7 @@ use heapprof_analysis::{ForkRule, Session, Store};
 
 use super::forks::{ENDING, ask, profiles_of};
 use super::{Shared, record};
+use crate::args::record::Answer;
 use crate::args::size::size;
 use crate::args::{Cli, Command, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
 use crate::{messages, name, output};
@@ -68,6 +69,10 @@ fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
     let period = asked.period.map(|period| format!("--period={period}"));
     let mut words = vec!["heapprof", "record", "--fork-audit", &mode];
     words.extend(period.as_deref());
+    words.extend(asked.python_objects.map(|objects| match objects {
+        Answer::Yes => "--python-objects=yes",
+        Answer::No => "--python-objects=no",
+    }));
     words.push("-o");
     let mut words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
     words.extend([folder.as_os_str(), OsStr::new("--")]);
