@@ -158,7 +158,9 @@ def shown(frame: Frame) -> str:
     """Writes a frame with a short name of its file: seen from here, or from where Python finds
     modules."""
     name = frame.filename
-    folders = [_FOLDER, *(path + os.sep for path in sys.path if len(path) > 1)]
+    # Python ignores whatever is no text there.
+    texts = (path for path in sys.path if isinstance(path, str) and len(path) > 1)
+    folders = [_FOLDER, *(path + os.sep for path in texts)]
     known = max((folder for folder in folders if name.startswith(folder)), key=len, default="")
     return str(frame._replace(filename=name[len(known) :]))
 

@@ -81,4 +81,7 @@ def numbers(value: Value) -> List[int]:
 
 def doubles(value: Value) -> List[float]:
     """Takes the packed floating point numbers of a field."""
-    return [one for (one,) in struct.iter_unpack("<d", message(value))]
+    packed = message(value)
+    if len(packed) % 8:
+        raise ValueError("a list of numbers is cut off")
+    return [one for (one,) in struct.iter_unpack("<d", packed)]

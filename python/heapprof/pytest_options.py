@@ -106,7 +106,7 @@ def read(config: Any, namespace: Any) -> Options:
     if objects not in ("yes", "no"):
         raise ValueError(f"heapprof_python_objects: {objects!r} is neither yes nor no")
     most = chosen("most_allocations", "5")
-    if not most.isdigit():
+    if not (most.isascii() and most.isdigit()):
         raise ValueError(f"most_allocations: {most!r} is no number of tests")
     directory, increase = namespace.heapprof_dir, namespace.fail_on_increase
     asked = namespace.heapprof or config.getini("heapprof") or directory or increase

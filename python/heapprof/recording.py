@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from pathlib import Path
 from types import TracebackType
 from typing import Optional, Type, Union
@@ -16,6 +17,15 @@ AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 _starting = threading.Lock()
 _running: Optional["Recording"] = None
+
+
+def _in_child() -> None:
+    """Forgets what a forked child's parent was recording, and who was about to begin or end it."""
+    global _starting, _running
+    _starting, _running = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 class Recording:
@@ -51,10 +61,19 @@ class Recording:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        global _running
         # A forked child leaves the block, too. The file is its parent's.
         if self._process != os.getpid():
             return
+        try:
+            self._end()
+        except (HeapprofError, OSError) as unwritten:
+            # What went wrong in the block is the first thing to know.
+            if error is None:
+                raise
+            warnings.warn(str(unwritten), RuntimeWarning, stacklevel=2)
+
+    def _end(self) -> None:
+        global _running
         with _starting:
             # Another recording has begun inside this block, with `replace`.
             if _running is not self:

@@ -254,3 +254,13 @@ def test_exact_overrides_a_period(project, pytester):
     project(text).stdout.fnmatch_lines(["heapprof: records one allocation in 16384 bytes *"])
     done = project(text, "--heapprof-exact")
     done.stdout.fnmatch_lines(["heapprof: records every allocation of tests that have limits, *"])
+
+
+def test_paths_that_python_ignores_do_no_harm(project):
+    done = project(
+        "import pathlib, sys\n"
+        "sys.path[:0] = [pathlib.Path('/'), b'/']\n"
+        "@pytest.mark.limit_memory('1 MiB')\ndef test_it():\n" + TWO_MIB
+    )
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["heapprof: the peak of 2MiB is above the limit of 1MiB"])

@@ -225,3 +225,27 @@ def test_small_objects_are_there_if_the_environment_asks(python, tmp_path, varia
     objects = Profile.read(tmp_path / "out.pb.gz").total("inuse_objects")
     assert (objects >= 100000) == are_there
     assert not (tmp_path / "x").exists()
+
+
+def test_a_child_may_record_whatever_its_parent_was_about_to_do(python, tmp_path):
+    python(
+        HEAD + "import heapprof.recording\n"
+        "heapprof.recording._starting.acquire()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    with heapprof.record('child.pb.gz', exact=True):\n"
+        "        kept = bytearray(100000)\n"
+        "    os._exit(0)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+    )
+    assert Profile.read(tmp_path / "child.pb.gz").total("inuse_space") > 100000
+
+
+def test_what_the_block_raises_comes_before_what_can_not_be_written(python):
+    done = python(
+        HEAD + "with heapprof.record('nowhere/out.pb.gz', exact=True):\n"
+        "    raise KeyError('own')\n",
+        code=1,
+    )
+    assert done.stderr.rstrip().endswith("KeyError: 'own'")
+    assert "RuntimeWarning" in done.stderr and "nowhere/out.pb.gz" in done.stderr

@@ -1,6 +1,7 @@
 //! `heapprof attach` and `heapprof detach`: programs that were not started for it, each hazard of
 //! docs/dev/attach.md, and in `attach/refused.rs` who is refused.
 
+mod python;
 mod refused;
 
 use std::io::{BufRead, BufReader, Write};

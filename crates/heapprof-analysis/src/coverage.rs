@@ -65,11 +65,33 @@ pub fn unseen_runtime<'a>(
     runtime(files).filter(|of| *of != Runtime::Python || !comments.iter().any(is_seen))
 }
 
-/// Whether a profile has stacks of Python, but none of its small objects.
-pub(crate) fn lacks_small_objects(comments: &[String]) -> bool {
-    let has = |wanted: fn(&str) -> bool| comments.iter().any(|comment| wanted(comment));
-    has(|comment| comment.starts_with("frames: ") && comment.contains("python"))
-        && !has(|comment| comment.starts_with("python: small objects: recorded"))
+/// Python's small objects, of which malloc knows nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SmallObjects {
+    /// They are recorded, or there is no Python.
+    #[default]
+    Seen,
+    /// Nobody asked for them.
+    NotAsked,
+    /// They were asked for, and are missing, as the profile says.
+    Missing(String),
+}
+
+/// What a profile with these comments has of Python's small objects.
+pub(crate) fn small_objects(comments: &[String]) -> SmallObjects {
+    let said = comments
+        .iter()
+        .find_map(|comment| comment.strip_prefix("python: small objects: "));
+    let has_python = |comment: &String| {
+        let frames = comment.strip_prefix("frames: ");
+        frames.is_some_and(|frames| frames.contains("python"))
+    };
+    match said {
+        Some(said) if said.starts_with("recorded") => SmallObjects::Seen,
+        Some(said) => SmallObjects::Missing(said.to_string()),
+        None if comments.iter().any(has_python) => SmallObjects::NotAsked,
+        None => SmallObjects::Seen,
+    }
 }
 
 /// The runtime that the names of a program's mapped files reveal.
@@ -95,6 +117,27 @@ fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn small_objects_are_seen_or_not() {
+        let of = |texts: &[&str]| {
+            let comments: Vec<String> = texts.iter().map(ToString::to_string).collect();
+            small_objects(&comments)
+        };
+        let python = "frames: script, of python";
+        let said = |what: &str| format!("python: small objects: {what}");
+        assert_eq!(of(&["frames: script, of perl"]), SmallObjects::Seen);
+        assert_eq!(of(&[python]), SmallObjects::NotAsked);
+        assert_eq!(
+            of(&[python, &said("recorded, from malloc")]),
+            SmallObjects::Seen
+        );
+        let missing = "missing, because nobody could look";
+        assert_eq!(
+            of(&[python, &said(missing)]),
+            SmallObjects::Missing(missing.to_string())
+        );
+    }
 
     #[test]
     fn tables_of_ours_are_not_the_program_s() {

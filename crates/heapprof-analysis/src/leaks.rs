@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::comment::{self, Dumped};
-use crate::coverage::lacks_small_objects;
+use crate::coverage::{SmallObjects, small_objects};
 use crate::error::Error;
 use crate::header::{Header, SampleType, header};
 use crate::place::{PlaceId, Places, Stacks};
@@ -66,8 +66,8 @@ pub struct Leaks {
     pub types: [SampleType; 2],
     /// When the profile was dumped.
     pub dumped: Dumped,
-    /// Whether these are of Python's functions, without its small objects.
-    pub lacks_small_objects: bool,
+    /// What there is of Python's small objects.
+    pub small_objects: SmallObjects,
     /// The signed sums, filters and suppressions aside.
     pub total: InUse,
     /// The places that the numbers in the stacks stand for.
@@ -132,7 +132,7 @@ pub fn leaks(
     let mut leaks = Leaks {
         types: [objects.1.clone(), space.1.clone()],
         dumped: comment::dumped(&comments),
-        lacks_small_objects: lacks_small_objects(&comments),
+        small_objects: small_objects(&comments),
         total: pick(0),
         estimates: [objects.3.0, space.3.0],
         spread: [objects.3.1, space.3.1],

@@ -91,7 +91,7 @@ impl Tally {
     }
 
     /// Counts what was added. It is an error if that takes too much memory.
-    fn grown(&mut self, bytes: usize) -> Result<(), Error> {
+    pub(crate) fn grown(&mut self, bytes: usize) -> Result<(), Error> {
         self.unchecked += bytes;
         if self.unchecked < LOOKED_AT_EVERY {
             return Ok(());

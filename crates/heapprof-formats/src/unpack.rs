@@ -69,8 +69,16 @@ pub(crate) fn plain_stream<'a, R: Read + 'a>(
     })
 }
 
+/// So many frames of lz4 may have few bytes, and one more for each so many bytes. A decoder's
+/// buffers take longer than its bytes.
+const FEW_FRAMES: u64 = 1024;
+const LEAST_OF_A_FRAME: u64 = 64 << 10;
+
 /// Frames of lz4, one after the other.
 struct Lz4<R: Read> {
+    /// How many frames there were before this one, and how many bytes they gave.
+    frames: u64,
+    given: u64,
     /// The decoder of a frame. `None` after an error.
     frame: Option<Lz4Decoder<Asked<R>>>,
 }
@@ -82,6 +90,8 @@ impl<R: Read> Lz4<R> {
             beyond_its_end: false,
         };
         Self {
+            frames: 0,
+            given: 0,
             frame: Some(Lz4Decoder::new(file)),
         }
     }
@@ -100,6 +110,7 @@ impl<R: Read> Read for Lz4<R> {
                 _ => error,
             })?;
             if n > 0 || buf.is_empty() {
+                self.given += n as u64;
                 self.frame = Some(frame);
                 return Ok(n);
             }
@@ -111,7 +122,12 @@ impl<R: Read> Read for Lz4<R> {
             if retry(|| file.file.fill_buf().map(<[u8]>::is_empty))? {
                 return Ok(0);
             }
-            // Each frame gets a new decoder, whose buffers have the size that the frame needs.
+            // Each frame gets a new decoder, whose buffers have the size that the frame says that it
+            // needs: 4 MiB for a byte.
+            self.frames += 1;
+            if self.frames > FEW_FRAMES + self.given / LEAST_OF_A_FRAME {
+                return Err(damaged_lz4("it has too many frames with too few bytes"));
+            }
             self.frame = Some(Lz4Decoder::new(file));
         }
     }
@@ -348,6 +364,19 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.ends_with("copy or download it again"), "{error}");
+    }
+
+    /// Each of them costs a decoder with buffers of megabytes.
+    #[test]
+    fn many_small_frames_of_lz4_are_too_many() {
+        let file = |frames: usize| [&lz4(&[b"main;f 1\n"], 4)[..]].repeat(frames).concat();
+        assert!(read(&file(1000)[..], &Options::default()).is_ok());
+        let error = read(&file(3000)[..], &Options::default()).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("too many frames with too few bytes"),
+            "{error}"
+        );
     }
 
     /// 182 KB of such blocks once took 12 s.

@@ -160,6 +160,7 @@ impl Attached {
         let started = ENGINE.lifecycle().start(options);
         self.letter.store(std::ptr::null_mut(), Ordering::Release);
         if !started {
+            python::OBJECTS.give_back();
             self.give_back()?;
             return Err(failure::NOT_BEGUN);
         }
@@ -395,6 +396,7 @@ unsafe extern "C" fn in_child() {
         ATTACHED.is_child.store(true, Ordering::Relaxed);
     }
     start::look_at_next(false);
+    python::OBJECTS.give_back();
     end::forget();
     ENGINE.forks().in_child();
 }

@@ -120,7 +120,7 @@ macro_rules! wrappers {
                 r"ZSTD_custom(Malloc|Calloc)";
             "CPython 3.14 (Include/internal/pycore_object_alloc.h), and heapprof's own":
                 r"_?PyObject_MallocWithType",
-                r"heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)";
+                r"heapprof::python::objects::(wrappers::)?made_by_(malloc|calloc|realloc)(::<.*>)?";
         }
     };
 }

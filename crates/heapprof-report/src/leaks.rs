@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::rc::Rc;
 
-use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks};
+use heapprof_analysis::{Broken, Dumped, EMPTY_STACK, Estimate, InUse, Leaks, SmallObjects};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -60,6 +60,18 @@ pub fn leaks(
         }
     }
     Ok(())
+}
+
+/// Says if Python's small objects are in no row, and why.
+fn small_objects(objects: &SmallObjects) -> Option<String> {
+    const BEGIN: &str = "Python's small objects are in no row";
+    match objects {
+        SmallObjects::Seen => None,
+        SmallObjects::NotAsked => Some(format!(
+            "{BEGIN}: malloc does not see them. record --python-objects=yes does."
+        )),
+        SmallObjects::Missing(why) => Some(format!("{BEGIN}: {why}.")),
+    }
 }
 
 /// A rule that broke on a value of one profile, in words.
@@ -176,13 +188,7 @@ impl<'a> Shown<'a> {
                     .to_string(),
             ),
         }
-        if self.leaks.lacks_small_objects {
-            lines.push(
-                "Python's small objects are in no row: they never reach malloc. \
-                 --python-objects=yes records them."
-                    .to_string(),
-            );
-        }
+        lines.extend(small_objects(&self.leaks.small_objects));
         if !header.filters.is_empty() {
             lines.push(format!(
                 "Filters: {}; left out {}",

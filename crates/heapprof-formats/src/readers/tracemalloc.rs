@@ -117,7 +117,7 @@ impl Snapshot<'_> {
             let Some(&[Value::Text(file), Value::Int(line)]) = self.pickle.items(frame) else {
                 return Ok(None);
             };
-            stack.push(self.location(file, line));
+            stack.push(self.location(file, line)?);
         }
         if stack.is_empty() {
             stack.push(self.tally.named("(no frames)"));
@@ -134,9 +134,9 @@ impl Snapshot<'_> {
 
     /// The location of a line. Its function is called after it, so that reports by function are
     /// reports by line, as tracemalloc's own are.
-    fn location(&mut self, file: u32, line: i64) -> LocationIndex {
+    fn location(&mut self, file: u32, line: i64) -> Result<LocationIndex, Error> {
         if let Some(&known) = self.locations.get(&(file, line)) {
-            return known;
+            return Ok(known);
         }
         let path = self.pickle.text(file);
         let name = match line {
@@ -150,8 +150,11 @@ impl Snapshot<'_> {
             ..Frame::default()
         };
         let location = self.tally.location(&[frame]);
+        // A long path may have many lines, each of which is a text.
+        const LOCATION: usize = 200;
+        self.tally.grown(2 * name.len() + LOCATION)?;
         self.locations.insert((file, line), location);
-        location
+        Ok(location)
     }
 }
 

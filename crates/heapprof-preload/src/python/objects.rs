@@ -21,7 +21,7 @@ use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 
 use crate::kernel_memory::Kernel;
-use wrappers::{arena_alloc, arena_free, calloc, free, malloc, realloc};
+use wrappers::{CALLOC, FREE, MALLOC, REALLOC, arena_alloc, arena_free};
 
 /// Python's `PyMemAllocatorEx`.
 #[repr(C)]
@@ -54,6 +54,9 @@ struct Functions {
     hook: u64,
     get_arenas: u64,
     set_arenas: u64,
+    /// The list of interpreters, if each of them may have a GIL of its own.
+    first_interpreter: u64,
+    next_interpreter: u64,
 }
 
 /// The wrappers of a process.
@@ -75,6 +78,8 @@ pub struct PythonObjects {
     most: AtomicUsize,
     /// What became of them.
     state: AtomicU8,
+    /// Whether the program goes on without us, so that the wrappers go.
+    are_to_go: AtomicBool,
     /// How many bytes the arenas have that were made since the wrappers were there.
     arenas: AtomicU64,
 }
@@ -95,6 +100,8 @@ pub static OBJECTS: PythonObjects = PythonObjects {
         hook: 0,
         get_arenas: 0,
         set_arenas: 0,
+        first_interpreter: 0,
+        next_interpreter: 0,
     }),
     wrapped: [const { UnsafeCell::new(Allocator::NONE) }; 2],
     wrapped_arenas: UnsafeCell::new(ArenaAllocator {
@@ -104,6 +111,7 @@ pub static OBJECTS: PythonObjects = PythonObjects {
     }),
     most: AtomicUsize::new(0),
     state: AtomicU8::new(UNDECIDED),
+    are_to_go: AtomicBool::new(false),
     arenas: AtomicU64::new(0),
 };
 
@@ -147,7 +155,8 @@ impl Allocator {
     };
 
     fn is_ours(&self) -> bool {
-        self.malloc.map(|f| f as usize) == Some(malloc as *const () as usize)
+        let malloc = self.malloc.map_or(0, |f| f as usize);
+        MALLOC.iter().any(|ours| *ours as usize == malloc)
     }
 }
 
@@ -189,44 +198,62 @@ impl PythonObjects {
         });
     }
 
+    /// Has the wrappers record, unless a recording has ended meanwhile.
+    fn record_small(&self) {
+        self.become_of(WRAPPED, SMALL);
+        if !self.are_wanted.load(Ordering::SeqCst) {
+            self.most.store(0, Ordering::SeqCst);
+        }
+    }
+
     fn want(&self, are_wanted: bool) {
-        self.are_wanted.store(are_wanted, Ordering::Relaxed);
+        self.are_wanted.store(are_wanted, Ordering::SeqCst);
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
+        if are_wanted {
+            self.are_to_go.store(false, Ordering::Relaxed);
+        } else {
+            self.most.store(0, Ordering::SeqCst);
+        }
     }
 
     /// Says that the recording ends, and that the program goes on without us. The next request to a
     /// wrapper takes it away, because that needs the GIL.
     pub fn give_back(&self) {
         self.want(false);
-        self.most.store(0, Ordering::Relaxed);
+        self.are_to_go.store(true, Ordering::Relaxed);
     }
 
-    /// Puts back what is wrapped, if nobody wants small objects any more.
+    /// Puts back what is wrapped, if the program is to go on without us. Hooks that stand on top
+    /// stay until somebody takes them away.
     ///
     /// # Safety
-    /// This thread holds the GIL.
+    /// This thread holds a GIL.
     #[cold]
     unsafe fn unwrap(&'static self) {
-        if self.are_wanted.load(Ordering::Relaxed) || self.state.load(Ordering::Relaxed) != WRAPPED
-        {
+        if self.are_wanted.load(Ordering::Relaxed) || !self.are_to_go.load(Ordering::Relaxed) {
             return;
         }
         // SAFETY: they are not written any more.
         let Some((get, set)) = functions_of(unsafe { *self.functions.get() }) else {
             return;
         };
+        let mut are_back = true;
         for (domain, wrapped) in DOMAINS.iter().zip(&self.wrapped) {
             let mut found = Allocator::NONE;
-            // SAFETY: as they are declared. A thread that is in a wrapper has a copy of what is
-            // behind it.
+            // SAFETY: as they are declared. What is behind a wrapper stays where it finds it.
             unsafe {
                 get(*domain, &raw mut found);
                 if found.is_ours() {
                     set(*domain, wrapped.get());
+                } else {
+                    are_back &= !is_on_ours(&found);
                 }
             }
         }
-        self.become_of(STRANGE, 0);
+        if are_back {
+            self.are_to_go.store(false, Ordering::Relaxed);
+            self.become_of(UNDECIDED, 0);
+        }
     }
 
     /// Whether somebody has looked since Python chose its allocators.
@@ -269,6 +296,8 @@ impl PythonObjects {
                 .symbol(memory, name)
                 .map_or(0, |symbol| symbol.address)
         };
+        let has_own_gils = address("Py_NewInterpreterFromConfig") != 0;
+        let if_own_gils = |name: &str| if has_own_gils { address(name) } else { 0 };
         let functions = Functions {
             get: address("PyMem_GetAllocator"),
             set: address("PyMem_SetAllocator"),
@@ -276,6 +305,8 @@ impl PythonObjects {
             hook: address("PyMem_SetupDebugHooks"),
             get_arenas: address("PyObject_GetArenaAllocator"),
             set_arenas: address("PyObject_SetArenaAllocator"),
+            first_interpreter: if_own_gils("PyInterpreterState_Head"),
+            next_interpreter: if_own_gils("PyInterpreterState_Next"),
         };
         // SAFETY: nobody reads them yet.
         unsafe { *self.functions.get() = functions };
@@ -308,7 +339,13 @@ impl PythonObjects {
             // SAFETY: as it is declared.
             unsafe { get(*domain, found) };
         }
-        if found.iter().all(Allocator::is_ours) {
+        let is_below = |found: &Allocator| found.is_ours() || is_on_ours(found);
+        if found.iter().all(is_below) {
+            // They may have slept since a recording ended.
+            let state = self.state.load(Ordering::Relaxed);
+            if !matches!(state, STRANGE | NOT_NEEDED) {
+                self.record_small();
+            }
             return;
         }
         let name = match functions.name {
@@ -335,6 +372,11 @@ impl PythonObjects {
                 return;
             }
         };
+        if has_hooks && functions.has_other_interpreters() {
+            // They may be calling these hooks, with a GIL of their own.
+            self.become_of(STRANGE, 0);
+            return;
+        }
         if has_hooks {
             // What debug hooks stand on comes behind a letter in what they are given.
             for found in &mut found {
@@ -354,15 +396,18 @@ impl PythonObjects {
             self.become_of(NOT_NEEDED, 0);
             return;
         }
-        for ((domain, found), wrapped) in DOMAINS.iter().zip(found).zip(&self.wrapped) {
+        for (i, (domain, found)) in DOMAINS.iter().zip(found).enumerate() {
+            let wrapped = &self.wrapped[i];
             let ours = Allocator {
                 context: wrapped.get().cast(),
-                malloc: Some(malloc),
-                calloc: Some(calloc),
-                realloc: Some(realloc),
-                free: Some(free),
+                malloc: Some(MALLOC[i]),
+                calloc: Some(CALLOC[i]),
+                realloc: Some(REALLOC[i]),
+                free: Some(FREE[i]),
             };
-            // SAFETY: no thread is in a wrapper or calls one meanwhile: that needs the GIL.
+            // SAFETY: what is wrapped is there before anybody calls a wrapper. An interpreter with
+            // a GIL of its own may call one with another's context, which no wrapper looks at, and
+            // pymalloc does not either.
             unsafe {
                 if !found.is_ours() {
                     *wrapped.get() = found;
@@ -375,7 +420,7 @@ impl PythonObjects {
             // SAFETY: as it is declared.
             unsafe { std::mem::transmute::<u64, Hook>(functions.hook)() };
         }
-        self.become_of(WRAPPED, SMALL);
+        self.record_small();
         // SAFETY: as above.
         unsafe { self.wrap_arenas(functions) };
     }
@@ -412,6 +457,23 @@ impl PythonObjects {
     }
 }
 
+impl Functions {
+    /// Whether there are interpreters besides the first one, each with a GIL of its own.
+    fn has_other_interpreters(&self) -> bool {
+        type First = unsafe extern "C" fn() -> *mut c_void;
+        type Next = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+        if self.first_interpreter == 0 || self.next_interpreter == 0 {
+            return false;
+        }
+        // SAFETY: they are Python's functions, as it declares them.
+        unsafe {
+            let first = std::mem::transmute::<u64, First>(self.first_interpreter)();
+            let next = std::mem::transmute::<u64, Next>(self.next_interpreter);
+            !first.is_null() && !next(first).is_null()
+        }
+    }
+}
+
 type Get = unsafe extern "C" fn(c_int, *mut Allocator);
 type Set = unsafe extern "C" fn(c_int, *const Allocator);
 
@@ -434,6 +496,10 @@ fn functions_of(functions: Functions) -> Option<(Get, Set)> {
 fn is_on_ours(found: &Allocator) -> bool {
     let failed = Cell::new(false);
     let memory = Kernel { failed: &failed };
-    let ours = malloc as *const () as u64;
-    (0..8).any(|word| memory.u64(found.context as u64 + 8 * word) == Some(ours))
+    let is_ours = |word: u64| MALLOC.iter().any(|ours| *ours as usize as u64 == word);
+    (0..8).any(|at| {
+        memory
+            .u64(found.context as u64 + 8 * at)
+            .is_some_and(is_ours)
+    })
 }

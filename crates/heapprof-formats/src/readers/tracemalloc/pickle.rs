@@ -15,7 +15,7 @@ use crate::tally::overflow;
 use crate::texts::Texts;
 
 /// The most bytes of a text.
-const LONGEST: u64 = 1 << 20;
+const LONGEST: u64 = 64 << 10;
 /// How many bytes are read before the memory is checked again.
 const LOOKED_AT_EVERY: u64 = 64 << 10;
 

@@ -128,6 +128,26 @@ fn traces_are_added_up() {
     assert!(of(&made(b"")).profile.samples.is_empty());
 }
 
+/// Each line of a path is a text with the whole path.
+#[test]
+fn many_lines_of_a_long_path_take_too_much_memory() {
+    let path = [b'a'; 60_000];
+    let mut frames = [
+        b"(K\x00M\x2c\x01(X",
+        &60_000_u32.to_le_bytes()[..],
+        &path,
+        b"q\x09K\x07\x86",
+    ]
+    .concat();
+    for line in 1..3000_u16 {
+        frames.extend([&b"h\x09M"[..], &line.to_le_bytes(), b"\x86"].concat());
+    }
+    frames.extend(b"tK\x01t");
+    let options = Options::default().max_inflated(1 << 20);
+    let error = read(&made(&frames)[..], &options).unwrap_err().to_string();
+    assert!(error.contains("memory"), "{error}");
+}
+
 #[test]
 fn nothing_is_run() {
     const BEGIN: &[u8] = b"\x80\x02ctracemalloc\nSnapshot\n";
@@ -185,7 +205,7 @@ fn damage_is_said_in_one_line() {
         (b"K\x01b", at(3) + &stack("an object and its attributes")),
         (
             b"X\xff\xff\xff\xff",
-            at(5) + "expected a text of the pickle, found 4294967295 bytes, more than 1048576",
+            at(5) + "expected a text of the pickle, found 4294967295 bytes, more than 65536",
         ),
         (
             b"\x8a\x09",

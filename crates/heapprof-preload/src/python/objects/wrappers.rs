@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use heapprof_collect::{CallSite, ENGINE};
 
-use super::{ARENA, Allocator, OBJECTS, REALLOCATED, RELEASED, STRANGE};
+use super::{ARENA, Allocator, OBJECTS, PythonObjects, REALLOCATED, RELEASED, STRANGE};
 
 /// Records a block, if it is a small one.
 #[inline(always)]
@@ -17,37 +17,62 @@ fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     if is_small && !made.is_null() && ENGINE.events().charge(size) {
         ENGINE.events().allocated(made, size, CallSite { slot, bp });
     } else if most == 0 {
-        // SAFETY: whoever calls a wrapper holds the GIL.
+        // SAFETY: whoever calls a wrapper holds a GIL.
         unsafe { OBJECTS.unwrap() };
     }
 }
 
-/// A wrapper that passes on where it was called from.
+/// A wrapper that passes on where it was called from, for each domain.
+///
+/// It takes no notice of its context. Another interpreter with a GIL of its own may read Python's
+/// table while it is written, and call us with what was behind the context before.
 macro_rules! wrapper {
-    ($name:ident($($argument:ident: $type:ty),*), $slot:literal, $bp:literal => $to:path) => {
+    (
+        $names:ident: $first:ident, $second:ident
+        ($($argument:ident: $type:ty),*), $slot:literal, $bp:literal => $to:ident
+    ) => {
+        wrapper!(@ $first, 0, ($($argument: $type),*), $slot, $bp, $to);
+        wrapper!(@ $second, 1, ($($argument: $type),*), $slot, $bp, $to);
+        pub(super) const $names: [unsafe extern "C" fn($($type),*) -> *mut u8; 2] =
+            [$first, $second];
+    };
+    (
+        @ $name:ident, $domain:literal, ($($argument:ident: $type:ty),*),
+        $slot:literal, $bp:literal, $to:ident
+    ) => {
         #[unsafe(naked)]
-        pub(super) unsafe extern "C" fn $name($($argument: $type),*) -> *mut u8 {
+        unsafe extern "C" fn $name($($argument: $type),*) -> *mut u8 {
             naked_asm!(
                 ".cfi_startproc",
                 concat!("mov ", $slot, ", rsp"),
                 concat!("mov ", $bp, ", rbp"),
                 "jmp {to}",
                 ".cfi_endproc",
-                to = sym $to,
+                to = sym $to::<$domain>,
             )
         }
     };
 }
 
-wrapper!(malloc(context: *mut c_void, size: usize), "rdx", "rcx" => made_by_malloc);
-unsafe extern "C" fn made_by_malloc(
-    context: *mut c_void,
+/// What the wrappers of a domain stand before.
+#[inline(always)]
+fn wrapped<const DOMAIN: usize>() -> Allocator {
+    // SAFETY: it is written before the wrappers are in Python's table, and then only with what it
+    // holds already.
+    unsafe { *OBJECTS.wrapped[DOMAIN].get() }
+}
+
+wrapper!(
+    MALLOC: malloc_of_mem, malloc_of_obj
+    (context: *mut c_void, size: usize), "rdx", "rcx" => made_by_malloc
+);
+unsafe extern "C" fn made_by_malloc<const DOMAIN: usize>(
+    _: *mut c_void,
     size: usize,
     slot: usize,
     bp: usize,
 ) -> *mut u8 {
-    // SAFETY: the context is one of those that are wrapped, and is not written meanwhile.
-    let wrapped = unsafe { *context.cast::<Allocator>() };
+    let wrapped = wrapped::<DOMAIN>();
     // SAFETY: as Python calls it.
     let made = wrapped.malloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, size)
@@ -56,16 +81,18 @@ unsafe extern "C" fn made_by_malloc(
     made
 }
 
-wrapper!(calloc(context: *mut c_void, n: usize, each: usize), "rcx", "r8" => made_by_calloc);
-unsafe extern "C" fn made_by_calloc(
-    context: *mut c_void,
+wrapper!(
+    CALLOC: calloc_of_mem, calloc_of_obj
+    (context: *mut c_void, n: usize, each: usize), "rcx", "r8" => made_by_calloc
+);
+unsafe extern "C" fn made_by_calloc<const DOMAIN: usize>(
+    _: *mut c_void,
     n: usize,
     each: usize,
     slot: usize,
     bp: usize,
 ) -> *mut u8 {
-    // SAFETY: as for malloc.
-    let wrapped = unsafe { *context.cast::<Allocator>() };
+    let wrapped = wrapped::<DOMAIN>();
     // SAFETY: as Python calls it.
     let made = wrapped.calloc.map_or(std::ptr::null_mut(), |f| unsafe {
         f(wrapped.context, n, each)
@@ -79,17 +106,17 @@ unsafe extern "C" fn made_by_calloc(
 const BEFORE: [usize; 3] = [0, 16, 32];
 
 wrapper!(
-    realloc(context: *mut c_void, old: *mut u8, size: usize), "rcx", "r8" => made_by_realloc
+    REALLOC: realloc_of_mem, realloc_of_obj
+    (context: *mut c_void, old: *mut u8, size: usize), "rcx", "r8" => made_by_realloc
 );
-unsafe extern "C" fn made_by_realloc(
-    context: *mut c_void,
+unsafe extern "C" fn made_by_realloc<const DOMAIN: usize>(
+    _: *mut c_void,
     old: *mut u8,
     size: usize,
     slot: usize,
     bp: usize,
 ) -> *mut u8 {
-    // SAFETY: as for malloc.
-    let wrapped = unsafe { *context.cast::<Allocator>() };
+    let wrapped = wrapped::<DOMAIN>();
     REALLOCATED.set(0);
     // SAFETY: as Python calls it.
     let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
@@ -110,29 +137,40 @@ unsafe extern "C" fn made_by_realloc(
 }
 
 /// Frees a block. One that was not recorded costs no more than a look at a table.
-#[unsafe(naked)]
-pub(super) unsafe extern "C" fn free(context: *mut c_void, block: *mut u8) {
-    naked_asm!(
-        ".cfi_startproc",
-        "mov rax, rsi",
-        "shr rax, 4",
-        "movzx eax, ax",
-        "lea rcx, [rip + heapprof_filter]",
-        "cmp byte ptr [rcx + rax], 0",
-        "jne 2f",
-        "mov rax, qword ptr [rdi + {free}]",
-        "mov rdi, qword ptr [rdi]",
-        "jmp rax",
-        "2: jmp {freed}",
-        ".cfi_endproc",
-        free = const std::mem::offset_of!(Allocator, free),
-        freed = sym freed,
-    )
+macro_rules! free {
+    ($name:ident, $domain:literal) => {
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name(context: *mut c_void, block: *mut u8) {
+            naked_asm!(
+                ".cfi_startproc",
+                "mov rax, rsi",
+                "shr rax, 4",
+                "movzx eax, ax",
+                "lea rcx, [rip + heapprof_filter]",
+                "cmp byte ptr [rcx + rax], 0",
+                "jne 2f",
+                "lea rcx, [rip + {objects}]",
+                "mov rax, qword ptr [rcx + {at} + {free}]",
+                "mov rdi, qword ptr [rcx + {at}]",
+                "jmp rax",
+                "2: jmp {freed}",
+                ".cfi_endproc",
+                objects = sym OBJECTS,
+                at = const std::mem::offset_of!(PythonObjects, wrapped)
+                    + $domain * size_of::<Allocator>(),
+                free = const std::mem::offset_of!(Allocator, free),
+                freed = sym freed::<$domain>,
+            )
+        }
+    };
 }
 
-unsafe extern "C" fn freed(context: *mut c_void, block: *mut u8) {
-    // SAFETY: as for malloc.
-    let wrapped = unsafe { *context.cast::<Allocator>() };
+free!(free_of_mem, 0);
+free!(free_of_obj, 1);
+pub(super) const FREE: [unsafe extern "C" fn(*mut c_void, *mut u8); 2] = [free_of_mem, free_of_obj];
+
+unsafe extern "C" fn freed<const DOMAIN: usize>(_: *mut c_void, block: *mut u8) {
+    let wrapped = wrapped::<DOMAIN>();
     // Most are small ones. If one is malloc's, its hook must not look for it once more.
     if !block.is_null() && ENGINE.events().release_known(block) {
         RELEASED.set(block as usize);

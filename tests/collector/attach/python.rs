@@ -1,0 +1,64 @@
+//! Python's small objects in recordings that begin and end while it runs.
+
+use std::process::Command;
+
+use heapprof_tests::built::have;
+use heapprof_tests::harness::{preloaded, root};
+
+use super::{Attach, Waiting, total};
+use crate::python::pythons;
+
+/// What 40,000 objects of some 130 bytes have at least, however few of them a sample has.
+const MANY: i64 = 3_000_000;
+/// What the list that holds them has at most.
+const FEW: i64 = 1_000_000;
+
+#[test]
+fn small_objects_come_and_go_with_whoever_is_attached() {
+    if !have(&["python3"]) {
+        return;
+    }
+    for python in pythons() {
+        let mut command = Command::new(&python);
+        command.arg(root().join("tests/python/waits.py"));
+        let mut program = Waiting::of(command);
+        // The second one finds the wrappers in place, because the program sleeps meanwhile.
+        for exact in [false, false, true, false] {
+            let options: &[&str] = if exact {
+                &["--exact"]
+            } else {
+                &["--period", "4KiB"]
+            };
+            let attach = Attach::begin(program.folder.path(), &program.pid(), options);
+            program.work();
+            let said = attach.leave();
+            assert_eq!(said.code, 0, "{}", said.err);
+            let total = program.total("inuse_space");
+            let is_so = if exact { total < FEW } else { total > MANY };
+            assert!(is_so, "{python:?}: exact {exact}: {total}");
+        }
+        // It has its own allocators again.
+        assert_eq!(program.end().code(), Some(0), "{python:?}");
+    }
+}
+
+#[test]
+fn small_objects_are_in_each_sample_that_a_program_begins() {
+    if !have(&["python3"]) {
+        return;
+    }
+    for python in pythons() {
+        let folder = tempfile::tempdir().unwrap();
+        let status = preloaded(&python)
+            .arg(root().join("tests/python/starts.py"))
+            .env("HEAPPROF_START", "no")
+            .current_dir(folder.path())
+            .status()
+            .unwrap();
+        assert!(status.success(), "{python:?}");
+        let of = |name: &str| total(folder.path(), name, "inuse_space");
+        let found = ["0.pb.gz", "1.pb.gz", "2.pb.gz"].map(of);
+        let is_so = found[0] > MANY && found[1] < FEW && found[2] > MANY;
+        assert!(is_so, "{python:?}: {found:?}");
+    }
+}
