@@ -122,8 +122,8 @@ impl<R: Read> Read for Lz4<R> {
             if retry(|| file.file.fill_buf().map(<[u8]>::is_empty))? {
                 return Ok(0);
             }
-            // Each frame gets a new decoder, whose buffers have the size that the frame says that it
-            // needs: 4 MiB for a byte.
+            // Each frame gets a new decoder, whose buffers have the size that the frame asks for:
+            // up to 4 MiB for a byte.
             self.frames += 1;
             if self.frames > FEW_FRAMES + self.given / LEAST_OF_A_FRAME {
                 return Err(damaged_lz4("it has too many frames with too few bytes"));
