@@ -245,3 +245,29 @@ fn small_objects_are_recorded_once() {
         assert!(!info.contains("came again"), "{what}: {info}");
     }
 }
+
+/// Debug hooks stand on our wrappers, and tracemalloc on these, from the middle on.
+#[test]
+fn small_objects_are_recorded_below_two_hooks() {
+    if !have(&["python3"]) {
+        return;
+    }
+    let program = "import tracemalloc\nkept = [b'%0100d' % i for i in range(9000)]\n\
+                   tracemalloc.start()\nmore = [b'%0100d' % i for i in range(9000)]";
+    for python in pythons() {
+        let folder = tempfile::tempdir().unwrap();
+        let done: Run = command(folder.path())
+            .args(["record", "--exact", "--python-objects=yes", "-o", "p.pb.gz"])
+            .args(["--no-symbolize", "--"])
+            .arg(&python)
+            .args(["-X", "dev", "-c", program])
+            .output()
+            .unwrap()
+            .into();
+        assert_eq!(done.code, 0, "{python:?}: {}", done.err);
+        let profile = read(&folder.path().join("p.pb.gz"));
+        let comments = crate::scripts::comments(&profile);
+        let is_recorded = |text: &&str| text.starts_with("python: small objects: recorded");
+        assert!(comments.iter().any(is_recorded), "{python:?}: {comments:?}");
+    }
+}

@@ -492,14 +492,17 @@ fn functions_of(functions: Functions) -> Option<(Get, Set)> {
 }
 
 /// Whether hooks call our wrappers: what they are given has the allocator underneath in its first
-/// words, as tracemalloc's and those of debug builds have.
+/// words, as tracemalloc's and those of debug builds have. That may be another hook.
 fn is_on_ours(found: &Allocator) -> bool {
+    /// What hooks are given begins with the allocator, or with a letter and the allocator.
+    const BEGINS: [u64; 2] = [0, 1];
+    const WORDS: u64 = 8;
     let failed = Cell::new(false);
     let memory = Kernel { failed: &failed };
+    let word = |of: u64, at: u64| memory.u64(of.wrapping_add(8 * at));
     let is_ours = |word: u64| MALLOC.iter().any(|ours| *ours as usize as u64 == word);
-    (0..8).any(|at| {
-        memory
-            .u64(found.context as u64 + 8 * at)
-            .is_some_and(is_ours)
-    })
+    let calls_us = |of: u64| (0..WORDS).any(|at| word(of, at).is_some_and(is_ours));
+    let context = found.context as u64;
+    let below = || BEGINS.iter().filter_map(|at| word(context, *at));
+    calls_us(context) || below().any(calls_us)
 }
