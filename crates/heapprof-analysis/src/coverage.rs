@@ -77,19 +77,23 @@ pub enum SmallObjects {
     Missing(String),
 }
 
+/// Whether a profile with these comments has stacks of Python.
+pub(crate) fn has_python(comments: &[String]) -> bool {
+    let mut frames = comments
+        .iter()
+        .filter_map(|comment| comment.strip_prefix("frames: "));
+    frames.any(|frames| frames.contains("python"))
+}
+
 /// What a profile with these comments has of Python's small objects.
 pub(crate) fn small_objects(comments: &[String]) -> SmallObjects {
     let said = comments
         .iter()
         .find_map(|comment| comment.strip_prefix("python: small objects: "));
-    let has_python = |comment: &String| {
-        let frames = comment.strip_prefix("frames: ");
-        frames.is_some_and(|frames| frames.contains("python"))
-    };
     match said {
         Some(said) if said.starts_with("recorded") => SmallObjects::Seen,
         Some(said) => SmallObjects::Missing(said.to_string()),
-        None if comments.iter().any(has_python) => SmallObjects::NotAsked,
+        None if has_python(comments) => SmallObjects::NotAsked,
         None => SmallObjects::Seen,
     }
 }

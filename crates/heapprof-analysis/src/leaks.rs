@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::comment::{self, Dumped};
-use crate::coverage::{SmallObjects, small_objects};
+use crate::coverage::{SmallObjects, has_python, small_objects};
 use crate::error::Error;
 use crate::header::{Header, SampleType, header};
 use crate::place::{PlaceId, Places, Stacks};
@@ -66,6 +66,8 @@ pub struct Leaks {
     pub types: [SampleType; 2],
     /// When the profile was dumped.
     pub dumped: Dumped,
+    /// Whether there are stacks of Python.
+    pub has_python: bool,
     /// What there is of Python's small objects.
     pub small_objects: SmallObjects,
     /// The signed sums, filters and suppressions aside.
@@ -132,6 +134,7 @@ pub fn leaks(
     let mut leaks = Leaks {
         types: [objects.1.clone(), space.1.clone()],
         dumped: comment::dumped(&comments),
+        has_python: has_python(&comments),
         small_objects: small_objects(&comments),
         total: pick(0),
         estimates: [objects.3.0, space.3.0],

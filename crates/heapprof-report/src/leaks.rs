@@ -179,6 +179,11 @@ impl<'a> Shown<'a> {
         match dumped {
             // A heap that was walked says what has leaked.
             _ if state != IN_USE => {}
+            Dumped::Exit if self.leaks.has_python => lines.push(
+                "Python empties its modules at its end, so what leaked is mostly gone: heapprof \
+                 dump looks while it runs, and top -t peak_space at the peak."
+                    .to_string(),
+            ),
             Dumped::Exit => {}
             Dumped::Before(when) => lines.push(format!(
                 "Not dumped at exit ({when}): these are blocks in use at that moment, not leaks."
