@@ -42,7 +42,9 @@ def environment(program, monkeypatch):
     """An environment that has nothing of heapprof but the program."""
     for name in [name for name in os.environ if name.startswith("HEAPPROF")]:
         monkeypatch.delenv(name)
-    for name in ("LD_PRELOAD", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTHONMALLOC"):
+    # pytest shortens less where it takes itself to be in CI.
+    of_pytest = ("CI", "BUILD_NUMBER", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER")
+    for name in (*of_pytest, "LD_PRELOAD", "PYTHONMALLOC"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HEAPPROF_BIN", program)
     monkeypatch.setenv("COLUMNS", "100")

@@ -29,7 +29,8 @@ pub struct Last {
 
 /// Where frames are written.
 pub trait Write {
-    /// Takes the frame in a place of [`place_of`].
+    /// Takes the frame in a place: the newest frames are at their number, and the oldest ones of a
+    /// deep stack take each other's places, in turns.
     fn write(&mut self, place: usize, frame: Frame);
 }
 

@@ -188,6 +188,10 @@ impl PythonObjects {
         self.has_malloc.store(has_malloc, Ordering::Relaxed);
         let answer = answer.map_or(0, |answer| if answer { 1 } else { -1 });
         self.answer.store(answer, Ordering::Relaxed);
+        if answer > 0 {
+            // Whenever a recording begins, the wrappers are there from the first object on.
+            self.want(true);
+        }
     }
 
     /// Says that a recording begins.
