@@ -46,6 +46,17 @@ fn end_of(command: &mut Command) -> (String, i32) {
     (out, done.status.code().unwrap_or(-1))
 }
 
+/// A command that records another one.
+fn recording(folder: &Path, options: &[&str], program: &Path) -> Command {
+    let mut recorded = command(folder);
+    recorded
+        .args(["record", "--quiet", "--no-symbolize", "-o", "p.pb.gz"])
+        .args(options)
+        .arg("--")
+        .arg(program);
+    recorded
+}
+
 fn compare(python: &Path, program: &str, code: i32, setup: &[(&str, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let script = root().join("tests/python/hazards").join(program);
@@ -65,14 +76,8 @@ fn compare(python: &Path, program: &str, code: i32, setup: &[(&str, &str)]) {
         } else {
             expected.clone()
         };
-        let mut recorded = command(folder.path());
-        recorded
-            .args(["record", "--quiet", "--no-symbolize", "-o", "p.pb.gz"])
-            .args(options)
-            .arg("--")
-            .arg(python)
-            .args(&arguments)
-            .envs(setup.iter().copied());
+        let mut recorded = recording(folder.path(), options, python);
+        recorded.args(&arguments).envs(setup.iter().copied());
         let found = end_of(&mut recorded);
         assert_eq!(
             found, expected,
@@ -156,12 +161,8 @@ fn embedded_pythons_end_as_without_a_recording() {
         let expected = end_of(&mut bare);
         assert_eq!(expected.1, *code, "{program:?}: {}", expected.0);
         for options in RECORDINGS {
-            let mut recorded = command(folder.path());
+            let mut recorded = recording(folder.path(), options, program);
             recorded
-                .args(["record", "--quiet", "--no-symbolize", "-o", "p.pb.gz"])
-                .args(options)
-                .arg("--")
-                .arg(program)
                 .args(arguments)
                 .env("PYTHONHOME", home)
                 .env("LD_LIBRARY_PATH", folder_of);

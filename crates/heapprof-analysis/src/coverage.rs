@@ -61,8 +61,8 @@ pub fn unseen_runtime<'a>(
     files: impl IntoIterator<Item = &'a str>,
     comments: &[String],
 ) -> Option<Runtime> {
-    let is_seen = |comment: &String| comment.starts_with("python: small objects: recorded");
-    runtime(files).filter(|of| *of != Runtime::Python || !comments.iter().any(is_seen))
+    let is_seen = said_of_small_objects(comments).any(are_recorded);
+    runtime(files).filter(|of| *of != Runtime::Python || !is_seen)
 }
 
 /// Python's small objects, of which malloc knows nothing.
@@ -85,13 +85,21 @@ pub(crate) fn has_python(comments: &[String]) -> bool {
     frames.any(|frames| frames.contains("python"))
 }
 
+/// What the collector said of Python's small objects, each time.
+fn said_of_small_objects(comments: &[String]) -> impl Iterator<Item = &str> {
+    comments
+        .iter()
+        .filter_map(|comment| comment.strip_prefix("python: small objects: "))
+}
+
+fn are_recorded(said: &str) -> bool {
+    said.starts_with("recorded")
+}
+
 /// What a profile with these comments has of Python's small objects.
 pub(crate) fn small_objects(comments: &[String]) -> SmallObjects {
-    let said = comments
-        .iter()
-        .find_map(|comment| comment.strip_prefix("python: small objects: "));
-    match said {
-        Some(said) if said.starts_with("recorded") => SmallObjects::Seen,
+    match said_of_small_objects(comments).next() {
+        Some(said) if are_recorded(said) => SmallObjects::Seen,
         Some(said) => SmallObjects::Missing(said.to_string()),
         None if has_python(comments) => SmallObjects::NotAsked,
         None => SmallObjects::Seen,

@@ -11,7 +11,7 @@ const MOST: usize = 200;
 /// So many of the last stack's newest frames are looked at for one that may be the same.
 const AHEAD: usize = 4;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Seen {
     at: u64,
     frame: Frame,
@@ -45,13 +45,6 @@ pub struct Compared<'a, W> {
 }
 
 impl Last {
-    /// No stack.
-    pub const NONE: Self = Self {
-        len: 0,
-        seen: [Seen::NONE; MOST],
-        new: [Seen::NONE; MOST],
-    };
-
     /// Forgets the stack.
     pub fn forget(&mut self) {
         self.len = 0;
@@ -67,18 +60,6 @@ impl Last {
             run: None,
         }
     }
-}
-
-impl Seen {
-    const NONE: Self = Self {
-        at: 0,
-        frame: Frame {
-            code: 0,
-            place: 0,
-            version: 0,
-            entry: 0,
-        },
-    };
 }
 
 impl<W: Write> Frames for Compared<'_, W> {
@@ -188,7 +169,11 @@ mod tests {
     /// What comes of stacks, each given by its frames' addresses and codes, outermost first: all of
     /// them as whoever reads them has them.
     fn check(stacks: &[Vec<(u64, u64)>]) -> usize {
-        let mut last = Last::NONE;
+        let mut last = Last {
+            len: 0,
+            seen: [Seen::default(); MOST],
+            new: [Seen::default(); MOST],
+        };
         // What the reader has, outermost first.
         let mut known: Vec<Frame> = Vec::new();
         let mut all_shared = 0;

@@ -93,22 +93,9 @@ pub static OBJECTS: PythonObjects = PythonObjects {
     has_malloc: AtomicBool::new(false),
     are_wanted: AtomicBool::new(false),
     is_unsettled: AtomicBool::new(false),
-    functions: UnsafeCell::new(Functions {
-        get: 0,
-        set: 0,
-        name: 0,
-        hook: 0,
-        get_arenas: 0,
-        set_arenas: 0,
-        first_interpreter: 0,
-        next_interpreter: 0,
-    }),
+    functions: UnsafeCell::new(Functions::NONE),
     wrapped: [const { UnsafeCell::new(Allocator::NONE) }; 2],
-    wrapped_arenas: UnsafeCell::new(ArenaAllocator {
-        context: std::ptr::null_mut(),
-        alloc: None,
-        free: None,
-    }),
+    wrapped_arenas: UnsafeCell::new(ArenaAllocator::NONE),
     most: AtomicUsize::new(0),
     state: AtomicU8::new(UNDECIDED),
     are_to_go: AtomicBool::new(false),
@@ -144,6 +131,14 @@ const DOMAINS: [c_int; 2] = [1, 2];
 const SMALL: usize = 512;
 /// The smallest arena. What is smaller is memory for frames, which Python takes from there, too.
 const ARENA: usize = 256 << 10;
+
+impl ArenaAllocator {
+    const NONE: Self = Self {
+        context: std::ptr::null_mut(),
+        alloc: None,
+        free: None,
+    };
+}
 
 impl Allocator {
     const NONE: Self = Self {
@@ -202,9 +197,9 @@ impl PythonObjects {
         });
     }
 
-    /// Has the wrappers record, unless a recording has ended meanwhile.
+    /// Makes the wrappers record, unless a recording has ended meanwhile.
     fn record_small(&self) {
-        self.become_of(WRAPPED, SMALL);
+        self.become_of(WRAPPED);
         if !self.are_wanted.load(Ordering::SeqCst) {
             self.most.store(0, Ordering::SeqCst);
         }
@@ -256,7 +251,7 @@ impl PythonObjects {
         }
         if are_back {
             self.are_to_go.store(false, Ordering::Relaxed);
-            self.become_of(UNDECIDED, 0);
+            self.become_of(UNDECIDED);
         }
     }
 
@@ -288,7 +283,8 @@ impl PythonObjects {
         self.state.load(Ordering::Relaxed) != UNDECIDED
     }
 
-    fn become_of(&self, state: u8, most: usize) {
+    fn become_of(&self, state: u8) {
+        let most = if state == WRAPPED { SMALL } else { 0 };
         self.most.store(most, Ordering::Relaxed);
         self.state.store(state, Ordering::Relaxed);
     }
@@ -315,7 +311,7 @@ impl PythonObjects {
         // SAFETY: nobody reads them yet.
         unsafe { *self.functions.get() = functions };
         // An earlier Python may be gone, with its wrappers.
-        self.become_of(UNDECIDED, 0);
+        self.become_of(UNDECIDED);
         let are_wanted = self.are_wanted.load(Ordering::Relaxed);
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
     }
@@ -365,20 +361,18 @@ impl PythonObjects {
             Some(b"pymalloc") => false,
             Some(b"pymalloc_debug") if functions.hook != 0 => true,
             Some(b"malloc" | b"malloc_debug") => {
-                self.become_of(NOT_NEEDED, 0);
+                self.become_of(NOT_NEEDED);
                 return;
             }
-            // Somebody's hooks are on top, mostly on top of ours: tracemalloc's, for example.
+            // Somebody's allocators, or hooks that are not on top of ours.
             _ => {
-                if !found.iter().all(is_on_ours) {
-                    self.become_of(STRANGE, 0);
-                }
+                self.become_of(STRANGE);
                 return;
             }
         };
         if has_hooks && functions.has_other_interpreters() {
             // They may be calling these hooks, with a GIL of their own.
-            self.become_of(STRANGE, 0);
+            self.become_of(STRANGE);
             return;
         }
         if has_hooks {
@@ -397,7 +391,7 @@ impl PythonObjects {
             .any(|found| malloc_of(found) == malloc_of(&raw))
         {
             // A Python that was built without arenas.
-            self.become_of(NOT_NEEDED, 0);
+            self.become_of(NOT_NEEDED);
             return;
         }
         for (i, (domain, found)) in DOMAINS.iter().zip(found).enumerate() {
@@ -439,11 +433,7 @@ impl PythonObjects {
         if functions.get_arenas == 0 || functions.set_arenas == 0 {
             return;
         }
-        let mut found = ArenaAllocator {
-            context: std::ptr::null_mut(),
-            alloc: None,
-            free: None,
-        };
+        let mut found = ArenaAllocator::NONE;
         // SAFETY: they are Python's functions, as it declares them.
         unsafe {
             std::mem::transmute::<u64, Get>(functions.get_arenas)(&raw mut found);
@@ -462,6 +452,17 @@ impl PythonObjects {
 }
 
 impl Functions {
+    const NONE: Self = Self {
+        get: 0,
+        set: 0,
+        name: 0,
+        hook: 0,
+        get_arenas: 0,
+        set_arenas: 0,
+        first_interpreter: 0,
+        next_interpreter: 0,
+    };
+
     /// Whether there are interpreters besides the first one, each with a GIL of its own.
     fn has_other_interpreters(&self) -> bool {
         type First = unsafe extern "C" fn() -> *mut c_void;

@@ -20,7 +20,7 @@ pub(super) const TYPES: [(&str, &str); 6] = [
     ("inuse_space", "bytes"),
 ];
 
-/// Who allocates: a thread, a stack, a function.
+/// Where an allocation comes from: its thread, its stack, the function that took the memory.
 pub(super) type Key = (u32, u32, Allocator);
 
 /// The sums of a stack, in blocks and bytes.

@@ -292,14 +292,20 @@ impl Machine<'_, '_> {
         mark.ok_or_else(|| self.lacks("a mark"))
     }
 
-    /// Adds the last item to a list, or all since the mark.
-    fn append(&mut self, many: bool) -> Result<(), Error> {
+    /// Where on the stack that begins which is added to something, and what stands below it: all
+    /// since the mark, or so many.
+    fn added(&self, many: bool, count: usize) -> Result<(usize, Option<Value>), Error> {
         let start = match many {
             true => self.mark()?,
-            false => self.stack.len().saturating_sub(1),
+            false => self.stack.len().saturating_sub(count),
         };
-        let list = start.checked_sub(1).and_then(|below| self.stack.get(below));
-        let Some(&Value::List(list)) = list else {
+        let below = start.checked_sub(1).and_then(|below| self.stack.get(below));
+        Ok((start, below.copied()))
+    }
+
+    /// Adds the last item to a list, or all since the mark.
+    fn append(&mut self, many: bool) -> Result<(), Error> {
+        let (start, Some(Value::List(list))) = self.added(many, 1)? else {
             return Err(self.lacks("a list"));
         };
         let items = self.stack.drain(start..).skip(usize::from(many));
@@ -313,12 +319,7 @@ impl Machine<'_, '_> {
 
     /// Sets the last key of a dictionary, or all since the mark.
     fn set(&mut self, many: bool) -> Result<(), Error> {
-        let start = match many {
-            true => self.mark()?,
-            false => self.stack.len().saturating_sub(2),
-        };
-        let dictionary = start.checked_sub(1).and_then(|below| self.stack.get(below));
-        let Some(&Value::Dictionary(dictionary)) = dictionary else {
+        let (start, Some(Value::Dictionary(dictionary))) = self.added(many, 2)? else {
             return Err(self.lacks("a dictionary"));
         };
         let items: Vec<Value> = self.stack.drain(start..).skip(usize::from(many)).collect();

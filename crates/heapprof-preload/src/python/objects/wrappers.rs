@@ -196,7 +196,7 @@ pub(super) unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut
     let made = ENGINE.lifecycle().apart(make);
     if made.is_null() {
         // From here on small requests may go to malloc.
-        OBJECTS.become_of(STRANGE, 0);
+        OBJECTS.become_of(STRANGE);
     } else {
         OBJECTS.arenas.fetch_add(size as u64, Ordering::Relaxed);
     }
