@@ -71,3 +71,23 @@ pub(crate) fn samples(profile: &Profile) -> Vec<String> {
     };
     (0..profile.samples.len()).map(sample).collect()
 }
+
+/// A folder of the repository.
+pub(crate) fn folder(name: &str) -> std::path::PathBuf {
+    std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(name)
+}
+
+/// What a file is read as, which must be a profile.
+pub(crate) fn of(bytes: &[u8]) -> crate::Reading {
+    crate::read(bytes, &crate::Options::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Why a file is no profile, in one line.
+pub(crate) fn error(bytes: &[u8]) -> String {
+    let error = crate::read(bytes, &crate::Options::default()).unwrap_err();
+    let error = error.to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}

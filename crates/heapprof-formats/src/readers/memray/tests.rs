@@ -1,29 +1,12 @@
 //! Captures of memray have memray's own sums, and damage is said in one line.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
-use crate::rendered::{samples, types};
+use crate::rendered::{error, folder, of, samples, types};
 use crate::{Format, Options, Reading, read};
-
-fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(name)
-}
 
 fn capture(name: &str) -> Vec<u8> {
     std::fs::read(folder("sample-profiles/memray").join(name)).unwrap()
-}
-
-fn of(bytes: &[u8]) -> Reading {
-    read(bytes, &Options::default()).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn error(bytes: &[u8]) -> String {
-    let error = read(bytes, &Options::default()).unwrap_err().to_string();
-    assert!(!error.contains('\n'), "{error}");
-    error
 }
 
 /// The rows of `sample-profiles/memray/rows.py`: by kind and line the blocks, the bytes, and the

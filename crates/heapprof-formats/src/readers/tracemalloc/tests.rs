@@ -1,29 +1,12 @@
 //! Snapshots have tracemalloc's own statistics, and pickles that do more are refused.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
-use crate::rendered::samples;
+use crate::rendered::{error, folder, of, samples};
 use crate::{Format, Options, Reading, read};
-
-fn folder(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .join(name)
-}
 
 fn snapshot(name: &str) -> Vec<u8> {
     std::fs::read(folder("sample-profiles/tracemalloc").join(name)).unwrap()
-}
-
-fn of(bytes: &[u8]) -> Reading {
-    read(bytes, &Options::default()).unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn error(bytes: &[u8]) -> String {
-    let error = read(bytes, &Options::default()).unwrap_err().to_string();
-    assert!(!error.contains('\n'), "{error}");
-    error
 }
 
 /// The rows of `sample-profiles/tracemalloc/rows.py`.
