@@ -110,23 +110,33 @@ pub(crate) struct Attach {
 impl Attach {
     /// Begins, and waits until it records.
     pub(crate) fn begin(folder: &Path, pid: &str, options: &[&str]) -> Self {
+        let mut attach = Self::spawn(folder, pid, options, "p.pb.gz");
+        assert!(attach.waits_until_it_records(), "{}", attach.said);
+        attach
+    }
+
+    fn spawn(folder: &Path, pid: &str, options: &[&str], profile: &str) -> Self {
         let mut attach = command(folder);
         attach
             .arg("attach")
             .args(options)
-            .args(["-o", "p.pb.gz", pid]);
+            .args(["-o", profile, pid]);
         let mut child = attach.stderr(Stdio::piped()).spawn().unwrap();
-        let mut errors = BufReader::new(child.stderr.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("recording") {
-            let read = errors.read_line(&mut said).unwrap();
-            assert!(read > 0, "{said}");
-        }
         Self {
+            errors: BufReader::new(child.stderr.take().unwrap()),
             child,
-            errors,
-            said,
+            said: String::new(),
         }
+    }
+
+    /// Returns false if it ends before it records.
+    fn waits_until_it_records(&mut self) -> bool {
+        while !self.said.contains("recording") {
+            if self.errors.read_line(&mut self.said).unwrap() == 0 {
+                return false;
+            }
+        }
+        true
     }
 
     /// Asks it to leave, as Ctrl-C does.
@@ -519,22 +529,23 @@ fn of_two_who_attach_at_once_one_is_told_of_the_other() {
     let built = hostile("-pie -fPIE");
     for _ in 0..5 {
         let mut program = Waiting::new(&built.path("program"), "");
-        let begin = |name: &str| {
-            let mut attach = command(program.folder.path());
-            attach.args(["attach", "--for", "1s", "-o", name, &program.pid()]);
-            attach.stderr(Stdio::piped()).spawn().unwrap()
-        };
-        let both = [begin("a.pb.gz"), begin("b.pb.gz")];
+        let folder = program.folder.path();
+        let both = ["a.pb.gz", "b.pb.gz"];
+        let mut both = both.map(|name| Attach::spawn(folder, &program.pid(), &[], name));
+        let records = both.each_mut().map(Attach::waits_until_it_records);
+        assert!(records[0] != records[1], "{:?}", both.map(|one| one.said));
         program.work();
-        let both = both.map(|one| one.wait_with_output().unwrap());
-        let codes = both.each_ref().map(|one| one.status.code());
-        assert!(
-            codes == [Some(0), Some(2)] || codes == [Some(2), Some(0)],
-            "{both:?}"
-        );
-        let refused = both.iter().find(|one| one.status.code() == Some(2));
-        let said = String::from_utf8_lossy(&refused.unwrap().stderr).into_owned();
-        assert!(said.contains("is attached to it"), "{said}");
+        let [winner, loser] = match (records, both) {
+            ([true, _], [a, b]) => [a, b],
+            (_, [a, b]) => [b, a],
+        };
+        let refused = loser.finish();
+        assert_eq!(refused.code, 2, "{}", refused.err);
+        let said = ["is attached to it", "another heapprof attaches to it"];
+        let is_told = said.iter().any(|text| refused.err.contains(text));
+        assert!(is_told, "{}", refused.err);
+        let left = winner.leave();
+        assert_eq!(left.code, 0, "{}", left.err);
         program.work();
         assert_eq!(program.end().code(), Some(7));
     }
