@@ -127,6 +127,8 @@ struct heapprof_named_frame {
     size_t file_size;
     uint32_t start_line; /* where the function begins; 0 if you do not know */
     uint32_t line;       /* the line that runs; it begins as the raw frame's */
+    void *memory;        /* the thread's own for you, as in struct heapprof_capture */
+    size_t memory_size;
 };
 
 struct heapprof_stack_provider {
@@ -156,6 +158,9 @@ struct heapprof_stack_provider {
     /* Gives the i-th row of values. Returns 0, or something else if there are no more. May be NULL. It is called when a
      * profile is written, in any thread, with 0 first and then with one more each time. */
     int (*values)(void *context, size_t i, struct heapprof_value *value);
+    /* Says whether `capture` would give what the thread's last one gave, label and all, by the memory that you have for the
+     * thread. Returns 0 if not, or if you do not know. It runs where `capture` does, and instead of it. May be NULL. */
+    int (*unchanged)(void *context, void *memory, size_t memory_size);
 };
 
 /* Has the provider asked from now on. It is copied. Returns 0; EINVAL if it is NULL, of another version or lacks a

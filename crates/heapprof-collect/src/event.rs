@@ -70,7 +70,7 @@ impl Events {
     pub fn allocated(self, made: *mut u8, size: usize, frame: CallSite) {
         // Its place is fetched while the stack is captured.
         self.0.books.live.prefetch(made as usize);
-        block::allocate(self.0, size, frame, || made);
+        block::allocated(self.0, made, size, frame);
     }
 
     /// Makes a reallocation, which counts as the end of `old` and a new allocation, in place or

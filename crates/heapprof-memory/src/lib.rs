@@ -55,6 +55,12 @@ pub trait Memory: Copy {
         Some(fields)
     }
 
+    /// As [`fields`](Self::fields), of an address that could be read before.
+    #[inline(always)]
+    fn known_fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
+        self.fields(at, distances)
+    }
+
     /// Puts the bytes at `at` into `to`, up to a zero. Returns how many come before it, or
     /// `to.len()` if there is none among so many. `None` if they can't be read.
     fn text(self, at: u64, to: &mut [u8]) -> Option<usize> {

@@ -44,6 +44,11 @@ impl Memory for Own {
         if at < FIRST {
             return None;
         }
+        self.known_fields(at, distances)
+    }
+
+    #[inline(always)]
+    fn known_fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
         let mut fields = [0; N];
         for (field, distance) in fields.iter_mut().zip(distances) {
             let at = at.wrapping_add(distance.into()) as *const u64;

@@ -53,6 +53,7 @@ pub fn found<M: Memory>(memory: M, object: Object, found: Result<Perl, Unreadabl
         report: Some(report::report),
         value_name: c"sv".as_ptr(),
         values: Some(trace::values),
+        unchanged: None,
     };
     // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
     // stacks are native ones.

@@ -51,6 +51,7 @@ pub fn found<M: Memory>(
         report: Some(report::report),
         value_name: std::ptr::null(),
         values: None,
+        unchanged: Some(capture::unchanged),
     };
     // SAFETY: the functions do what a provider's must, in any thread. Without a place for it,
     // stacks are native ones.

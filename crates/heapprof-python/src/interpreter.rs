@@ -3,7 +3,7 @@
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 
-use crate::layout::{KEY, LAYOUTS, Layout};
+use crate::layout::{LAYOUTS, Layout};
 
 /// A version, such as 3.11.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,10 @@ pub struct Python {
     pub evaluator: (u64, u64),
     /// The variable with all state of the process.
     runtime: u64,
+    /// What is in it: whether there is a key for threads' states, and that key, in one word; and
+    /// whether Python is initialized.
+    key_is_made: u64,
+    initialized: u64,
     /// The type of code objects.
     pub(crate) code_type: u64,
     pub(crate) layout: &'static Layout,
@@ -177,10 +181,31 @@ impl Python {
             current,
             evaluator,
             runtime: runtime.address,
+            key_is_made: runtime.address + layout.key_is_made,
+            initialized: runtime.address + layout.initialized,
             code_type: code_type.address,
             layout,
         };
         Some(python.checked(memory))
+    }
+
+    /// A Python of which nothing is known but its layout.
+    #[cfg(test)]
+    pub(crate) fn with_layout(layout: &'static Layout) -> Self {
+        Self {
+            version: Version {
+                major: 3,
+                minor: layout.minor,
+                micro: None,
+            },
+            current: Current::Unknown,
+            evaluator: (0, 0),
+            runtime: 0,
+            key_is_made: 0,
+            initialized: 0,
+            code_type: 0,
+            layout,
+        }
     }
 
     /// Refuses a Python that says itself that it is another one.
@@ -207,16 +232,14 @@ impl Python {
     /// The key for `pthread_getspecific` under which each thread has its state; `None` if there is
     /// none at this moment.
     pub fn key<M: Memory>(&self, memory: M) -> Option<u32> {
-        let at = self.runtime + self.layout.key_is_made;
-        match memory.u32(at)? {
-            0 => None,
-            _ => memory.u32(at + KEY),
-        }
+        let made = memory.u64(self.key_is_made)?;
+        // The key is in the upper half, behind whether there is one.
+        (made as u32 != 0).then_some((made >> 32) as u32)
     }
 
     /// Whether Python is initialized.
     pub fn is_initialized<M: Memory>(&self, memory: M) -> bool {
-        let found = memory.u32(self.runtime + self.layout.initialized);
+        let found = memory.u32(self.initialized);
         found.is_some_and(|initialized| initialized != 0)
     }
 

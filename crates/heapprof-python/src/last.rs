@@ -11,13 +11,15 @@ const MOST: usize = 200;
 /// So many of the last stack's newest frames are looked at for one that may be the same.
 const AHEAD: usize = 4;
 
+/// A frame, and where it lies.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Seen {
-    at: u64,
-    frame: Frame,
+pub struct Seen {
+    pub(crate) at: u64,
+    pub(crate) frame: Frame,
 }
 
 /// The last stack of a thread. All zero is none.
+#[cfg_attr(test, derive(Clone))]
 pub struct Last {
     /// How many frames it has, 0 if it is not remembered.
     len: usize,
@@ -45,6 +47,21 @@ pub struct Compared<'a, W> {
 }
 
 impl Last {
+    #[cfg(test)]
+    pub(crate) fn new() -> Self {
+        Self {
+            len: 0,
+            seen: [Seen::default(); MOST],
+            new: [Seen::default(); MOST],
+        }
+    }
+
+    /// The frames, the outermost one first; none if no stack is remembered.
+    #[inline(always)]
+    pub(crate) fn seen(&self) -> &[Seen] {
+        self.seen.get(..self.len).unwrap_or_default()
+    }
+
     /// Forgets the stack.
     pub fn forget(&mut self) {
         self.len = 0;
@@ -64,17 +81,28 @@ impl Last {
 
 impl<W: Write> Frames for Compared<'_, W> {
     #[inline(always)]
-    fn put(&mut self, n: usize, at: u64, frame: Frame) {
+    fn put(&mut self, n: usize, at: u64, frame: Frame) -> bool {
         let seen = Seen { at, frame };
         let newest = |left: usize| left.checked_sub(1).and_then(|i| self.last.seen.get(i));
         if self.run.is_some() {
             if newest(self.left) == Some(&seen) {
                 self.left -= 1;
-                return;
+                return false;
             }
             self.end_run(n);
         }
         self.search(n, seen);
+        self.run.is_some()
+    }
+
+    #[inline(always)]
+    fn expected(&self) -> &[Seen] {
+        self.last.seen.get(..self.left).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn take_expected(&mut self) -> usize {
+        core::mem::take(&mut self.left)
     }
 }
 
@@ -169,11 +197,7 @@ mod tests {
     /// What comes of stacks, each given by its frames' addresses and codes, outermost first: all of
     /// them as whoever reads them has them.
     fn check(stacks: &[Vec<(u64, u64)>]) -> usize {
-        let mut last = Last {
-            len: 0,
-            seen: [Seen::default(); MOST],
-            new: [Seen::default(); MOST],
-        };
+        let mut last = Last::new();
         // What the reader has, outermost first.
         let mut known: Vec<Frame> = Vec::new();
         let mut all_shared = 0;

@@ -37,7 +37,8 @@ pub(crate) struct Layout {
     pub(crate) lines: Lines,
     /// Of the runtime: the thread that holds the GIL; `None` if each thread has a variable instead.
     pub(crate) holder: Option<u64>,
-    /// Of the runtime: whether there is a key for the thread's own state, and the key behind it.
+    /// Of the runtime: whether there is a key for the thread's own state, in 32 bits, and the key
+    /// behind it.
     pub(crate) key_is_made: u64,
     /// Of the runtime: whether Python is initialized.
     pub(crate) initialized: u64,
@@ -71,8 +72,6 @@ pub(crate) struct Layout {
     pub(crate) other: u64,
 }
 
-/// Behind the byte that tells whether the key is made.
-pub(crate) const KEY: u64 = 4;
 /// Of 3.11's structure on the native stack: the one of the caller.
 pub(crate) const OUTER: u64 = 16;
 /// Of every object: its type.
@@ -207,6 +206,34 @@ pub(crate) static LAYOUTS: [Layout; 7] = [
 ];
 
 impl Layout {
+    /// The owner of a frame, in the word of the frame that has it, which is at
+    /// [`owner_word`](Self::owner_word).
+    #[inline(always)]
+    pub(crate) fn owner_of(&self, word: u64) -> u8 {
+        word.to_ne_bytes()[self.owner as usize & 7]
+    }
+
+    /// Of a frame: the word with its owner.
+    #[inline(always)]
+    pub(crate) fn owner_word(&self) -> u32 {
+        self.owner & !7
+    }
+
+    /// Runs `work` with this layout as a constant, so that the code for each version has its
+    /// offsets in its instructions.
+    #[inline(always)]
+    pub(crate) fn as_constant<R>(&self, work: impl FnOnce(&'static Self) -> R) -> R {
+        match self.minor {
+            8 => work(&LAYOUT_3_8),
+            9 => work(&LAYOUT_3_9),
+            10 => work(&LAYOUT_3_10),
+            11 => work(&LAYOUT_3_11),
+            12 => work(&LAYOUT_3_12),
+            13 => work(&LAYOUT_3_13),
+            _ => work(&LAYOUT_3_14),
+        }
+    }
+
     /// What `_Py_DebugOffsets` must say where it has a word: the word's number, and the word. The
     /// structure is the first thing of the runtime since 3.13.
     pub(crate) fn told(&self) -> &'static [(u64, u64)] {

@@ -15,6 +15,7 @@
 //! * `interpreter.rs`: finding a Python, and how to know which thread runs it.
 //! * `walk.rs`: from the innermost frame to the outermost one.
 //! * `last.rs`: what a stack has in common with the last one.
+//! * `unchanged.rs`: whether it is the last one.
 //! * `line.rs`: the line of an instruction.
 //! * `name.rs`: the name, the file and the lines of a frame.
 #![no_std]
@@ -28,9 +29,11 @@ mod last;
 mod layout;
 mod line;
 mod name;
+mod unchanged;
 mod walk;
 
 pub use interpreter::{Current, Python, ThreadLocal, Unreadable, Version};
 pub use last::{Compared, Last, Write};
+pub use line::Reached;
 pub use name::Named;
 pub use walk::{EACH_END, Frame, Frames, MOST_FRAMES, Walked};

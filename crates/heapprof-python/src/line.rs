@@ -43,6 +43,11 @@ impl<M: Memory> Table<M> {
         Some(self.part[self.next - 1])
     }
 
+    /// How many bytes are left.
+    fn left(&self) -> u64 {
+        self.left + (self.len - self.next) as u64
+    }
+
     /// A number of as many bytes as it needs, six bits each, the lowest first.
     fn varint(&mut self) -> Option<u64> {
         let (mut value, mut shift) = (0, 0);
@@ -57,6 +62,21 @@ impl<M: Memory> Table<M> {
     }
 }
 
+/// How far a table was read. Code that runs forward has its lines found from there, because a table
+/// can only be read from its begin. All zero is no table.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Reached {
+    /// The table, and its code's first line.
+    table: u64,
+    len: u64,
+    first_line: u64,
+    /// How many bytes were left, and the line and the end of the part before.
+    left: u64,
+    line: i64,
+    end: i64,
+}
+
 /// The line of the instruction with the number `unit` (of two bytes each), in a table of `len`
 /// bytes at `at`. `None` if it has none. A number below 0 is that of the function's line.
 pub(crate) fn line_of<M: Memory>(
@@ -65,65 +85,109 @@ pub(crate) fn line_of<M: Memory>(
     (at, len): (u64, u64),
     first_line: u32,
     unit: i64,
+    reached: &mut Reached,
 ) -> Option<u32> {
-    let mut line = i64::from(first_line);
     if unit < 0 {
         return Some(first_line);
     }
-    let mut table = Table::new(memory, at, len);
-    let found = |line: i64| u32::try_from(line).ok();
-    let mut end = 0;
-    match form {
-        Lines::Pairs => {
-            // The last line that begins at or before the instruction.
-            while let (Some(bytes), Some(lines)) = (table.byte(), table.byte()) {
-                end += i64::from(bytes);
-                if end > 2 * unit {
-                    break;
-                }
-                line += i64::from(lines as i8);
-            }
-            found(line)
-        }
-        Lines::Ends => loop {
-            let (bytes, lines) = (table.byte()?, table.byte()? as i8);
-            end += i64::from(bytes);
-            let has_line = lines != i8::MIN;
-            if has_line {
-                line += i64::from(lines);
-            }
-            if end > 2 * unit {
-                return if has_line { found(line) } else { None };
-            }
-        },
-        Lines::Entries => loop {
-            let byte = table.byte()?;
-            let mut has_line = true;
-            match byte >> 3 & 15 {
-                15 => has_line = false,
-                kind @ (13 | 14) => {
-                    let value = table.varint()?;
-                    let lines = (value >> 1) as i64;
-                    line += if value & 1 == 1 { -lines } else { lines };
-                    for _ in 0..if kind == 14 { 3 } else { 0 } {
-                        table.varint()?;
-                    }
-                }
-                kind @ 10..=12 => {
-                    line += i64::from(kind) - 10;
-                    table.byte()?;
-                    table.byte()?;
-                }
-                _ => {
-                    table.byte()?;
-                }
-            }
-            end += i64::from(byte & 7) + 1;
-            if end > unit {
-                return if has_line { found(line) } else { None };
-            }
-        },
+    let wanted = match form {
+        Lines::Entries => unit,
+        Lines::Pairs | Lines::Ends => 2 * unit,
+    };
+    let is_of_table = (reached.table, reached.len, reached.first_line)
+        == (at, len, u64::from(first_line))
+        && (0..=wanted).contains(&reached.end)
+        && reached.left <= len;
+    if !is_of_table {
+        *reached = Reached {
+            table: at,
+            len,
+            first_line: first_line.into(),
+            left: len,
+            line: first_line.into(),
+            end: 0,
+        };
     }
+    let Reached {
+        left,
+        mut line,
+        mut end,
+        ..
+    } = *reached;
+    let mut table = Table::new(memory, at + (len - left), left);
+    loop {
+        (reached.left, reached.line, reached.end) = (table.left(), line, end);
+        let part = match form {
+            Lines::Pairs => pair(&mut table),
+            Lines::Ends => ended(&mut table),
+            Lines::Entries => entry(&mut table),
+        };
+        let (units, lines, has_line) = match (part, form) {
+            (Some(part), _) => part,
+            // The last line that begins at or before the instruction goes on to the end.
+            (None, Lines::Pairs) => return u32::try_from(line).ok(),
+            (None, _) => return None,
+        };
+        end += units;
+        if form == Lines::Pairs {
+            if end > wanted {
+                return u32::try_from(line).ok();
+            }
+            line += lines;
+            continue;
+        }
+        line += lines;
+        if end > wanted {
+            return has_line.then(|| u32::try_from(line).ok())?;
+        }
+    }
+}
+
+/// How many units a part of a table has, how many lines on it is, and whether it has a line.
+type Part = (i64, i64, bool);
+
+#[inline(always)]
+fn pair<M: Memory>(table: &mut Table<M>) -> Option<Part> {
+    let (bytes, lines) = (table.byte()?, table.byte()? as i8);
+    Some((bytes.into(), lines.into(), true))
+}
+
+#[inline(always)]
+fn ended<M: Memory>(table: &mut Table<M>) -> Option<Part> {
+    let (bytes, lines) = (table.byte()?, table.byte()? as i8);
+    let has_line = lines != i8::MIN;
+    Some((
+        bytes.into(),
+        if has_line { lines.into() } else { 0 },
+        has_line,
+    ))
+}
+
+#[inline(always)]
+fn entry<M: Memory>(table: &mut Table<M>) -> Option<Part> {
+    let byte = table.byte()?;
+    let units = i64::from(byte & 7) + 1;
+    let lines = match byte >> 3 & 15 {
+        15 => return Some((units, 0, false)),
+        kind @ (13 | 14) => {
+            let value = table.varint()?;
+            for _ in 0..if kind == 14 { 3 } else { 0 } {
+                table.varint()?;
+            }
+            let lines = (value >> 1) as i64;
+            if value & 1 == 1 { -lines } else { lines }
+        }
+        kind @ 10..=12 => {
+            table.byte()?;
+            table.byte()?;
+            i64::from(kind) - 10
+        }
+        _ => {
+            table.byte()?;
+            0
+        }
+    };
+    Some((units, lines, true))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use heapprof_memory::Memory;
 
 use crate::interpreter::Python;
 use crate::layout::{BYTES, FORM, LENGTH, Lines};
-use crate::line::line_of;
+use crate::line::{Reached, line_of};
 use crate::walk::Frame;
 
 /// The texts of a frame, in memory of the caller's, and its lines.
@@ -26,8 +26,15 @@ pub struct Named<'a> {
 
 impl Python {
     /// Puts the texts and lines of a frame into `to`, while its code is still there. Names are
-    /// qualified from 3.11 on. `None` if something can't be read.
-    pub fn name<M: Memory>(&self, memory: M, frame: &Frame, to: &mut Named<'_>) -> Option<()> {
+    /// qualified from 3.11 on. `None` if something can't be read. `reached` is how far the tables
+    /// of codes were read before.
+    pub fn name<M: Memory>(
+        &self,
+        memory: M,
+        frame: &Frame,
+        reached: &mut [Reached],
+        to: &mut Named<'_>,
+    ) -> Option<()> {
         let layout = self.layout;
         let code = frame.code;
         let field = |at: u32| memory.u64(code + u64::from(at));
@@ -46,7 +53,11 @@ impl Python {
         let table = field(layout.line_table)?;
         let table = (table + BYTES, memory.u64(table + LENGTH)?);
         to.start_line = first;
-        to.line = line_of(memory, layout.lines, table, first, unit).unwrap_or(0);
+        let mut none = Reached::default();
+        // Codes lie at least so far apart.
+        let place = (code >> 6) as usize % reached.len().max(1);
+        let reached = reached.get_mut(place).unwrap_or(&mut none);
+        to.line = line_of(memory, layout.lines, table, first, unit, reached).unwrap_or(0);
         Some(())
     }
 
@@ -60,6 +71,10 @@ impl Python {
             (true, true) => at + self.layout.ascii,
             (true, false) => at + self.layout.other,
         };
+        if (is_compact, is_ascii, width) == (true, true, 1) {
+            let done = to.len().min(usize::try_from(len).ok()?);
+            return memory.read(from, &mut to[..done]).then_some(done);
+        }
         let mut done = 0;
         for i in 0..len {
             let character = match width {

@@ -3,7 +3,9 @@
 use heapprof_memory::Memory;
 
 use crate::interpreter::Python;
-use crate::layout::{Chain, HASH, OUTER, TYPE};
+use crate::last::Seen;
+use crate::layout::{Chain, HASH, Layout, OUTER, TYPE};
+use crate::unchanged;
 
 /// A frame as numbers. Equal frames are the same place in the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,10 +27,24 @@ pub const EACH_END: usize = 256;
 /// recursion as long as the square of its depth.
 pub const MOST_FRAMES: usize = 4096;
 
+/// Low bits of a pointer to code are a mark from 3.14 on.
+pub(crate) const MARK: u64 = 3;
+
 /// Where frames go.
 pub trait Frames {
-    /// Takes the `n`th frame from the innermost one, which lies at an address.
-    fn put(&mut self, n: usize, at: u64, frame: Frame);
+    /// Takes the `n`th frame from the innermost one, which lies at an address. Returns whether all
+    /// that come after it may be [`expected`](Self::expected) from here on.
+    fn put(&mut self, n: usize, at: u64, frame: Frame) -> bool;
+    /// The frames that come after the last one if these are known, the outermost one first.
+    #[inline(always)]
+    fn expected(&self) -> &[Seen] {
+        &[]
+    }
+    /// Takes all that are expected. Returns how many there are.
+    #[inline(always)]
+    fn take_expected(&mut self) -> usize {
+        0
+    }
 }
 
 /// What a walk found.
@@ -66,67 +82,51 @@ impl Python {
         carefully: bool,
         to: &mut impl Frames,
     ) -> Option<Walked> {
-        let layout = self.layout;
-        let newest = memory.u64(state + layout.newest)?;
-        match layout.chain {
-            Chain::Objects => self.walk_objects(memory, newest, carefully, to),
-            Chain::Direct => self.walk_shims(memory, newest, carefully, to),
-            Chain::Entries | Chain::Shims if newest == 0 => Some(Walked::NOTHING),
-            Chain::Entries => self.walk_entries(memory, newest, carefully, to),
-            Chain::Shims => {
-                let frame = memory.u64(newest + layout.newest_in)?;
-                self.walk_shims(memory, frame, carefully, to)
-            }
-        }
+        self.layout.as_constant(
+            #[inline(always)]
+            |layout| {
+                let newest = memory.u64(state + layout.newest)?;
+                let walk = Walk {
+                    memory,
+                    layout,
+                    code_type: carefully.then_some(self.code_type),
+                };
+                match layout.chain {
+                    Chain::Objects => walk.objects(newest, to),
+                    Chain::Direct => walk.shims(newest, to),
+                    Chain::Entries | Chain::Shims if newest == 0 => Some(Walked::NOTHING),
+                    Chain::Entries => walk.entries(newest, to),
+                    Chain::Shims => walk.shims(memory.u64(newest + layout.newest_in)?, to),
+                }
+            },
+        )
     }
+}
 
-    fn walk_objects<M: Memory>(
-        &self,
-        memory: M,
-        mut at: u64,
-        carefully: bool,
-        to: &mut impl Frames,
-    ) -> Option<Walked> {
-        let layout = self.layout;
+/// A walk along the frames of one version.
+struct Walk<M> {
+    memory: M,
+    layout: &'static Layout,
+    /// What code objects' type must be, if it is looked at.
+    code_type: Option<u64>,
+}
+
+impl<M: Memory> Walk<M> {
+    #[inline(always)]
+    fn objects(&self, mut at: u64, to: &mut impl Frames) -> Option<Walked> {
+        let Self { memory, layout, .. } = *self;
         let mut n = 0;
         while at != 0 && n < MOST_FRAMES {
             let fields = [layout.previous, layout.code, layout.instruction];
             let [previous, code, instruction] = memory.fields(at, fields)?;
             // It is a number of 32 bits.
             let place = u64::from(instruction as u32);
-            let frame = self.frame(memory, code, place, carefully)?;
-            to.put(n, at, Frame { entry: 1, ..frame });
+            let frame = self.frame(code, place)?;
+            let may_be_known = self.put(to, n, at, Frame { entry: 1, ..frame });
             (n, at) = (n + 1, previous);
-        }
-        Some(Walked {
-            frames: n,
-            is_whole: at == 0,
-        })
-    }
-
-    fn walk_entries<M: Memory>(
-        &self,
-        memory: M,
-        mut outer: u64,
-        carefully: bool,
-        to: &mut impl Frames,
-    ) -> Option<Walked> {
-        let layout = self.layout;
-        let mut at = memory.u64(outer + layout.newest_in)?;
-        let mut n = 0;
-        while at != 0 && n < MOST_FRAMES {
-            let fields = [layout.previous, layout.code, layout.instruction];
-            let [previous, code, place] = memory.fields(at, fields)?;
-            let is_entry = memory.u8(at + u64::from(layout.owner))? != 0;
-            let mut frame = self.frame(memory, code, place, carefully)?;
-            if is_entry {
-                let next = memory.u64(outer + OUTER)?;
-                // The outermost one is the thread's own, and not on the native stack.
-                frame.entry = if next == 0 { 1 } else { outer };
-                outer = if next == 0 { outer } else { next };
+            if may_be_known && unchanged::objects(memory, layout, at, to.expected()).is_some() {
+                (n, at) = (n + to.take_expected(), 0);
             }
-            to.put(n, at, frame);
-            (n, at) = (n + 1, previous);
         }
         Some(Walked {
             frames: n,
@@ -135,16 +135,38 @@ impl Python {
     }
 
     #[inline(always)]
-    fn walk_shims<M: Memory>(
-        &self,
-        memory: M,
-        mut at: u64,
-        carefully: bool,
-        to: &mut impl Frames,
-    ) -> Option<Walked> {
-        /// Low bits of a pointer to code are a mark from 3.14 on.
-        const MARK: u64 = 3;
-        let layout = self.layout;
+    fn entries(&self, mut outer: u64, to: &mut impl Frames) -> Option<Walked> {
+        let Self { memory, layout, .. } = *self;
+        let mut at = memory.u64(outer + layout.newest_in)?;
+        let mut n = 0;
+        while at != 0 && n < MOST_FRAMES {
+            let fields = [layout.previous, layout.code, layout.instruction];
+            let [previous, code, place] = memory.fields(at, fields)?;
+            let is_entry = memory.u8(at + u64::from(layout.owner))? != 0;
+            let mut frame = self.frame(code, place)?;
+            if is_entry {
+                let next = memory.u64(outer + OUTER)?;
+                // The outermost one is the thread's own, and not on the native stack.
+                frame.entry = if next == 0 { 1 } else { outer };
+                outer = if next == 0 { outer } else { next };
+            }
+            let may_be_known = self.put(to, n, at, frame);
+            (n, at) = (n + 1, previous);
+            if may_be_known
+                && unchanged::entries(memory, layout, at, outer, to.expected()).is_some()
+            {
+                (n, at) = (n + to.take_expected(), 0);
+            }
+        }
+        Some(Walked {
+            frames: n,
+            is_whole: at == 0,
+        })
+    }
+
+    #[inline(always)]
+    fn shims(&self, mut at: u64, to: &mut impl Frames) -> Option<Walked> {
+        let Self { memory, layout, .. } = *self;
         let (mut n, mut links) = (0, 0);
         let mut pending: Option<(u64, Frame)> = None;
         while at != 0 && n < MOST_FRAMES && links < 4 * MOST_FRAMES {
@@ -162,12 +184,18 @@ impl Python {
                 }
                 continue;
             }
-            let Some(frame) = self.shown(memory, code & !MARK, place, carefully)? else {
+            let Some(frame) = self.shown(code & !MARK, place)? else {
                 continue;
             };
-            if let Some((at, before)) = pending.replace((frame_at, frame)) {
-                to.put(n, at, before);
+            if let Some((before_at, before)) = pending.replace((frame_at, frame)) {
+                let may_be_known = self.put(to, n, before_at, before);
                 n += 1;
+                if may_be_known
+                    && unchanged::shims(memory, layout, frame_at, to.expected()).is_some()
+                {
+                    n += to.take_expected();
+                    (pending, at) = (None, 0);
+                }
             }
         }
         if let Some((at, last)) = pending {
@@ -183,20 +211,12 @@ impl Python {
     /// A frame of 3.12 or later; `Some(None)` if it stands for a call only: between a class and its
     /// `__init__` there is code without lines, whose name is its file's.
     #[inline(always)]
-    fn shown<M: Memory>(
-        &self,
-        memory: M,
-        code: u64,
-        place: u64,
-        carefully: bool,
-    ) -> Option<Option<Frame>> {
-        let layout = self.layout;
+    fn shown(&self, code: u64, place: u64) -> Option<Option<Frame>> {
+        let Self { memory, layout, .. } = *self;
         let version = layout.version.unwrap_or(layout.first_line);
         let fields = [version, layout.filename, layout.name];
         let [version, filename, name] = memory.fields(code, fields)?;
-        if carefully && memory.u64(code + TYPE)? != self.code_type {
-            return None;
-        }
+        self.is_code(code).then_some(())?;
         let frame = Frame {
             code,
             place,
@@ -209,23 +229,59 @@ impl Python {
     /// A frame up to 3.11. Another code object at the same address has another table of lines,
     /// another name, or another first line.
     #[inline(always)]
-    fn frame<M: Memory>(&self, memory: M, code: u64, place: u64, carefully: bool) -> Option<Frame> {
-        let layout = self.layout;
-        let fields = [layout.line_table, layout.name, layout.first_line];
-        let [table, name, first] = memory.fields(code, fields)?;
-        if carefully && memory.u64(code + TYPE)? != self.code_type {
-            return None;
-        }
-        let hash = memory.u64(name + HASH)?;
-        let mix = |a: u64, b: u64| (a ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
-        let version = mix(mix(mix(table, name), u64::from(first as u32)), hash);
+    fn frame(&self, code: u64, place: u64) -> Option<Frame> {
+        let version = version_of(self.memory, self.layout, code)?;
+        self.is_code(code).then_some(())?;
         Some(Frame {
             code,
             place,
-            version: (version >> 32) as u32,
+            version,
             entry: 0,
         })
     }
+
+    /// Gives a frame. Returns whether all that come after it may be expected; if their code is
+    /// looked at, they are walked.
+    #[inline(always)]
+    fn put(&self, to: &mut impl Frames, n: usize, at: u64, frame: Frame) -> bool {
+        to.put(n, at, frame) && self.code_type.is_none()
+    }
+
+    /// Whether this is a code object, if that is looked at.
+    #[inline(always)]
+    fn is_code(&self, code: u64) -> bool {
+        let is_it = |of_code| self.memory.u64(code + TYPE) == Some(of_code);
+        self.code_type.is_none_or(is_it)
+    }
+}
+
+/// What tells a code object up to 3.11 from others that lie at the same address before or after it:
+/// its table of lines, its name (where it is, and what it is) and its first line.
+#[inline(always)]
+pub(crate) fn version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
+    let fields = [layout.line_table, layout.name, layout.first_line];
+    let [table, name, first] = memory.fields(code, fields)?;
+    Some(mixed(table, name, first, memory.u64(name + HASH)?))
+}
+
+/// As [`version_of`], of code that was seen before.
+#[inline(always)]
+pub(crate) fn known_version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
+    let fields = [layout.line_table, layout.name, layout.first_line];
+    let [table, name, first] = memory.known_fields(code, fields)?;
+    Some(mixed(table, name, first, memory.u64(name + HASH)?))
+}
+
+#[inline(always)]
+fn mixed(table: u64, name: u64, first: u64, hash: u64) -> u32 {
+    // Both fit an instruction, and spread an address over the upper half.
+    const TABLE: u64 = 0x7f4a_7c15;
+    const NAME: u64 = 0x5851_f42d;
+    let texts = table
+        .wrapping_mul(TABLE)
+        .wrapping_add(name.wrapping_mul(NAME));
+    let mixed = texts.wrapping_add(hash).wrapping_add(first << 32);
+    (mixed >> 32) as u32
 }
 
 /// The place of the `n`th frame from the innermost one, below `2 * EACH_END`: the newest ones by

@@ -68,6 +68,29 @@ pub(super) fn allocate(
     }
 }
 
+/// As [`allocate`], for a block that was made already, and whose place in the table of blocks is
+/// being fetched.
+#[inline]
+pub(super) fn allocated(engine: &'static Engine, made: *mut u8, size: usize, frame: CallSite) {
+    let slot = tls::current();
+    let recorded = &engine.process.recorded;
+    // SAFETY: as in `allocate`.
+    unsafe {
+        let epoch = recorded.epoch();
+        if (*slot).busy != 0 || recorded.mode() != Mode::Exact {
+            allocate(engine, size, frame, || made);
+            return;
+        }
+        let event = Event::enter(engine, slot, Tables::Own, GoesOn, epoch, 0);
+        let Some(mut event) = event else {
+            return;
+        };
+        let (state, own) = event.tables();
+        let stack = stack(engine, own, frame, size);
+        record::<true>(engine, state, own, made, stack, size);
+    }
+}
+
 /// # Safety
 /// The slot is this thread's own, and not busy.
 #[cold]
@@ -98,6 +121,7 @@ unsafe fn allocate_sampled(
     let stack = stack(engine, own, frame, size);
     let address = real();
     if !address.is_null() {
+        engine.books.live.prefetch(address as usize);
         record::<false>(engine, state, own, address, stack, size);
     }
     let next = own.random.interval(period());
@@ -117,7 +141,6 @@ fn record<const EXACT: bool>(
     size: usize,
 ) {
     let (process, books) = (&engine.process, &engine.books);
-    books.live.prefetch(address as usize);
     let counters = stack.and_then(|stack| state.counters(stack, &process.pages));
     let (Some(counters), Some(stack)) = (counters, stack) else {
         count(&process.dropped.no_memory);
@@ -501,6 +524,7 @@ fn reallocate_chosen<const EXACT: bool>(
             None => {}
         }
         if chosen && !address.is_null() {
+            engine.books.live.prefetch(address as usize);
             record::<EXACT>(engine, state, own, address, stack, size);
         }
         event.finish(next);

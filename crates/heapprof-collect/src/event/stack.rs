@@ -22,7 +22,10 @@ pub(super) fn stack(engine: &Engine, own: &mut Own, frame: CallSite, size: usize
 pub(super) fn capture(engine: &Engine, own: &mut Own, frame: CallSite, size: usize) -> Captured {
     match engine.scripts.providers.asked() {
         None => own.remembered.capture(frame, engine.unwinder()),
-        Some(asked) => capture_script(engine, own, frame, asked, size),
+        Some(asked) => match own.script.unchanged(&engine.scripts, asked) {
+            Some(stack) => Captured::Recent(stack),
+            None => capture_script(engine, own, frame, asked, size),
+        },
     }
 }
 

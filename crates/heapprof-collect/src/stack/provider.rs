@@ -44,6 +44,10 @@ pub struct NamedFrame {
     pub start_line: u32,
     /// The line that runs; 0 if it is not known.
     pub line: u32,
+    /// The memory that the provider has for the thread, as [`Capture::memory`].
+    pub memory: *mut c_void,
+    /// How many bytes that are.
+    pub memory_size: usize,
 }
 
 /// What a provider is given to capture a stack, and what it gives besides frames.
@@ -201,6 +205,10 @@ pub struct Provider {
     /// is written, in any thread, with 0 first and then with one more each time, until it returns
     /// something else than 0. May be missing.
     pub values: Option<unsafe extern "C" fn(*mut c_void, usize, *mut Value) -> c_int>,
+    /// Says whether a capture would give what the thread's last one gave, by the memory that the
+    /// provider has for the thread, and its size. Returns 0 if not, or if that is not known. It
+    /// runs where `capture` does, and instead of it. May be missing.
+    pub unchanged: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> c_int>,
 }
 
 // SAFETY: whoever registers a provider promises that its functions can be called in any thread.
@@ -542,6 +550,15 @@ impl Providers {
             asked &= !(1 << i);
             Some((i, self.get(i)?))
         })
+    }
+
+    /// The provider with this number, if it is asked.
+    #[inline(always)]
+    pub(crate) fn is_asked(&self, i: usize) -> Option<&Provider> {
+        let is_asked = self.asked.load(Ordering::Acquire) & 1u32.wrapping_shl(i as u32) != 0;
+        let slot = self.slot.get(i).filter(|_| is_asked)?;
+        // SAFETY: it is asked since its slot is ready, and that is not written any more.
+        unsafe { (*slot.provider.get()).as_ref() }
     }
 
     /// Asks a provider no more, because it gave what it must not give.

@@ -22,7 +22,7 @@ const MOST: usize = 2 * KEPT + 1;
 /// How many frames' words are known by number. It is a power of two.
 const KNOWN: usize = 2048;
 /// Words of a provider's own memory.
-const MEMORY: usize = 2048;
+const MEMORY: usize = 2304;
 /// Bytes of a name or of a file's name, with a zero at the end.
 const TEXT: usize = 1024;
 /// What stands behind the last frame that a provider may write.
@@ -175,6 +175,21 @@ impl ScriptStack {
             self.known.fill(Known::NOTHING);
         }
         self.fresh[MOST] = GUARD;
+    }
+
+    /// The number of the last stack, if whoever gave it says that the thread has it still.
+    #[inline(always)]
+    pub(crate) fn unchanged(&mut self, scripts: &Scripts, asked: Asked) -> Option<u32> {
+        let stack = self.stack?;
+        if self.asked != asked || !asked.is_script() {
+            return None;
+        }
+        let provider = scripts.providers.is_asked(self.provider)?;
+        let memory = self.memory.as_mut_ptr().cast();
+        // SAFETY: whoever registered the provider promised that it can be asked so.
+        let answer =
+            unsafe { provider.unchanged?(provider.context, memory, size_of_val(&self.memory)) };
+        (answer != 0).then_some(stack)
     }
 
     /// Asks for the thread's stack at an allocation.
@@ -366,6 +381,8 @@ impl ScriptStack {
             file_size: TEXT - 1,
             start_line: 0,
             line: raw.line,
+            memory: self.memory.as_mut_ptr().cast(),
+            memory_size: size_of_val(&self.memory),
         };
         // SAFETY: whoever registered the provider promised that it can be asked so.
         let answer = unsafe { (provider.resolve)(provider.context, &raw, &raw mut named) };

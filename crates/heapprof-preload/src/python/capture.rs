@@ -1,12 +1,12 @@
 //! Capturing a stack of Python's.
 
 use std::cell::Cell;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
 use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::Own;
-use heapprof_python::{Compared, EACH_END, Frame, Last, Python, Walked, Write};
+use heapprof_python::{Compared, EACH_END, Frame, Last, Python, Reached, Walked, Write};
 
 use super::objects::OBJECTS;
 use super::state::{PROBATION, PythonStacks};
@@ -18,10 +18,12 @@ const CAREFUL: u64 = if cfg!(debug_assertions) { 2 } else { 4096 };
 
 /// What a thread knows of the stacks that it gave. All zero is nothing.
 #[repr(C)]
-struct Known {
+pub(super) struct Known {
     /// How many there were.
     stacks: u64,
     last: Last,
+    /// How far the tables of lines were read.
+    pub(super) reached: [Reached; 32],
 }
 
 /// Writes frames as the engine wants them.
@@ -104,6 +106,39 @@ unsafe fn put_in_order(frames: *mut RawFrame, first: usize) {
         std::ptr::copy(oldest, oldest.add(1), EACH_END);
         oldest.write(RawFrame::default());
     }
+}
+
+/// Whether the thread's stack is the one that was captured last.
+pub(super) unsafe extern "C" fn unchanged(
+    context: *mut c_void,
+    memory: *mut c_void,
+    memory_size: usize,
+) -> c_int {
+    // SAFETY: the context that was registered.
+    let this = unsafe { &*context.cast::<PythonStacks>() };
+    let Some(python) = this.python() else {
+        return 0;
+    };
+    if memory_size < size_of::<Known>() {
+        return 0;
+    }
+    // SAFETY: this thread's memory, which is zero at first.
+    let known = unsafe { &mut *memory.cast::<Known>() };
+    let stacks = known.stacks + 1;
+    let is_new = this.frames.load(Ordering::Relaxed) < PROBATION;
+    if is_new || stacks.is_multiple_of(CAREFUL) || !OBJECTS.is_settled() {
+        return 0;
+    }
+    let Some(state) = this.thread_state(python) else {
+        return 0;
+    };
+    // SAFETY: as in `capture`.
+    let memory = unsafe { Own::new() };
+    if !python.is_unchanged(memory, state, &known.last) {
+        return 0;
+    }
+    known.stacks = stacks;
+    1
 }
 
 /// Looks after the wrappers of allocators, if this thread may do so.

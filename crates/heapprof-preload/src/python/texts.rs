@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 
 use heapprof_collect::{NamedFrame, RawFrame};
 use heapprof_memory::Own;
-use heapprof_python::{Frame, Named};
+use heapprof_python::{Frame, Named, Reached};
 
+use super::capture::Known;
 use super::state::{PROBATION, PythonStacks};
 use crate::kernel_memory::Kernel;
 use crate::text_out::give;
@@ -43,12 +44,18 @@ pub(super) unsafe extern "C" fn resolve(
         start_line: 0,
         line: 0,
     };
+    let reached: &mut [Reached] = if to.memory_size < size_of::<Known>() {
+        &mut []
+    } else {
+        // SAFETY: this thread's memory, which is zero at first.
+        unsafe { &mut (*to.memory.cast::<Known>()).reached }
+    };
     let done = if this.frames.load(Ordering::Relaxed) < PROBATION {
         let failed = Cell::new(false);
-        python.name(Kernel { failed: &failed }, &frame, &mut texts)
+        python.name(Kernel { failed: &failed }, &frame, reached, &mut texts)
     } else {
         // SAFETY: what was read so far was right, and the frame is one of this thread's stack.
-        python.name(unsafe { Own::new() }, &frame, &mut texts)
+        python.name(unsafe { Own::new() }, &frame, reached, &mut texts)
     };
     if done.is_none() {
         return 1;

@@ -24,14 +24,24 @@ impl Memory for Bytes<'_> {
 
 #[test]
 fn tables_of_all_forms() {
-    let line =
-        |form, table: &[u8], unit| line_of(Bytes(table), form, (0, table.len() as u64), 10, unit);
+    let reached = std::cell::Cell::new(Reached::default());
+    let line = |form, table: &[u8], unit| {
+        let place = (0, table.len() as u64);
+        let mut fresh = Reached::default();
+        let found = line_of(Bytes(table), form, place, 10, unit, &mut fresh);
+        // From where the one before was found, it is the same.
+        let mut again = reached.get();
+        let by_parts = line_of(Bytes(table), form, place, 10, unit, &mut again);
+        assert_eq!(by_parts, found, "{form:?} {unit}");
+        reached.set(again);
+        found
+    };
     // def at 10; 4 bytes of line 11, 2 of line 13, and back to 12.
     let pairs = [0, 1, 4, 2, 2, 0xff];
     let of_pairs = |unit| line(Lines::Pairs, &pairs, unit);
     assert_eq!(
-        [-1, 0, 1, 2, 3].map(of_pairs),
-        [10, 11, 11, 13, 12].map(Some)
+        [-1, 0, 1, 2, 3, 0, 2].map(of_pairs),
+        [10, 11, 11, 13, 12, 11, 13].map(Some)
     );
     let ends = [4, 1, 2, 0x80, 2, 2];
     let of_ends = |unit| line(Lines::Ends, &ends, unit);
@@ -100,14 +110,17 @@ fn compare(python: &str, files: usize) -> usize {
         let hex = words.next().unwrap().trim_start_matches('-');
         let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
         let table: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
-        let mut unit = 0;
+        let (mut unit, mut reached) = (0, Reached::default());
         for run in words.next().unwrap().split(',') {
             let (times, line) = run.split_once('x').unwrap();
             let expected = line.parse::<i64>().ok().filter(|&line| line >= 0);
             for _ in 0..times.parse().unwrap() {
                 let table = (Bytes(&table), (0, table.len() as u64));
-                let found = line_of(table.0, form, table.1, first, unit);
-                assert_eq!(found.map(i64::from), expected, "{python}: {code}: {unit}");
+                let mut fresh = Reached::default();
+                for reached in [&mut fresh, &mut reached] {
+                    let found = line_of(table.0, form, table.1, first, unit, reached);
+                    assert_eq!(found.map(i64::from), expected, "{python}: {code}: {unit}");
+                }
                 (unit, count) = (unit + 1, count + 1);
             }
         }
