@@ -62,15 +62,25 @@ impl<M: Memory> Table<M> {
     }
 }
 
+/// The code whose lines are looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Owner {
+    pub(crate) code: u64,
+    /// Another one if other code came to the same address. Its table may have come, too.
+    pub(crate) version: u32,
+    pub(crate) first_line: u32,
+}
+
 /// How far a table was read. Code that runs forward has its lines found from there, because a table
 /// can only be read from its begin. All zero is no table.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Reached {
-    /// The table, and its code's first line.
+    /// The table, and whose it is.
     table: u64,
     len: u64,
-    first_line: u64,
+    owner: Owner,
     /// How many bytes were left, and the line and the end of the part before.
     left: u64,
     line: i64,
@@ -83,28 +93,27 @@ pub(crate) fn line_of<M: Memory>(
     memory: M,
     form: Lines,
     (at, len): (u64, u64),
-    first_line: u32,
+    owner: Owner,
     unit: i64,
     reached: &mut Reached,
 ) -> Option<u32> {
     if unit < 0 {
-        return Some(first_line);
+        return Some(owner.first_line);
     }
     let wanted = match form {
         Lines::Entries => unit,
         Lines::Pairs | Lines::Ends => 2 * unit,
     };
-    let is_of_table = (reached.table, reached.len, reached.first_line)
-        == (at, len, u64::from(first_line))
+    let is_of_table = (reached.table, reached.len, reached.owner) == (at, len, owner)
         && (0..=wanted).contains(&reached.end)
         && reached.left <= len;
     if !is_of_table {
         *reached = Reached {
             table: at,
             len,
-            first_line: first_line.into(),
+            owner,
             left: len,
-            line: first_line.into(),
+            line: owner.first_line.into(),
             end: 0,
         };
     }

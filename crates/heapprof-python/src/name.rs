@@ -4,7 +4,7 @@ use heapprof_memory::Memory;
 
 use crate::interpreter::Python;
 use crate::layout::{BYTES, FORM, LENGTH, Lines};
-use crate::line::{Reached, line_of};
+use crate::line::{Owner, Reached, line_of};
 use crate::walk::Frame;
 
 /// The texts of a frame, in memory of the caller's, and its lines.
@@ -57,7 +57,12 @@ impl Python {
         // Codes lie at least so far apart.
         let place = (code >> 6) as usize % reached.len().max(1);
         let reached = reached.get_mut(place).unwrap_or(&mut none);
-        to.line = line_of(memory, layout.lines, table, first, unit, reached).unwrap_or(0);
+        let owner = Owner {
+            code,
+            version: frame.version,
+            first_line: first,
+        };
+        to.line = line_of(memory, layout.lines, table, owner, unit, reached).unwrap_or(0);
         Some(())
     }
 

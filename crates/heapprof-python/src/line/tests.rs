@@ -22,16 +22,24 @@ impl Memory for Bytes<'_> {
     }
 }
 
+fn owner(first_line: u32) -> Owner {
+    Owner {
+        first_line,
+        ..Owner::default()
+    }
+}
+
 #[test]
 fn tables_of_all_forms() {
     let reached = std::cell::Cell::new(Reached::default());
     let line = |form, table: &[u8], unit| {
         let place = (0, table.len() as u64);
+        let owner = owner(10);
         let mut fresh = Reached::default();
-        let found = line_of(Bytes(table), form, place, 10, unit, &mut fresh);
+        let found = line_of(Bytes(table), form, place, owner, unit, &mut fresh);
         // From where the one before was found, it is the same.
         let mut again = reached.get();
-        let by_parts = line_of(Bytes(table), form, place, 10, unit, &mut again);
+        let by_parts = line_of(Bytes(table), form, place, owner, unit, &mut again);
         assert_eq!(by_parts, found, "{form:?} {unit}");
         reached.set(again);
         found
@@ -70,6 +78,21 @@ fn tables_of_all_forms() {
         [Some(11), None, None, Some(81), Some(80), None]
     );
     assert_eq!(line(Lines::Entries, &[0x80 | 14 << 3, 0x7f], 0), None);
+}
+
+/// Another function's table may lie where one lay before.
+#[test]
+fn a_table_at_the_place_of_another_is_read_from_its_begin() {
+    let mut reached = Reached::default();
+    let tables = [[4, 5, 2, 2, 2, 1], [4, 1, 2, 2, 2, 1]];
+    let lines = tables.iter().zip(0..).map(|(table, version)| {
+        let owner = Owner {
+            version,
+            ..owner(10)
+        };
+        line_of(Bytes(table), Lines::Ends, (0, 6), owner, 3, &mut reached)
+    });
+    assert_eq!(lines.collect::<Vec<_>>(), [Some(18), Some(14)]);
 }
 
 /// The pythons to ask: the one on the path, and those in HEAPPROF_PYTHONS, with colons between
@@ -118,7 +141,7 @@ fn compare(python: &str, files: usize) -> usize {
                 let table = (Bytes(&table), (0, table.len() as u64));
                 let mut fresh = Reached::default();
                 for reached in [&mut fresh, &mut reached] {
-                    let found = line_of(table.0, form, table.1, first, unit, reached);
+                    let found = line_of(table.0, form, table.1, owner(first), unit, reached);
                     assert_eq!(found.map(i64::from), expected, "{python}: {code}: {unit}");
                 }
                 (unit, count) = (unit + 1, count + 1);
