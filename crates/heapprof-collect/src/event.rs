@@ -97,7 +97,6 @@ impl Events {
     /// some whose allocation was not recorded. Returns whether the block was known.
     #[inline]
     pub fn release_known(self, address: *mut u8) -> bool {
-        self.0.books.live.prefetch(address as usize);
         block::release(self.0, address, block::Freed::BySome)
     }
 

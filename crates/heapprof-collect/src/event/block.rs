@@ -354,6 +354,7 @@ pub(super) enum Freed {
 /// before the real free, after which another thread may get the address.
 #[inline]
 pub(super) fn release(engine: &'static Engine, address: *mut u8, by: Freed) -> bool {
+    engine.books.live.prefetch(address as usize);
     let watched = &engine.scripts.watched;
     watched.is_freed(address as usize, engine.books.filter);
     let slot = tls::current();
