@@ -81,6 +81,8 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "books",
             "books/access",
             "books/live",
+            "books/live/shadows",
+            "books/live/table",
             "books/live/tests",
             "code",
             "code/cfi",

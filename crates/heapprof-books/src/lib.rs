@@ -17,7 +17,7 @@ pub mod log;
 pub const MAGIC: [u8; 16] = *b"heapprof's books";
 
 /// The version of this layout. Another one means that a reader of this one understands nothing.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// A [`Books`] lies at a multiple of this.
 pub const ALIGN: usize = 16;
@@ -83,6 +83,10 @@ pub struct Books {
     pub thread: thread::Offsets,
     /// [`log::Ring`]; null if no events are logged.
     pub log: Place,
+    /// `u64`: how many shadows there are; null if the blocks in use are missing.
+    pub shadows: Place,
+    /// `[u64; shadow::CHUNKS]`: the addresses of the [`shadow`]s' chunks, 0 if there is none.
+    pub shadow: Place,
 }
 
 /// What a file that keeps the books beyond the end of their process begins with. The process has
@@ -317,6 +321,40 @@ pub mod table {
     pub const MASK: usize = 8;
     /// `u64`: how many blocks there are.
     pub const BLOCKS: usize = 16;
+}
+
+/// The shadow of a region of 64 KiB in which blocks lie close together: a word for each place that
+/// one may have. Blocks are either in a shadow or in [`table`].
+///
+/// Shadows lie in chunks, which hold 16 of them, 32, 64 and so on. Behind the shadows of a chunk
+/// are as many `u64`: the addresses of their regions, divided by the region's size. One of 0 is not
+/// in use yet.
+pub mod shadow {
+    /// How many words a shadow has.
+    pub const WORDS: usize = 4096;
+    /// A word is for so many bytes of memory, as a power of two.
+    pub const GRAIN_BITS: u32 = 4;
+    /// The bit of a word that says that a block begins there. The stack is in the lower 32 bits,
+    /// and the block's size between them.
+    pub const PRESENT: u64 = 1 << 63;
+    /// The most chunks.
+    pub const CHUNKS: usize = 28;
+    /// How many shadows the first chunk has, as a power of two.
+    const FIRST_BITS: u32 = 4;
+
+    /// How many shadows a chunk has.
+    #[must_use]
+    pub const fn len(chunk: usize) -> u64 {
+        1 << (chunk as u32 + FIRST_BITS)
+    }
+
+    /// In which chunk the shadow with a number is, and which one of it.
+    #[must_use]
+    pub const fn place(number: u64) -> (usize, u64) {
+        let from_one = number + (1 << FIRST_BITS);
+        let bits = from_one.ilog2();
+        ((bits - FIRST_BITS) as usize, from_one - (1 << bits))
+    }
 }
 
 /// How many parts the table of blocks in use has.

@@ -97,7 +97,9 @@ pub(crate) fn copied(engine: &'static Engine, file: &Kept) -> Books {
     }
     // Nobody is to take them for those of the process itself.
     books.magic = [0; 16];
-    books.parts = Place::new(std::ptr::null_mut());
+    for missing in [&mut books.parts, &mut books.shadows, &mut books.shadow] {
+        *missing = Place::new(std::ptr::null_mut());
+    }
     books.log = Place::new(engine.log.place().cast());
     books
 }
@@ -150,6 +152,8 @@ impl Engine {
                 unused: 0,
             },
             log: Place::new(std::ptr::null_mut()),
+            shadows: place(&books.live.shadows.count),
+            shadow: place(&books.live.shadows.chunk),
         }
     }
 }

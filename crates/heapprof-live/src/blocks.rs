@@ -1,6 +1,6 @@
 //! The blocks that a recorded process has in use, one by one: where each lies, and what made it.
 
-use heapprof_books::{PARTS, table, word};
+use heapprof_books::{PARTS, shadow, table, word};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{Object, executable, of_executable};
 use heapprof_profile::Profile;
@@ -159,7 +159,61 @@ pub(crate) fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<Blo
             done += count;
         }
     }
+    in_shadows(reader, books, len, left, &mut found.all)?;
     Ok(found)
+}
+
+/// Adds the blocks that lie close together. There may be so many places for more entries.
+fn in_shadows<M: Memory>(
+    reader: &Reader<M>,
+    books: &Books,
+    stacks: u32,
+    left: u64,
+    found: &mut Vec<Block>,
+) -> Result<(), Error> {
+    const WORDS: u64 = shadow::WORDS as u64;
+    let count = match books.shadows {
+        0 => 0,
+        at => reader.u64(at)?,
+    };
+    if count > left / WORDS {
+        return Err(Error::TooLarge);
+    }
+    let chunks: [u8; 8 * shadow::CHUNKS] = match count {
+        0 => return Ok(()),
+        _ => reader.array(books.shadow)?,
+    };
+    let mut bytes = vec![0; 8 * shadow::WORDS];
+    for number in 0..count {
+        let (chunk, place) = shadow::place(number);
+        let chunk_at = match chunk < shadow::CHUNKS {
+            true => u64_at(&chunks, 8 * chunk),
+            false => 0,
+        };
+        if chunk_at == 0 {
+            // It is being made.
+            continue;
+        }
+        let numbers = chunk_at.wrapping_add(shadow::len(chunk) * 8 * WORDS);
+        let region = reader.u64(numbers.wrapping_add(8 * place))?;
+        if region == 0 {
+            continue;
+        }
+        reader.read(chunk_at.wrapping_add(place * 8 * WORDS), &mut bytes)?;
+        for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
+            let word = u64::from_ne_bytes(*word);
+            let stack = word as u32;
+            if word & shadow::PRESENT != 0 && stack < stacks {
+                let place = region.wrapping_mul(WORDS).wrapping_add(i as u64);
+                found.push(Block {
+                    address: place << shadow::GRAIN_BITS,
+                    size: (word & !shadow::PRESENT) >> 32,
+                    stack,
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The block that an entry has; `None` if it is empty, or no stack has its number.

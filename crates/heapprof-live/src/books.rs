@@ -40,6 +40,8 @@ pub(crate) struct Books {
     pub(crate) part: [u32; 2],
     pub(crate) thread: thread::Offsets,
     pub(crate) log: u64,
+    pub(crate) shadows: u64,
+    pub(crate) shadow: u64,
     /// Whether this is of a file of kept books. There, the sums of the process are those of some
     /// earlier moment, and the table of blocks is not to be had.
     pub(crate) is_copy: bool,
@@ -149,6 +151,8 @@ impl Books {
                 unused: 0,
             },
             log: place(offset_of!(Layout, log)),
+            shadows: place(offset_of!(Layout, shadows)),
+            shadow: place(offset_of!(Layout, shadow)),
             is_copy: false,
         }
     }

@@ -4,19 +4,17 @@
 //! the same if it lies at the same address, with the same code, instruction and entry, and all of
 //! its callers are the same.
 
-use crate::walk::{EACH_END, Frame, Frames, Walked, place_of};
+use heapprof_memory::Memory;
+
+use crate::frame::{Frame, Seen};
+use crate::interpreter::Python;
+use crate::unchanged;
+use crate::walk::{EACH_END, Frames, Walked, place_of};
 
 /// How many frames a stack may have that is remembered.
 const MOST: usize = 200;
 /// So many of the last stack's newest frames are looked at for one that may be the same.
 const AHEAD: usize = 4;
-
-/// A frame, and where it lies.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
-    pub(crate) at: u64,
-    pub(crate) frame: Frame,
-}
 
 /// The last stack of a thread. All zero is none.
 #[cfg_attr(test, derive(Clone))]
@@ -76,6 +74,19 @@ impl Last {
             to,
             run: None,
         }
+    }
+}
+
+impl Python {
+    /// Whether a walk of the thread with this state would give the stack that was remembered. False
+    /// if something can't be read, or if no stack was remembered.
+    #[inline(always)]
+    pub fn is_unchanged<M: Memory>(&self, memory: M, state: u64, last: &Last) -> bool {
+        let same = self.layout.as_constant(
+            #[inline(always)]
+            |layout| unchanged::compare(memory, layout, state, last.seen()),
+        );
+        same.is_some()
     }
 }
 

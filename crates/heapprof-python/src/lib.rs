@@ -13,6 +13,7 @@
 //!
 //! * `layout.rs`: offsets by version.
 //! * `interpreter.rs`: finding a Python, and how to know which thread runs it.
+//! * `frame.rs`: a frame as numbers.
 //! * `walk.rs`: from the innermost frame to the outermost one.
 //! * `last.rs`: what a stack has in common with the last one.
 //! * `unchanged.rs`: whether it is the last one.
@@ -24,6 +25,7 @@
 #[cfg(test)]
 extern crate std;
 
+mod frame;
 mod interpreter;
 mod last;
 mod layout;
@@ -32,8 +34,9 @@ mod name;
 mod unchanged;
 mod walk;
 
+pub use frame::{Frame, Seen};
 pub use interpreter::{Current, Python, ThreadLocal, Unreadable, Version};
 pub use last::{Compared, Last, Write};
 pub use line::Reached;
 pub use name::Named;
-pub use walk::{EACH_END, Frame, Frames, MOST_FRAMES, Walked};
+pub use walk::{EACH_END, Frames, MOST_FRAMES, Walked};

@@ -2,10 +2,10 @@
 
 use heapprof_memory::Memory;
 
+use crate::frame::Frame;
 use crate::interpreter::Python;
 use crate::layout::{BYTES, FORM, LENGTH, Lines};
 use crate::line::{Owner, Reached, line_of};
-use crate::walk::Frame;
 
 /// The texts of a frame, in memory of the caller's, and its lines.
 #[derive(Debug)]

@@ -1,13 +1,14 @@
-//! Which blocks are in use, and where each was allocated: a hash table by address in 128 parts.
+//! Which blocks are in use, and where each was allocated: a hash table by address in 128 parts, and
+//! words for the places of blocks that lie close together (`live/shadows.rs`).
 //!
 //! A part holds regions of 64 KiB, not scattered addresses, so threads with heaps of their own
 //! touch parts of their own. A part belongs to the first thread that touches it, and that thread
 //! needs no locked instruction. When another thread comes, the part is everybody's from then on,
-//! behind a lock (`access.rs` says how an owner gives way).
+//! behind a lock (`access.rs` says how an owner gives way). Whoever may use a part may use its
+//! regions' shadows.
 //!
-//! An entry takes 16 bytes. The table of a large part is at most two thirds full, so a block takes
-//! 24 to 48 bytes. A shadow table would be quicker to search, but would take 8 bytes for every 32
-//! of heap.
+//! An entry of the hash table takes 16 bytes. The table of a large part is at most two thirds full,
+//! so a block takes 24 to 48 bytes there. What was sampled is all there, because it lies far apart.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -21,28 +22,15 @@ use crate::platform::process::Process;
 use crate::platform::sys::hint;
 use crate::tables::counters::Access;
 
+pub(crate) mod shadows;
+pub(crate) mod table;
+
+use shadows::{REGION_BITS, Shadows, Slot};
+pub(crate) use table::{Block, Full, Table};
+use table::{Entry, home};
+
 const PARTS: usize = heapprof_books::PARTS;
-const REGION_BITS: u32 = 16;
 const FIRST_BITS: u32 = 9;
-/// Entries below which a table is at most half full.
-const SMALL: usize = 2048;
-const KEY_BITS: u32 = heapprof_books::table::ADDRESS_BITS;
-const KEY: u64 = (1 << KEY_BITS) - 1;
-
-/// A block in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
-    /// The stack that allocated it.
-    pub(crate) stack: u32,
-    /// The size that was asked for, in bytes.
-    pub(crate) size: u64,
-}
-
-/// The first word is the address / 8 (every malloc's blocks are at least that far apart) and the
-/// size's upper bits. The second is the size's lower bits and the stack.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Entry(u64, u64);
 
 #[repr(C, align(64))]
 pub(crate) struct Part {
@@ -53,33 +41,18 @@ pub(crate) struct Part {
     pub(crate) table: UnsafeCell<Table>,
 }
 
-#[repr(C)]
-pub(crate) struct Table {
-    pub(crate) entry: *mut Entry,
-    pub(crate) mask: usize,
-    pub(crate) len: usize,
-}
-
 /// All blocks in use that are known.
 pub(crate) struct LiveTable {
     pub(crate) part: [Part; PARTS],
     /// For each power of two, room for all parts' tables of that size side by side, where large
     /// pages may back them.
     region: [AtomicPtr<u8>; 40],
+    pub(crate) shadows: Shadows,
 }
 
-// SAFETY: a part's table is reached by its owner, or under its lock when it is everybody's.
+// SAFETY: a part's table and its regions' shadows are reached by its owner, or under its lock when
+// it is everybody's.
 unsafe impl Sync for LiveTable {}
-
-/// Where in its part's table the search for a key begins, before it is masked to the table.
-#[inline(always)]
-fn home(key: u64) -> usize {
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize
-}
-
-/// Why a block could not be remembered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
 
 impl LiveTable {
     pub(crate) const fn new() -> Self {
@@ -87,6 +60,7 @@ impl LiveTable {
             entry: std::ptr::null_mut(),
             mask: 0,
             len: 0,
+            hashed: 0,
         };
         Self {
             part: [const {
@@ -98,6 +72,7 @@ impl LiveTable {
                 }
             }; PARTS],
             region: [const { AtomicPtr::new(std::ptr::null_mut()) }; 40],
+            shadows: Shadows::new(),
         }
     }
 
@@ -134,9 +109,9 @@ impl LiveTable {
     }
 
     /// Remembers a block. Returns the block that was known at that address before, if any: its free
-    /// was not seen.
+    /// was not seen. In exact mode, blocks may lie close together.
     #[inline]
-    pub(crate) fn insert(
+    pub(crate) fn insert<const EXACT: bool>(
         &self,
         address: usize,
         block: Block,
@@ -148,19 +123,126 @@ impl LiveTable {
             open,
             #[inline(always)]
             |table, key, start| {
+                let slot = self.shadows.slot_or_new(address, pages);
+                let word = slot.and_then(|slot| {
+                    if EXACT && slot.wants_shadow() {
+                        self.cast(slot, address, table, pages);
+                    }
+                    slot.word(address)
+                });
+                if let (Some(slot), Some(word)) = (slot, word)
+                    && let Some(old) = word.put(block)
+                {
+                    return Ok(self.put_beside(slot, table, key, start, old));
+                }
                 if table.is_filled() && !self.grow(table, address, pages) {
                     return Err(Full);
                 }
-                table.insert(key, start, block)
+                let known = table.insert(key, start, block)?;
+                if let (Some(slot), None) = (slot, known) {
+                    slot.add();
+                }
+                // This one is too large for a word.
+                let old = word.and_then(shadows::Shadow::take);
+                table.len -= usize::from(old.is_some());
+                Ok(known.or(old))
             },
         )
         .unwrap_or(Err(Full))
     }
 
+    /// Counts a block that was put into a shadow, where `old` was. Returns the block that is to be
+    /// known there no more.
+    #[inline(always)]
+    fn put_beside(
+        &self,
+        slot: &Slot,
+        table: &mut Table,
+        key: u64,
+        start: usize,
+        old: Option<Block>,
+    ) -> Option<Block> {
+        if old.is_some() {
+            return old;
+        }
+        table.len += 1;
+        // One that is too large for a word may be in the hash table still.
+        if slot.hashed() == 0 {
+            return None;
+        }
+        let old = table.remove(key, start)?;
+        slot.subtract();
+        Some(old)
+    }
+
+    /// Gives a region a shadow, and puts its blocks there from the hash table.
+    #[cold]
+    fn cast(&self, slot: &Slot, address: usize, table: &mut Table, pages: &Pages) {
+        let region = shadows::region_of(address);
+        if !self.shadows.add(slot, region, pages) {
+            return;
+        }
+        let move_it = |table: &mut Table, key: u64| {
+            let Some(word) = slot.word((key << 3) as usize) else {
+                return;
+            };
+            let Some(block) = table.remove(key, home(key)) else {
+                return;
+            };
+            if word.put(block).is_some() {
+                slot.subtract();
+                table.len += 1;
+            } else {
+                let _ = table.insert(key, home(key), block);
+            }
+        };
+        if table.mask < shadows::WORDS {
+            let mut i = 0;
+            while i <= table.mask {
+                // SAFETY: `at` stays inside the table.
+                let key = unsafe { *table.at(i) }.key();
+                let hashed = slot.hashed();
+                if key != 0 && shadows::region_of((key << 3) as usize) == region {
+                    move_it(table, key);
+                }
+                // Another one may have come to this place.
+                i += usize::from(slot.hashed() == hashed);
+            }
+        } else {
+            for address in shadows::places(region) {
+                if slot.hashed() == 0 {
+                    break;
+                }
+                move_it(table, (address >> 3) as u64);
+            }
+        }
+    }
+
     /// Forgets a block.
     #[inline]
     pub(crate) fn remove(&self, address: usize, open: &mut Open<'_>) -> Option<Block> {
-        self.with(address, open, |table, key, start| table.remove(key, start))?
+        self.with(
+            address,
+            open,
+            #[inline(always)]
+            |table, key, start| {
+                let slot = self.shadows.slot(address);
+                if let Some(slot) = slot {
+                    if let Some(block) = slot.word(address).and_then(|word| word.take()) {
+                        table.len -= 1;
+                        return Some(block);
+                    }
+                    if slot.hashed() == 0 {
+                        return None;
+                    }
+                }
+                let block = table.remove(key, start)?;
+                if let Some(slot) = slot {
+                    slot.subtract();
+                }
+                Some(block)
+            },
+        )?
     }
 
     /// How many blocks there are.
@@ -187,7 +269,7 @@ impl LiveTable {
         let region = self.region(len.ilog2() as usize, bytes * PARTS, pages);
         if region.is_null() {
             // One slot stays empty, or searches would not end.
-            return table.len + 1 < old_len;
+            return table.hashed + 1 < old_len;
         }
         // SAFETY: the region has room for a table of this size for each part, used by this part
         // only.
@@ -197,7 +279,8 @@ impl LiveTable {
             Table {
                 entry,
                 mask: len - 1,
-                len: 0,
+                len: table.len - table.hashed,
+                hashed: 0,
             },
         );
         for i in 0..old_len {
@@ -248,7 +331,7 @@ impl LiveTable {
                 false => pages.resident(at, (size_of::<Entry>() << bits) * PARTS),
             }
         });
-        each.sum()
+        each.sum::<usize>() + self.shadows.resident(pages)
     }
 
     /// The owner of each part.
@@ -270,10 +353,18 @@ impl LiveTable {
             if !table.entry.is_null() {
                 (0..=table.mask).for_each(|i| {
                     // SAFETY: `at` stays inside the table.
-                    unsafe { *table.at(i) = Entry(0, 0) }
+                    let entry = unsafe { &mut *table.at(i) };
+                    if entry.key() != 0
+                        && let Some(slot) = self.shadows.slot((entry.key() << 3) as usize)
+                    {
+                        slot.subtract();
+                    }
+                    *entry = Entry(0, 0);
                 });
             }
-            table.len = 0;
+            self.shadows
+                .clear(|region| std::ptr::eq(self.part(region << REGION_BITS), part));
+            (table.len, table.hashed) = (0, 0);
             part.owner.disown();
             part.lock.release();
         }
@@ -283,6 +374,14 @@ impl LiveTable {
     /// Brings the place of an address into the cache.
     #[inline(always)]
     pub(crate) fn prefetch(&self, address: usize) {
+        if let Some(word) = self
+            .shadows
+            .slot(address)
+            .and_then(|slot| slot.word(address))
+        {
+            hint(word.place());
+            return;
+        }
         let part = self.part(address);
         // SAFETY: the table's words are read whatever they are. A stale pointer is only a useless
         // hint.
@@ -357,114 +456,6 @@ impl Part {
                 }
             }
         }
-    }
-}
-
-impl Entry {
-    #[inline]
-    fn new(key: u64, block: Block) -> Self {
-        Self(
-            key | block.size >> 32 << KEY_BITS,
-            block.size << 32 | u64::from(block.stack),
-        )
-    }
-
-    #[inline]
-    fn block(self) -> Block {
-        Block {
-            stack: self.1 as u32,
-            size: self.0 >> KEY_BITS << 32 | self.1 >> 32,
-        }
-    }
-
-    #[inline]
-    fn key(self) -> u64 {
-        self.0 & KEY
-    }
-}
-
-impl Table {
-    /// Whether it is time for a larger table. Small ones may be emptier, because that keeps
-    /// searches short.
-    #[inline(always)]
-    fn is_filled(&self) -> bool {
-        let most = if self.mask < SMALL { 3 } else { 4 };
-        self.len * 6 >= self.mask * most
-    }
-
-    #[inline(always)]
-    fn at(&self, i: usize) -> *mut Entry {
-        // SAFETY: the index is masked to the table.
-        unsafe { self.entry.add(i & self.mask) }
-    }
-
-    #[inline(always)]
-    fn insert(&mut self, key: u64, start: usize, block: Block) -> Result<Option<Block>, Full> {
-        if key > KEY || block.size >> (32 + 64 - KEY_BITS) != 0 {
-            return Err(Full);
-        }
-        let mut i = start;
-        loop {
-            let slot = self.at(i);
-            // SAFETY: `at` stays inside the table, which is never full.
-            let entry = unsafe { &mut *slot };
-            if entry.key() == 0 {
-                *entry = Entry::new(key, block);
-                self.len += 1;
-                return Ok(None);
-            }
-            if entry.key() == key {
-                let old = entry.block();
-                *entry = Entry::new(key, block);
-                return Ok(Some(old));
-            }
-            i = i.wrapping_add(1);
-        }
-    }
-
-    #[inline]
-    fn remove(&mut self, key: u64, start: usize) -> Option<Block> {
-        if self.entry.is_null() {
-            return None;
-        }
-        let mut i = start;
-        loop {
-            // SAFETY: `at` stays inside the table, which is never full.
-            let entry = unsafe { *self.at(i) };
-            if entry.key() == key {
-                self.close_gap(i);
-                self.len -= 1;
-                return Some(entry.block());
-            }
-            if entry.key() == 0 {
-                return None;
-            }
-            i = i.wrapping_add(1);
-        }
-    }
-
-    /// Moves later entries of the run forward, so that no search stops short (Knuth 6.4, algorithm
-    /// R).
-    #[inline]
-    fn close_gap(&mut self, mut gap: usize) {
-        let mut i = gap;
-        loop {
-            i = i.wrapping_add(1);
-            // SAFETY: `at` stays inside the table.
-            let entry = unsafe { *self.at(i) };
-            if entry.key() == 0 {
-                break;
-            }
-            let home = home(entry.key());
-            // Whether the gap lies on the way from the entry's home to where it is.
-            if i.wrapping_sub(home) & self.mask >= i.wrapping_sub(gap) & self.mask {
-                // SAFETY: as above.
-                unsafe { *self.at(gap) = entry };
-                gap = i;
-            }
-        }
-        // SAFETY: as above.
-        unsafe { *self.at(gap) = Entry(0, 0) };
     }
 }
 

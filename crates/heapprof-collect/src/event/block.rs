@@ -162,7 +162,9 @@ fn record<const EXACT: bool>(
             spread.allocated(size, period);
         });
     }
-    let inserted = books.live.insert(address as usize, block, &mut open);
+    let inserted = books
+        .live
+        .insert::<EXACT>(address as usize, block, &mut open);
     // A block that was known at this address is in the filter already.
     if !EXACT && inserted == Ok(None) {
         books.filter.add(address as usize);
@@ -508,7 +510,11 @@ fn reallocate_chosen<const EXACT: bool>(
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
                 if let Some(mut open) = engine.books.shared.open(process, state) {
-                    let inserted = engine.books.live.insert(old as usize, freed, &mut open);
+                    let inserted =
+                        engine
+                            .books
+                            .live
+                            .insert::<EXACT>(old as usize, freed, &mut open);
                     drop(open);
                     if EXACT && inserted.is_ok() {
                         log(engine, What::Allocated, old as usize, freed);

@@ -143,7 +143,7 @@ impl World {
             self.in_use.fetch_add(size as i64, Ordering::SeqCst);
             let stack = STACK;
             let live = &self.engine.books.live;
-            let inserted = live.insert(BASE + block * 16, Block { stack, size }, open);
+            let inserted = live.insert::<true>(BASE + block * 16, Block { stack, size }, open);
             if open.is_overtaken() {
                 return None;
             }

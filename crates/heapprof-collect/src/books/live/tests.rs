@@ -42,7 +42,7 @@ impl Books {
         block: Block,
     ) -> Result<Option<Block>, Full> {
         let mut open = self.shared.open(&self.process, state).unwrap();
-        self.live.insert(address, block, &mut open)
+        self.live.insert::<true>(address, block, &mut open)
     }
 
     fn take(&self, state: &ThreadState, address: usize) -> Option<Block> {
@@ -94,6 +94,56 @@ fn behaves_as_a_map_does() {
         size: 1 << 60,
     };
     assert_eq!(books.put(books.state(), 4096, huge), Err(Full));
+}
+
+/// Blocks in shadows and blocks that have no word there: at odd places, and very large ones.
+#[test]
+fn behaves_as_a_map_does_wherever_blocks_begin() {
+    let books = Books::leaked();
+    let addresses = |x: u64| 0x7f00_0000_0000 + (x % 20_000) as usize * 8;
+    walk(books, addresses, 3, STEPS);
+    assert_eq!(books.live.len(), 0);
+    assert!(cfg!(miri) || books.live.shadows.count.load(Ordering::Relaxed) > 0);
+    // Nothing stays of what was forgotten at once.
+    let state = books.state();
+    let mut model = HashMap::new();
+    for i in 0..2_000 {
+        let size = if i % 7 == 0 { 1 << 40 } else { 40 };
+        let block = Block { stack: i, size };
+        let address = addresses(u64::from(i) * 9);
+        assert_eq!(books.put(state, address, block), Ok(None));
+        model.insert(address, block);
+    }
+    assert_eq!(books.live.len(), model.len());
+    {
+        let changing = books.shared.change(&books.process);
+        access::share(&books.threads, books.live.owners(), &changing);
+    }
+    assert!(books.live.clear(&books.process));
+    assert_eq!(books.live.len(), 0);
+    for address in model.into_keys() {
+        assert_eq!(books.take(state, address), None);
+    }
+    walk(books, addresses, 4, STEPS);
+    assert_eq!(books.live.len(), 0);
+}
+
+/// What was sampled lies far apart.
+#[test]
+fn sampled_blocks_have_no_shadows() {
+    let books = Books::leaked();
+    let state = books.state();
+    for i in 0..500 {
+        let block = Block { stack: 1, size: 16 };
+        let mut open = books.shared.open(&books.process, state).unwrap();
+        let done = books
+            .live
+            .insert::<false>(0x10_0000 + i * 16, block, &mut open);
+        assert_eq!(done, Ok(None));
+    }
+    assert_eq!(books.live.shadows.count.load(Ordering::Relaxed), 0);
+    let taken = (0..500).filter(|i| books.take(state, 0x10_0000 + i * 16).is_some());
+    assert_eq!(taken.count(), 500);
 }
 
 /// Threads use addresses of their own in parts that they share, and the parts change hands all

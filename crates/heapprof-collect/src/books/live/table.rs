@@ -1,0 +1,154 @@
+//! A part's hash table of blocks in use, by address, with linear probing.
+
+/// Entries below which a table is at most half full.
+const SMALL: usize = 2048;
+const KEY_BITS: u32 = heapprof_books::table::ADDRESS_BITS;
+const KEY: u64 = (1 << KEY_BITS) - 1;
+
+/// A block in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// The stack that allocated it.
+    pub(crate) stack: u32,
+    /// The size that was asked for, in bytes.
+    pub(crate) size: u64,
+}
+
+/// The first word is the address / 8 (every malloc's blocks are at least that far apart) and the
+/// size's upper bits. The second is the size's lower bits and the stack.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Entry(pub(super) u64, pub(super) u64);
+
+#[repr(C)]
+pub(crate) struct Table {
+    pub(crate) entry: *mut Entry,
+    pub(crate) mask: usize,
+    /// How many blocks there are of the part, here and in shadows.
+    pub(crate) len: usize,
+    /// How many of them are here.
+    pub(super) hashed: usize,
+}
+
+/// Where in its part's table the search for a key begins, before it is masked to the table.
+#[inline(always)]
+pub(super) fn home(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize
+}
+
+/// Why a block could not be remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+impl Entry {
+    #[inline]
+    pub(super) fn new(key: u64, block: Block) -> Self {
+        Self(
+            key | block.size >> 32 << KEY_BITS,
+            block.size << 32 | u64::from(block.stack),
+        )
+    }
+
+    #[inline]
+    pub(super) fn block(self) -> Block {
+        Block {
+            stack: self.1 as u32,
+            size: self.0 >> KEY_BITS << 32 | self.1 >> 32,
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(self) -> u64 {
+        self.0 & KEY
+    }
+}
+
+impl Table {
+    /// Whether it is time for a larger table. Small ones may be emptier, because that keeps
+    /// searches short.
+    #[inline(always)]
+    pub(super) fn is_filled(&self) -> bool {
+        let most = if self.mask < SMALL { 3 } else { 4 };
+        self.hashed * 6 >= self.mask * most
+    }
+
+    #[inline(always)]
+    pub(super) fn at(&self, i: usize) -> *mut Entry {
+        // SAFETY: the index is masked to the table.
+        unsafe { self.entry.add(i & self.mask) }
+    }
+
+    #[inline(always)]
+    pub(super) fn insert(
+        &mut self,
+        key: u64,
+        start: usize,
+        block: Block,
+    ) -> Result<Option<Block>, Full> {
+        if key > KEY || block.size >> (32 + 64 - KEY_BITS) != 0 {
+            return Err(Full);
+        }
+        let mut i = start;
+        loop {
+            let slot = self.at(i);
+            // SAFETY: `at` stays inside the table, which is never full.
+            let entry = unsafe { &mut *slot };
+            if entry.key() == 0 {
+                *entry = Entry::new(key, block);
+                (self.len, self.hashed) = (self.len + 1, self.hashed + 1);
+                return Ok(None);
+            }
+            if entry.key() == key {
+                let old = entry.block();
+                *entry = Entry::new(key, block);
+                return Ok(Some(old));
+            }
+            i = i.wrapping_add(1);
+        }
+    }
+
+    #[inline]
+    pub(super) fn remove(&mut self, key: u64, start: usize) -> Option<Block> {
+        if self.entry.is_null() {
+            return None;
+        }
+        let mut i = start;
+        loop {
+            // SAFETY: `at` stays inside the table, which is never full.
+            let entry = unsafe { *self.at(i) };
+            if entry.key() == key {
+                self.close_gap(i);
+                (self.len, self.hashed) = (self.len - 1, self.hashed - 1);
+                return Some(entry.block());
+            }
+            if entry.key() == 0 {
+                return None;
+            }
+            i = i.wrapping_add(1);
+        }
+    }
+
+    /// Moves later entries of the run forward, so that no search stops short (Knuth 6.4, algorithm
+    /// R).
+    #[inline]
+    fn close_gap(&mut self, mut gap: usize) {
+        let mut i = gap;
+        loop {
+            i = i.wrapping_add(1);
+            // SAFETY: `at` stays inside the table.
+            let entry = unsafe { *self.at(i) };
+            if entry.key() == 0 {
+                break;
+            }
+            let home = home(entry.key());
+            // Whether the gap lies on the way from the entry's home to where it is.
+            if i.wrapping_sub(home) & self.mask >= i.wrapping_sub(gap) & self.mask {
+                // SAFETY: as above.
+                unsafe { *self.at(gap) = entry };
+                gap = i;
+            }
+        }
+        // SAFETY: as above.
+        unsafe { *self.at(gap) = Entry(0, 0) };
+    }
+}

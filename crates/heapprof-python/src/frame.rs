@@ -1,0 +1,58 @@
+//! A frame of Python's, and what tells its code from other code at the same address.
+
+use heapprof_memory::Memory;
+
+use crate::layout::{HASH, Layout};
+
+/// A frame as numbers. Equal frames are the same place in the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// The code object.
+    pub code: u64,
+    /// The instruction in it.
+    pub place: u64,
+    /// It differs if other code has come to the same address.
+    pub version: u32,
+    /// 0, or where on the native stack the evaluator was entered for this frame; 1 if it was
+    /// entered there, but the place is not known.
+    pub entry: u64,
+}
+
+/// A frame, and where it lies.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub(crate) at: u64,
+    pub(crate) frame: Frame,
+}
+
+/// Low bits of a pointer to code are a mark from 3.14 on.
+pub(crate) const MARK: u64 = 3;
+
+/// What tells a code object up to 3.11 from others that lie at the same address before or after it:
+/// its table of lines, its name (where it is, and what it is) and its first line.
+#[inline(always)]
+pub(crate) fn version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
+    let fields = [layout.line_table, layout.name, layout.first_line];
+    let [table, name, first] = memory.fields(code, fields)?;
+    Some(mixed(table, name, first, memory.u64(name + HASH)?))
+}
+
+/// As [`version_of`], of code that was seen before.
+#[inline(always)]
+pub(crate) fn known_version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
+    let fields = [layout.line_table, layout.name, layout.first_line];
+    let [table, name, first] = memory.known_fields(code, fields)?;
+    Some(mixed(table, name, first, memory.u64(name + HASH)?))
+}
+
+#[inline(always)]
+fn mixed(table: u64, name: u64, first: u64, hash: u64) -> u32 {
+    // Both fit an instruction, and spread an address over the upper half.
+    const TABLE: u64 = 0x7f4a_7c15;
+    const NAME: u64 = 0x5851_f42d;
+    let texts = table
+        .wrapping_mul(TABLE)
+        .wrapping_add(name.wrapping_mul(NAME));
+    let mixed = texts.wrapping_add(hash).wrapping_add(first << 32);
+    (mixed >> 32) as u32
+}
