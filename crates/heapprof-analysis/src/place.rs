@@ -36,10 +36,20 @@ impl Place {
             label.push_str(&format!("{address:#018x} "));
         }
         label.push_str(function);
+        // Some profiles call a function after its file, or its line.
+        let is_its_name = |file: &String| {
+            let Some(behind) = self.function.strip_prefix(file.as_str()) else {
+                return false;
+            };
+            let line = behind
+                .strip_prefix(':')
+                .and_then(|line| line.parse::<i64>().ok());
+            behind.is_empty() || line.is_some_and(|line| self.line.is_none_or(|l| l == line))
+        };
         let is_told = self
             .file
             .as_ref()
-            .is_some_and(|f| !f.is_empty() && *f != self.function);
+            .is_some_and(|file| !file.is_empty() && !is_its_name(file));
         if let (true, Some(file)) = (is_told, file) {
             label.push(' ');
             label.push_str(file);
@@ -204,5 +214,34 @@ pub(crate) fn order(granularity: Granularity, t: &str) -> String {
         Granularity::Files => "f.filename".to_string(),
         Granularity::Lines => format!("f.name, f.filename, {t}.line"),
         Granularity::Addresses => format!("f.name, f.filename, {t}.line, {t}.address"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_told_once() {
+        let label = |function: &str, file: &str, line| {
+            let place = Place {
+                function: function.to_string(),
+                file: Some(file.to_string()),
+                line,
+                address: None,
+            };
+            place.label()
+        };
+        for (function, file, line, expected) in [
+            ("f", "a.py", Some(3), "f a.py:3"),
+            ("f", "a.py", None, "f a.py"),
+            ("a.py", "a.py", Some(3), "a.py"),
+            ("a.py:3", "a.py", Some(3), "a.py:3"),
+            ("a.py:3", "a.py", None, "a.py:3"),
+            ("a.py:3", "a.py", Some(4), "a.py:3 a.py:4"),
+            ("a.py:x", "a.py", Some(4), "a.py:x a.py:4"),
+        ] {
+            assert_eq!(label(function, file, line), expected);
+        }
     }
 }
