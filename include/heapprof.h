@@ -158,8 +158,9 @@ struct heapprof_stack_provider {
     /* Gives the i-th row of values. Returns 0, or something else if there are no more. May be NULL. It is called when a
      * profile is written, in any thread, with 0 first and then with one more each time. */
     int (*values)(void *context, size_t i, struct heapprof_value *value);
-    /* Says whether `capture` would give what the thread's last one gave, label and all, by the memory that you have for the
-     * thread. Returns 0 if not, or if you do not know. It runs where `capture` does, and instead of it. May be NULL. */
+    /* Says whether `capture` would give what the thread's last one gave, label, pool and all, by the memory that you have
+     * for the thread. Returns 0 if not, or if you do not know. It runs where `capture` does, and instead of it. May be NULL,
+     * and is to be if what you give depends on the size or the caller. */
     int (*unchanged)(void *context, void *memory, size_t memory_size);
 };
 

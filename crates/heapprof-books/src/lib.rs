@@ -348,6 +348,12 @@ pub mod shadow {
         1 << (chunk as u32 + FIRST_BITS)
     }
 
+    /// The number of the first shadow of a chunk.
+    #[must_use]
+    pub const fn first(chunk: usize) -> u64 {
+        len(chunk) - (1 << FIRST_BITS)
+    }
+
     /// In which chunk the shadow with a number is, and which one of it.
     #[must_use]
     pub const fn place(number: u64) -> (usize, u64) {

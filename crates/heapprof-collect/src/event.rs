@@ -65,11 +65,9 @@ impl Events {
     }
 
     /// Records an allocation that the countdown chose, and that was made already by an allocator
-    /// that does not call malloc. Nobody may free it before this returns.
+    /// that does not call malloc. It did not fail, and nobody may free it before this returns.
     #[inline]
     pub fn allocated(self, made: *mut u8, size: usize, frame: CallSite) {
-        // Its place is fetched while the stack is captured.
-        self.0.books.live.prefetch(made as usize);
         block::allocated(self.0, made, size, frame);
     }
 

@@ -18,6 +18,10 @@ use crate::writer::{Names, Row};
 const MOST_ENTRIES: u64 = 1 << 27;
 /// So many entries are read at once.
 const AT_ONCE: u64 = 1 << 14;
+/// More blocks than this are no program's, and would take gigabytes here.
+const MOST_BLOCKS: usize = 1 << 26;
+/// So do the shadows of more regions than this: those of 16 GiB.
+const MOST_SHADOWS: u64 = 1 << 18;
 /// The bytes of an entry.
 const ENTRY: u64 = 16;
 /// More objects than this are no program's.
@@ -159,28 +163,31 @@ pub(crate) fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<Blo
             done += count;
         }
     }
-    in_shadows(reader, books, len, left, &mut found.all)?;
+    if in_shadows(reader, books, len, &mut found.all)? {
+        // A region may have got its shadow after its blocks were read from the table.
+        found.all.sort_by_key(|block| block.address);
+        found.all.dedup_by_key(|block| block.address);
+    }
     Ok(found)
 }
 
-/// Adds the blocks that lie close together. There may be so many places for more entries.
+/// Adds the blocks that lie close together. Returns whether there may be some.
 fn in_shadows<M: Memory>(
     reader: &Reader<M>,
     books: &Books,
     stacks: u32,
-    left: u64,
     found: &mut Vec<Block>,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     const WORDS: u64 = shadow::WORDS as u64;
     let count = match books.shadows {
         0 => 0,
         at => reader.u64(at)?,
     };
-    if count > left / WORDS {
+    if count > MOST_SHADOWS {
         return Err(Error::TooLarge);
     }
     let chunks: [u8; 8 * shadow::CHUNKS] = match count {
-        0 => return Ok(()),
+        0 => return Ok(false),
         _ => reader.array(books.shadow)?,
     };
     let mut bytes = vec![0; 8 * shadow::WORDS];
@@ -199,7 +206,7 @@ fn in_shadows<M: Memory>(
         if region == 0 {
             continue;
         }
-        reader.read(chunk_at.wrapping_add(place * 8 * WORDS), &mut bytes)?;
+        reader.read_bounded(chunk_at.wrapping_add(place * 8 * WORDS), &mut bytes)?;
         for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
             let word = u64::from_ne_bytes(*word);
             let stack = word as u32;
@@ -212,8 +219,11 @@ fn in_shadows<M: Memory>(
                 });
             }
         }
+        if found.len() > MOST_BLOCKS {
+            return Err(Error::TooLarge);
+        }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The block that an entry has; `None` if it is empty, or no stack has its number.

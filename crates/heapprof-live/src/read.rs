@@ -93,6 +93,11 @@ impl<M: Memory> Reader<M> {
     /// Fills `to` with what is at `at` now.
     pub(crate) fn read(&self, at: u64, to: &mut [u8]) -> Result<(), Error> {
         spend(&self.left, to.len() as u64)?;
+        self.read_bounded(at, to)
+    }
+
+    /// As [`read`](Self::read), of something that the caller bounds.
+    pub(crate) fn read_bounded(&self, at: u64, to: &mut [u8]) -> Result<(), Error> {
         let is_there = at != 0 && at.checked_add(to.len() as u64).is_some();
         match is_there && self.memory.read(at, to) {
             true => Ok(()),

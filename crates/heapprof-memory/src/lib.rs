@@ -55,7 +55,8 @@ pub trait Memory: Copy {
         Some(fields)
     }
 
-    /// As [`fields`](Self::fields), of an address that could be read before.
+    /// As [`fields`](Self::fields), of an address that is known to be readable now, and no null
+    /// pointer: of a structure that was read before and is in use still.
     #[inline(always)]
     fn known_fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
         self.fields(at, distances)

@@ -14,7 +14,8 @@ impl Own {
     /// This process's memory.
     ///
     /// # Safety
-    /// Whoever reads gives only addresses that are mapped and readable, or in the first page.
+    /// Whoever reads gives only addresses that are mapped and readable, or in the first page. What
+    /// is given to [`known_fields`](Memory::known_fields) is not in the first page.
     pub const unsafe fn new() -> Self {
         Self(())
     }
@@ -49,6 +50,7 @@ impl Memory for Own {
 
     #[inline(always)]
     fn known_fields<const N: usize>(self, at: u64, distances: [u32; N]) -> Option<[u64; N]> {
+        debug_assert!(at >= FIRST);
         let mut fields = [0; N];
         for (field, distance) in fields.iter_mut().zip(distances) {
             let at = at.wrapping_add(distance.into()) as *const u64;

@@ -47,12 +47,32 @@ pub(crate) fn known_version_of<M: Memory>(memory: M, layout: &Layout, code: u64)
 
 #[inline(always)]
 fn mixed(table: u64, name: u64, first: u64, hash: u64) -> u32 {
-    // Both fit an instruction, and spread an address over the upper half.
+    // They fit an instruction, and spread what differs over the upper half, each in another way.
     const TABLE: u64 = 0x7f4a_7c15;
     const NAME: u64 = 0x5851_f42d;
+    const FIRST: u64 = 0x45d9_f3b3;
     let texts = table
         .wrapping_mul(TABLE)
         .wrapping_add(name.wrapping_mul(NAME));
-    let mixed = texts.wrapping_add(hash).wrapping_add(first << 32);
+    let mixed = texts
+        .wrapping_add(hash)
+        .wrapping_add(first.wrapping_mul(FIRST) << 32);
     (mixed >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables lie 16 bytes apart at least, and lines are small numbers: what differs by a little
+    /// has another version, also if both do.
+    #[test]
+    fn tables_and_lines_do_not_make_up_for_each_other() {
+        let version = |table: u64, first: u64| mixed(0x7f12_3456_7890 + table, 77, first, 5);
+        let all: std::collections::BTreeSet<u32> = (0..400)
+            .flat_map(|table| (0..400).map(move |first| version(16 * table, first)))
+            .collect();
+        // By chance, 3 of 160,000 would be the same.
+        assert!(all.len() > 160_000 - 30, "{}", all.len());
+    }
 }

@@ -67,7 +67,8 @@ impl<M: Memory> Table<M> {
 #[repr(C)]
 pub(crate) struct Owner {
     pub(crate) code: u64,
-    /// Another one if other code came to the same address. Its table may have come, too.
+    /// Another one if other code came to the same address. Its table may have come, too: as with
+    /// a frame's texts, code that has this in common with other code is taken for it.
     pub(crate) version: u32,
     pub(crate) first_line: u32,
 }

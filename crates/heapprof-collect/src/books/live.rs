@@ -41,6 +41,20 @@ pub(crate) struct Part {
     pub(crate) table: UnsafeCell<Table>,
 }
 
+/// The address of a block, and the slot of its region if there is one yet.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot<'a> {
+    address: usize,
+    slot: Option<&'a Slot>,
+}
+
+impl Spot<'_> {
+    #[inline(always)]
+    pub(crate) fn address(self) -> usize {
+        self.address
+    }
+}
+
 /// All blocks in use that are known.
 pub(crate) struct LiveTable {
     pub(crate) part: [Part; PARTS],
@@ -110,40 +124,47 @@ impl LiveTable {
 
     /// Remembers a block. Returns the block that was known at that address before, if any: its free
     /// was not seen. In exact mode, blocks may lie close together.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert<const EXACT: bool>(
         &self,
-        address: usize,
+        spot: Spot<'_>,
         block: Block,
         open: &mut Open<'_>,
     ) -> Result<Option<Block>, Full> {
         let pages = &open.process().pages;
+        let address = spot.address;
         self.with(
             address,
             open,
             #[inline(always)]
             |table, key, start| {
-                let slot = self.shadows.slot_or_new(address, pages);
-                let word = slot.and_then(|slot| {
-                    if EXACT && slot.wants_shadow() {
+                let known = spot.slot;
+                let slot = known.or_else(|| self.shadows.slot_or_new(address, pages));
+                let mut word = None;
+                if let Some(slot) = slot {
+                    if EXACT && self.shadows.is_due(slot.get()) {
                         self.cast(slot, address, table, pages);
                     }
-                    slot.word(address)
-                });
-                if let (Some(slot), Some(word)) = (slot, word)
-                    && let Some(old) = word.put(block)
-                {
-                    return Ok(self.put_beside(slot, table, key, start, old));
+                    word = slot.get().word(address);
+                    if let Some(word) = word
+                        && shadows::fits(block.size)
+                    {
+                        let old = word.put(block);
+                        return Ok(self.put_beside(slot, table, key, start, old));
+                    }
                 }
                 if table.is_filled() && !self.grow(table, address, pages) {
                     return Err(Full);
                 }
                 let known = table.insert(key, start, block)?;
                 if let (Some(slot), None) = (slot, known) {
-                    slot.add();
+                    slot.add(slot.get());
                 }
+                let Some(word) = word else {
+                    return Ok(known);
+                };
                 // This one is too large for a word.
-                let old = word.and_then(shadows::Shadow::take);
+                let old = word.take();
                 table.len -= usize::from(old.is_some());
                 Ok(known.or(old))
             },
@@ -167,11 +188,12 @@ impl LiveTable {
         }
         table.len += 1;
         // One that is too large for a word may be in the hash table still.
-        if slot.hashed() == 0 {
+        let held = slot.get();
+        if held.hashed() == 0 {
             return None;
         }
         let old = table.remove(key, start)?;
-        slot.subtract();
+        slot.subtract(held);
         Some(old)
     }
 
@@ -183,63 +205,70 @@ impl LiveTable {
             return;
         }
         let move_it = |table: &mut Table, key: u64| {
-            let Some(word) = slot.word((key << 3) as usize) else {
-                return;
-            };
-            let Some(block) = table.remove(key, home(key)) else {
-                return;
-            };
-            if word.put(block).is_some() {
-                slot.subtract();
+            if let Some(word) = slot.get().word((key << 3) as usize)
+                && let Some(block) = table.remove(key, home(key))
+            {
+                word.put(block);
+                slot.subtract(slot.get());
                 table.len += 1;
-            } else {
-                let _ = table.insert(key, home(key), block);
             }
         };
         if table.mask < shadows::WORDS {
             let mut i = 0;
             while i <= table.mask {
-                // SAFETY: `at` stays inside the table.
-                let key = unsafe { *table.at(i) }.key();
-                let hashed = slot.hashed();
-                if key != 0 && shadows::region_of((key << 3) as usize) == region {
-                    move_it(table, key);
+                // SAFETY: `at` stays inside the table, which has the blocks that the slot counts.
+                let entry = unsafe { *table.at(i) };
+                let address = (entry.key() << 3) as usize;
+                let is_of_region = entry.key() != 0 && shadows::region_of(address) == region;
+                if is_of_region
+                    && slot.get().word(address).is_some()
+                    && shadows::fits(entry.block().size)
+                {
+                    // Another one may come to this place.
+                    move_it(table, entry.key());
+                } else {
+                    i += 1;
                 }
-                // Another one may have come to this place.
-                i += usize::from(slot.hashed() == hashed);
             }
         } else {
             for address in shadows::places(region) {
-                if slot.hashed() == 0 {
+                if slot.get().hashed() == 0 {
                     break;
                 }
-                move_it(table, (address >> 3) as u64);
+                let key = (address >> 3) as u64;
+                if table
+                    .find(key)
+                    .is_some_and(|block| shadows::fits(block.size))
+                {
+                    move_it(table, key);
+                }
             }
         }
     }
 
     /// Forgets a block.
-    #[inline]
-    pub(crate) fn remove(&self, address: usize, open: &mut Open<'_>) -> Option<Block> {
+    #[inline(always)]
+    pub(crate) fn remove(&self, spot: Spot<'_>, open: &mut Open<'_>) -> Option<Block> {
+        let Spot { address, slot } = spot;
         self.with(
             address,
             open,
             #[inline(always)]
             |table, key, start| {
-                let slot = self.shadows.slot(address);
-                if let Some(slot) = slot {
-                    if let Some(block) = slot.word(address).and_then(|word| word.take()) {
-                        table.len -= 1;
-                        return Some(block);
-                    }
-                    if slot.hashed() == 0 {
-                        return None;
-                    }
+                // It was there when the block was remembered.
+                let Some(slot) = slot else {
+                    return table.remove(key, start);
+                };
+                let held = slot.get();
+                if let Some(block) = held.word(address).and_then(|word| word.take()) {
+                    table.len -= 1;
+                    return Some(block);
+                }
+                if held.hashed() == 0 {
+                    return None;
                 }
                 let block = table.remove(key, start)?;
-                if let Some(slot) = slot {
-                    slot.subtract();
-                }
+                slot.subtract(held);
                 Some(block)
             },
         )?
@@ -357,31 +386,35 @@ impl LiveTable {
                     if entry.key() != 0
                         && let Some(slot) = self.shadows.slot((entry.key() << 3) as usize)
                     {
-                        slot.subtract();
+                        slot.clear();
                     }
                     *entry = Entry(0, 0);
                 });
             }
-            self.shadows
-                .clear(|region| std::ptr::eq(self.part(region << REGION_BITS), part));
             (table.len, table.hashed) = (0, 0);
             part.owner.disown();
             part.lock.release();
         }
+        if all {
+            self.shadows.clear(&process.pages);
+        }
         all
     }
 
-    /// Brings the place of an address into the cache.
+    /// Where a block is to be remembered or forgotten. That is brought into the cache.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, address: usize) {
-        if let Some(word) = self
-            .shadows
-            .slot(address)
-            .and_then(|slot| slot.word(address))
-        {
-            hint(word.place());
-            return;
+    pub(crate) fn spot(&self, address: usize) -> Spot<'_> {
+        let slot = self.shadows.slot(address);
+        match slot.and_then(|slot| slot.get().word(address)) {
+            Some(word) => hint(word.place()),
+            None => self.prefetch(address),
         }
+        Spot { address, slot }
+    }
+
+    /// Brings the place of an address in the hash table into the cache.
+    #[inline(always)]
+    fn prefetch(&self, address: usize) {
         let part = self.part(address);
         // SAFETY: the table's words are read whatever they are. A stale pointer is only a useless
         // hint.

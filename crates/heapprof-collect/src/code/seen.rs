@@ -7,6 +7,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 const MOST: usize = 1024;
 /// So long after a new one nobody looks for others, in microseconds: they come in groups.
 const PAUSE: i64 = 5000;
+/// And so many times as long as the look took: the kernel writes a line for each mapping, and a
+/// program that loads many objects has many.
+const SHARE: i64 = 50;
 
 /// Where objects begin, as a hash table without a lock.
 pub(crate) struct Seen {
@@ -56,6 +59,12 @@ impl Seen {
         }
         is_time
     }
+
+    /// Notes that a look took so many microseconds, and ended so many after the recording began.
+    pub(crate) fn looked(&self, micros: i64, took: i64) {
+        let next = micros.saturating_add(took.saturating_mul(SHARE));
+        self.next.fetch_max(next, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -83,5 +92,16 @@ mod tests {
         seen.clear();
         seen.note(9);
         assert!(!seen.take_new(now.get() + PAUSE - 1) && seen.take_new(now.get() + PAUSE));
+    }
+
+    #[test]
+    fn looks_take_a_small_part_of_the_time() {
+        let seen = Seen::new();
+        seen.note(4096);
+        assert!(seen.take_new(0));
+        seen.looked(1000, 1000);
+        seen.note(8192);
+        assert!(!seen.take_new(50_999));
+        assert!(seen.take_new(51_000));
     }
 }

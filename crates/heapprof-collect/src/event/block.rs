@@ -1,7 +1,7 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
 use crate::books::access::Open;
-use crate::books::live::{Block, Full};
+use crate::books::live::{Block, Full, Spot};
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::event::entry::Countdown::{GoesOn, RanOut};
@@ -50,12 +50,12 @@ pub(super) fn allocate(
                 let captured = capture(engine, own, frame, size);
                 foresee(engine, state, own, captured);
                 let address = real();
-                engine.books.live.prefetch(address as usize);
+                let spot = engine.books.live.spot(address as usize);
                 // This is done even if there is no block: the record holds this stack now, and the
                 // next one may be the same.
                 let stack = number(engine, own, frame, captured);
                 if !address.is_null() {
-                    record::<true>(engine, state, own, address, stack, size);
+                    record::<true>(engine, state, own, spot, stack, size);
                 }
                 address
             }
@@ -72,6 +72,9 @@ pub(super) fn allocate(
 /// being fetched.
 #[inline]
 pub(super) fn allocated(engine: &'static Engine, made: *mut u8, size: usize, frame: CallSite) {
+    debug_assert!(!made.is_null());
+    // Its place is fetched while the stack is captured.
+    let spot = engine.books.live.spot(made as usize);
     let slot = tls::current();
     let recorded = &engine.process.recorded;
     // SAFETY: as in `allocate`.
@@ -87,7 +90,7 @@ pub(super) fn allocated(engine: &'static Engine, made: *mut u8, size: usize, fra
         };
         let (state, own) = event.tables();
         let stack = stack(engine, own, frame, size);
-        record::<true>(engine, state, own, made, stack, size);
+        record::<true>(engine, state, own, spot, stack, size);
     }
 }
 
@@ -121,8 +124,8 @@ unsafe fn allocate_sampled(
     let stack = stack(engine, own, frame, size);
     let address = real();
     if !address.is_null() {
-        engine.books.live.prefetch(address as usize);
-        record::<false>(engine, state, own, address, stack, size);
+        let spot = engine.books.live.spot(address as usize);
+        record::<false>(engine, state, own, spot, stack, size);
     }
     let next = own.random.interval(period());
     event.finish(next);
@@ -136,10 +139,11 @@ fn record<const EXACT: bool>(
     engine: &'static Engine,
     state: &ThreadState,
     own: &mut Own,
-    address: *mut u8,
+    spot: Spot<'static>,
     stack: Option<u32>,
     size: usize,
 ) {
+    let address = spot.address();
     let (process, books) = (&engine.process, &engine.books);
     let counters = stack.and_then(|stack| state.counters(stack, &process.pages));
     let (Some(counters), Some(stack)) = (counters, stack) else {
@@ -162,12 +166,10 @@ fn record<const EXACT: bool>(
             spread.allocated(size, period);
         });
     }
-    let inserted = books
-        .live
-        .insert::<EXACT>(address as usize, block, &mut open);
+    let inserted = books.live.insert::<EXACT>(spot, block, &mut open);
     // A block that was known at this address is in the filter already.
     if !EXACT && inserted == Ok(None) {
-        books.filter.add(address as usize);
+        books.filter.add(address);
     }
     drop(open);
     if counted == Counted::Alarm {
@@ -177,8 +179,8 @@ fn record<const EXACT: bool>(
         not_as_expected::<EXACT>(engine, state, own, inserted, block);
     }
     if EXACT && inserted.is_ok() {
-        own.recent.note(address as usize);
-        log(engine, What::Allocated, address as usize, block);
+        own.recent.note(address);
+        log(engine, What::Allocated, address, block);
     }
     report::<EXACT>(engine, own, ALLOCATED, weight);
 }
@@ -340,7 +342,8 @@ fn note_end<const EXACT: bool>(
 #[inline(always)]
 fn take(engine: &Engine, state: &ThreadState, address: *mut u8) -> Option<Block> {
     let mut open = engine.books.shared.open(&engine.process, state)?;
-    engine.books.live.remove(address as usize, &mut open)
+    let spot = engine.books.live.spot(address as usize);
+    engine.books.live.remove(spot, &mut open)
 }
 
 /// Whose allocator a block was freed with.
@@ -356,7 +359,7 @@ pub(super) enum Freed {
 /// before the real free, after which another thread may get the address.
 #[inline]
 pub(super) fn release(engine: &'static Engine, address: *mut u8, by: Freed) -> bool {
-    engine.books.live.prefetch(address as usize);
+    let spot = engine.books.live.spot(address as usize);
     let watched = &engine.scripts.watched;
     watched.is_freed(address as usize, engine.books.filter);
     let slot = tls::current();
@@ -383,9 +386,9 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: Freed) -> b
         // The real free reads the block's header, so its cache miss and ours overlap.
         hint(address.wrapping_sub(16));
         let was_known = if mode == Mode::Exact {
-            forget::<true>(engine, state, own, address, by)
+            forget::<true>(engine, state, own, spot, by)
         } else {
-            forget::<false>(engine, state, own, address, by)
+            forget::<false>(engine, state, own, spot, by)
         };
         event.finish(countdown);
         was_known
@@ -399,20 +402,20 @@ fn forget<const EXACT: bool>(
     engine: &'static Engine,
     state: &ThreadState,
     own: &mut Own,
-    address: *mut u8,
+    spot: Spot<'static>,
     by: Freed,
 ) -> bool {
     let Some(mut open) = engine.books.shared.open(&engine.process, state) else {
         return false;
     };
-    let freed = engine.books.live.remove(address as usize, &mut open);
+    let freed = engine.books.live.remove(spot, &mut open);
     if let Some(freed) = freed {
         let weight = weight_of::<EXACT>(engine, freed.size);
         count_end_open::<EXACT>(engine, state, freed, weight, &open);
-        note_end::<EXACT>(engine, state, own, address as usize, freed);
+        note_end::<EXACT>(engine, state, own, spot.address(), freed);
         drop(open);
         if EXACT {
-            log(engine, What::Freed, address as usize, freed);
+            log(engine, What::Freed, spot.address(), freed);
         }
         report::<EXACT>(engine, own, FREED, weight);
         true
@@ -510,11 +513,8 @@ fn reallocate_chosen<const EXACT: bool>(
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
                 if let Some(mut open) = engine.books.shared.open(process, state) {
-                    let inserted =
-                        engine
-                            .books
-                            .live
-                            .insert::<EXACT>(old as usize, freed, &mut open);
+                    let spot = engine.books.live.spot(old as usize);
+                    let inserted = engine.books.live.insert::<EXACT>(spot, freed, &mut open);
                     drop(open);
                     if EXACT && inserted.is_ok() {
                         log(engine, What::Allocated, old as usize, freed);
@@ -531,8 +531,8 @@ fn reallocate_chosen<const EXACT: bool>(
             None => {}
         }
         if chosen && !address.is_null() {
-            engine.books.live.prefetch(address as usize);
-            record::<EXACT>(engine, state, own, address, stack, size);
+            let spot = engine.books.live.spot(address as usize);
+            record::<EXACT>(engine, state, own, spot, stack, size);
         }
         event.finish(next);
         address

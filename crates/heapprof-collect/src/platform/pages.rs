@@ -133,6 +133,20 @@ impl Pages {
         }
     }
 
+    /// Makes whole pages of the memory zero.
+    ///
+    /// # Safety
+    /// The same as for [`unmap`](Self::unmap).
+    pub(crate) unsafe fn empty(&self, at: *mut u8, len: usize) {
+        // SAFETY: the caller's contract.
+        unsafe {
+            match self.is_region() || self.kept.holds(at) {
+                true => at.write_bytes(0, len),
+                false => sys::discard(at, len),
+            }
+        }
+    }
+
     /// How many bytes of a part are in memory.
     pub(crate) fn resident(&self, at: *const u8, len: usize) -> usize {
         match self.is_region() {

@@ -151,6 +151,9 @@ pub(super) fn look(engine: &Engine) {
     }
     // If nothing came of it, the next look is not sooner either.
     engine.dumping.due.looked(began);
+    let took = sys::nanoseconds(libc::CLOCK_MONOTONIC) - began;
+    let micros = engine.dumping.micros();
+    engine.code.seen.looked(micros, took / 1000);
 }
 
 fn look_in_turn(engine: &Engine) {

@@ -143,7 +143,8 @@ impl World {
             self.in_use.fetch_add(size as i64, Ordering::SeqCst);
             let stack = STACK;
             let live = &self.engine.books.live;
-            let inserted = live.insert::<true>(BASE + block * 16, Block { stack, size }, open);
+            let inserted =
+                live.insert::<true>(live.spot(BASE + block * 16), Block { stack, size }, open);
             if open.is_overtaken() {
                 return None;
             }
@@ -160,7 +161,7 @@ impl World {
             .expect("memory");
         self.event(state, |open| {
             let live = &self.engine.books.live;
-            let freed = live.remove(BASE + block * 16, open)?;
+            let freed = live.remove(live.spot(BASE + block * 16), open)?;
             if open.is_overtaken() {
                 return None;
             }

@@ -205,9 +205,10 @@ pub struct Provider {
     /// is written, in any thread, with 0 first and then with one more each time, until it returns
     /// something else than 0. May be missing.
     pub values: Option<unsafe extern "C" fn(*mut c_void, usize, *mut Value) -> c_int>,
-    /// Says whether a capture would give what the thread's last one gave, by the memory that the
-    /// provider has for the thread, and its size. Returns 0 if not, or if that is not known. It
-    /// runs where `capture` does, and instead of it. May be missing.
+    /// Says whether a capture would give what the thread's last one gave, label, pool and all, by
+    /// the memory that the provider has for the thread, and its size. Returns 0 if not, or if that
+    /// is not known. It runs where `capture` does, and instead of it. It is missing where what is
+    /// captured depends on the size or the caller.
     pub unchanged: Option<unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> c_int>,
 }
 

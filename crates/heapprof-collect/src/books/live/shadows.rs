@@ -5,10 +5,12 @@
 //! each block is a miss of its own.
 //!
 //! A region of 64 KiB in which many blocks are known gets a shadow of 32 KiB: 8 bytes for every 16.
-//! Where blocks have 64 bytes, that is 32 for each, as much as in the hash table. It is never more
-//! than 256 for each block that was there when the shadow was made, or half of the region.
+//! Where blocks have 64 bytes, that is 32 for each, as much as in the hash table. From the 256th
+//! shadow on it is never more than 128 for each block that was there when it was made. A shadow
+//! stays for good: if the program gives a region back, it is there for whatever comes to the same
+//! addresses. So a program that goes on to ever new addresses has shadows for all of them.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use heapprof_books::shadow;
 
@@ -26,8 +28,12 @@ const GRAIN: usize = 1 << shadow::GRAIN_BITS;
 pub(super) const REGION_BITS: u32 = shadow::GRAIN_BITS + WORDS.ilog2();
 /// The part of a slot that counts. A shadow's address is a multiple of 32 KiB.
 const COUNT: usize = BYTES - 1;
-/// If so many of a region's blocks are in the hash table, it gets a shadow.
-const MANY: usize = 128;
+/// If so many of a region's blocks are in the hash table, it gets a shadow, as long as there are few
+/// shadows: the processor foresees better where blocks are if nearly all are in shadows.
+const FEW: usize = 16;
+/// From so many shadows on (8 MiB of them), it takes more blocks, because memory counts then.
+const EARLY: usize = 256;
+const MANY: usize = 256;
 
 /// The bits of an address.
 const ADDRESS_BITS: u32 = 48;
@@ -47,6 +53,8 @@ pub(crate) struct Shadows {
     /// Behind the shadows of each are the numbers of their regions.
     pub(crate) chunk: [AtomicPtr<u8>; shadow::CHUNKS],
     pub(crate) count: AtomicUsize,
+    /// How many blocks of a region must be in the hash table, or it gets no shadow.
+    least: AtomicUsize,
     /// Whether there was no memory for one more.
     is_full: AtomicBool,
 }
@@ -56,11 +64,16 @@ fn none<T>() -> *mut T {
     std::ptr::without_provenance_mut(align_of::<T>())
 }
 
-/// What a word is for a block; `None` for one of 2 GiB or more.
+/// Whether there is such a table.
 #[inline(always)]
-fn word_of(block: Block) -> Option<u64> {
-    let is_fit = block.size < shadow::PRESENT >> 32;
-    is_fit.then_some(shadow::PRESENT | block.size << 32 | u64::from(block.stack))
+fn is_there<T>(table: *mut T) -> bool {
+    table.addr() > align_of::<T>()
+}
+
+/// Whether a block of this size fits a word. One of 2 GiB or more does not.
+#[inline(always)]
+pub(super) fn fits(size: u64) -> bool {
+    size < shadow::PRESENT >> 32
 }
 
 /// The block of a word that is not 0.
@@ -83,67 +96,73 @@ pub(super) fn places(region: usize) -> impl Iterator<Item = usize> {
     (0..WORDS).map(move |i| (region << REGION_BITS) + i * GRAIN)
 }
 
-/// A region's shadow, or none.
+/// The place of a block's word in a shadow.
 #[derive(Clone, Copy)]
-pub(super) struct Shadow(*mut u64);
+pub(super) struct Word(*mut u64);
+
+/// What a slot holds.
+#[derive(Clone, Copy)]
+pub(super) struct Held(usize);
 
 impl Slot {
+    #[inline(always)]
+    pub(super) fn get(&self) -> Held {
+        Held(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Notes that there is one block more in the hash table than `held` says.
+    #[inline(always)]
+    pub(super) fn add(&self, held: Held) {
+        self.0.store(held.0 + 1, Ordering::Relaxed);
+    }
+
+    /// Notes that there is one less.
+    #[inline(always)]
+    pub(super) fn subtract(&self, held: Held) {
+        // In a child of a thread that was held up, one may be in the table that was not noted.
+        let one = usize::from(held.hashed() != 0);
+        self.0.store(held.0 - one, Ordering::Relaxed);
+    }
+
+    /// Notes that none of them is there any more.
+    pub(super) fn clear(&self) {
+        self.0.fetch_and(!COUNT, Ordering::Relaxed);
+    }
+}
+
+impl Held {
     /// How many blocks of the region are in the hash table.
     #[inline(always)]
-    pub(super) fn hashed(&self) -> usize {
-        self.0.load(Ordering::Relaxed) & COUNT
-    }
-
-    /// Notes that one more is there.
-    #[inline(always)]
-    pub(super) fn add(&self) {
-        let slot = self.0.load(Ordering::Relaxed);
-        self.0.store(slot + 1, Ordering::Relaxed);
-    }
-
-    /// Notes that one of them is gone.
-    #[inline(always)]
-    pub(super) fn subtract(&self) {
-        let slot = self.0.load(Ordering::Relaxed);
-        self.0.store(slot - 1, Ordering::Relaxed);
-    }
-
-    #[inline(always)]
-    fn shadow(&self) -> *mut u64 {
-        let slot = self.0.load(Ordering::Relaxed);
-        std::ptr::with_exposed_provenance_mut(slot & !COUNT)
+    pub(super) fn hashed(self) -> usize {
+        self.0 & COUNT
     }
 
     /// The word of an address, if it has one.
     #[inline(always)]
-    pub(super) fn word(&self, address: usize) -> Option<Shadow> {
-        let shadow = self.shadow();
-        let has_word = !shadow.is_null() && address.is_multiple_of(GRAIN);
-        has_word.then(|| Shadow(shadow.wrapping_add(address / GRAIN % WORDS)))
-    }
-
-    /// Whether the region is to get a shadow.
-    #[inline(always)]
-    pub(super) fn wants_shadow(&self) -> bool {
-        let slot = self.0.load(Ordering::Relaxed);
-        (MANY..=COUNT).contains(&slot)
+    pub(super) fn word(self, address: usize) -> Option<Word> {
+        if self.0 <= COUNT || !address.is_multiple_of(GRAIN) {
+            return None;
+        }
+        let shadow = std::ptr::with_exposed_provenance_mut::<u64>(self.0 & !COUNT);
+        Some(Word(shadow.wrapping_add(address / GRAIN % WORDS)))
     }
 }
 
-impl Shadow {
-    /// Puts a block there, and returns the one that was. `None` if it has none of these words.
+impl Word {
+    /// Puts a block there that [`fits`], and returns the one that was.
     #[inline(always)]
-    pub(super) fn put(self, block: Block) -> Option<Option<Block>> {
-        let word = word_of(block)?;
-        // SAFETY: it is inside a shadow, and the caller may use the region.
+    pub(super) fn put(self, block: Block) -> Option<Block> {
+        let word = shadow::PRESENT | block.size << 32 | u64::from(block.stack);
+        // SAFETY: it is inside a shadow, because `Held::word` takes the place modulo its length,
+        // and the caller may use the region.
         let old = unsafe { self.0.replace(word) };
-        Some((old != 0).then(|| block_of(old)))
+        (old != 0).then(|| block_of(old))
     }
 
     /// Takes the block that is there.
     #[inline(always)]
     pub(super) fn take(self) -> Option<Block> {
-        // SAFETY: as above.
+        // SAFETY: as in `put`.
         let old = unsafe { self.0.replace(0) };
         (old != 0).then(|| block_of(old))
     }
@@ -161,8 +180,15 @@ impl Shadows {
             top: AtomicPtr::new(std::ptr::null_mut()),
             chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; shadow::CHUNKS],
             count: AtomicUsize::new(0),
+            least: AtomicUsize::new(FEW),
             is_full: AtomicBool::new(false),
         }
+    }
+
+    /// Whether a region is to get a shadow.
+    #[inline(always)]
+    pub(super) fn is_due(&self, held: Held) -> bool {
+        held.0 >= self.least.load(Ordering::Relaxed) && held.0 <= COUNT
     }
 
     /// The slot of an address's region, if there is a table with it.
@@ -171,15 +197,15 @@ impl Shadows {
         let region = region_of(address);
         let (table, place) = (region >> TABLE_BITS, region % (1 << TABLE_BITS));
         let top = self.top.load(Ordering::Acquire);
-        if top.is_null() || table >= TABLES || top == none() {
+        if !is_there(top) || table >= TABLES {
             return None;
         }
-        // SAFETY: there are so many.
+        // SAFETY: `top` has `TABLES` of them.
         let table = unsafe { &*top.add(table) }.load(Ordering::Acquire);
-        if table.is_null() || table == none() {
+        if !is_there(table) {
             return None;
         }
-        // SAFETY: a table has so many slots.
+        // SAFETY: a table has a slot for each value that `place` can have.
         Some(unsafe { &*table.add(place) })
     }
 
@@ -199,7 +225,7 @@ impl Shadows {
         if top == none() || table >= TABLES {
             return None;
         }
-        // SAFETY: there are so many.
+        // SAFETY: `top` has `TABLES` of them.
         let table = unsafe { &*top.add(table) };
         match make(table, 1 << TABLE_BITS, pages) == none() {
             true => None,
@@ -215,8 +241,10 @@ impl Shadows {
             return false;
         }
         let number = self.count.fetch_add(1, Ordering::Relaxed);
+        if number >= EARLY {
+            self.least.store(MANY, Ordering::Relaxed);
+        }
         let (chunk, place) = shadow::place(number as u64);
-        let place = place as usize;
         let Some(at) = self.chunk.get(chunk) else {
             self.is_full.store(true, Ordering::Relaxed);
             return false;
@@ -242,42 +270,41 @@ impl Shadows {
                 }
             }
         }
-        // SAFETY: the chunk has so many shadows, and behind them as many numbers. This place is the
-        // region's alone.
-        unsafe {
-            let numbers = begin.add(len * BYTES).cast::<u64>();
-            numbers.add(place).write(region as u64);
-            let new = begin.add(place * BYTES).expose_provenance();
-            slot.0.store(new | slot.hashed(), Ordering::Release);
-        }
+        // SAFETY: a chunk has so many shadows, and behind them as many numbers.
+        let new = unsafe {
+            number_of(begin, chunk, place).store(region as u64, Ordering::Release);
+            begin.add(place as usize * BYTES).expose_provenance()
+        };
+        slot.0.store(new | slot.get().hashed(), Ordering::Release);
         true
     }
 
-    /// Empties the shadows of the regions that `is_meant` says.
-    pub(super) fn clear(&self, is_meant: impl Fn(usize) -> bool) {
-        for (_, begin) in self.all().filter(|&(region, _)| is_meant(region)) {
-            // SAFETY: a whole shadow, and the caller may use the region.
-            unsafe { begin.write_bytes(0, WORDS) };
+    /// Empties all shadows. No part of the hash table is in use.
+    pub(super) fn clear(&self, pages: &Pages) {
+        let count = self.count.load(Ordering::Acquire) as u64;
+        for number in 0..count {
+            let (chunk, place) = shadow::place(number);
+            if let Some(begin) = self.begin(chunk) {
+                // SAFETY: a chunk has so many numbers behind its shadows.
+                let region = unsafe { number_of(begin, chunk, place) }.load(Ordering::Relaxed);
+                if let Some(slot) = self.slot((region as usize) << REGION_BITS) {
+                    slot.clear();
+                }
+            }
+        }
+        for (chunk, first) in (0..shadow::CHUNKS).map(|chunk| (chunk, shadow::first(chunk))) {
+            let used = count.saturating_sub(first).min(shadow::len(chunk));
+            if let (Some(begin), 1..) = (self.begin(chunk), used) {
+                // SAFETY: whole shadows, which are whole pages, and nobody uses them now.
+                unsafe { pages.empty(begin, used as usize * BYTES) };
+            }
         }
     }
 
-    /// All shadows, with the regions whose they are.
-    fn all(&self) -> impl Iterator<Item = (usize, *mut u64)> {
-        let count = self.count.load(Ordering::Acquire);
-        (0..count).filter_map(|number| {
-            let (chunk, place) = shadow::place(number as u64);
-            let (len, place) = (shadow::len(chunk) as usize, place as usize);
-            let begin = self.chunk.get(chunk)?.load(Ordering::Acquire);
-            if begin.is_null() {
-                return None;
-            }
-            // SAFETY: as in `add`. A number that is not written yet is 0, which is no region's.
-            unsafe {
-                let numbers = begin.add(len * BYTES).cast::<u64>();
-                let region = numbers.add(place).read() as usize;
-                (region != 0).then(|| (region, begin.add(place * BYTES).cast()))
-            }
-        })
+    /// Where a chunk begins, if it is there.
+    fn begin(&self, chunk: usize) -> Option<*mut u8> {
+        let begin = self.chunk.get(chunk)?.load(Ordering::Acquire);
+        (!begin.is_null()).then_some(begin)
     }
 
     /// How many bytes of the shadows and slots are in memory.
@@ -290,20 +317,30 @@ impl Shadows {
             }
         });
         let top = self.top.load(Ordering::Acquire);
-        if top.is_null() || top == none() {
-            return 0;
-        }
-        // SAFETY: there are so many.
-        let tables = unsafe { std::slice::from_raw_parts(top, TABLES) };
+        let tables = match is_there(top) {
+            // SAFETY: `top` has `TABLES` of them.
+            true => unsafe { std::slice::from_raw_parts(top, TABLES) },
+            false => &[],
+        };
         let slots = tables.iter().map(|table| {
             let at = table.load(Ordering::Acquire);
-            match at.is_null() || at == none() {
-                true => 0,
-                false => pages.resident(at.cast(), size_of::<Slot>() << TABLE_BITS),
+            match is_there(at) {
+                true => pages.resident(at.cast(), size_of::<Slot>() << TABLE_BITS),
+                false => 0,
             }
         });
         chunks.sum::<usize>() + slots.sum::<usize>()
     }
+}
+
+/// Where the number of the region is whose shadow is the `place`th one of a chunk.
+///
+/// # Safety
+/// It is a chunk of that number, and `place` is below its length.
+unsafe fn number_of<'a>(begin: *mut u8, chunk: usize, place: u64) -> &'a AtomicU64 {
+    let numbers = begin.wrapping_add(shadow::len(chunk) as usize * BYTES);
+    // SAFETY: the caller's promise. A chunk is never unmapped.
+    unsafe { &*numbers.cast::<AtomicU64>().add(place as usize) }
 }
 
 /// The table that `at` points to, which is made with so many entries if there is none; [`none`] if

@@ -107,6 +107,22 @@ impl Table {
         }
     }
 
+    /// The block of a key.
+    pub(super) fn find(&self, key: u64) -> Option<Block> {
+        let mut i = home(key);
+        loop {
+            // SAFETY: `at` stays inside the table, which is never full.
+            let entry = unsafe { *self.at(i) };
+            if entry.key() == key {
+                return Some(entry.block());
+            }
+            if entry.key() == 0 {
+                return None;
+            }
+            i = i.wrapping_add(1);
+        }
+    }
+
     #[inline]
     pub(super) fn remove(&mut self, key: u64, start: usize) -> Option<Block> {
         if self.entry.is_null() {

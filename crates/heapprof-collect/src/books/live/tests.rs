@@ -42,12 +42,13 @@ impl Books {
         block: Block,
     ) -> Result<Option<Block>, Full> {
         let mut open = self.shared.open(&self.process, state).unwrap();
-        self.live.insert::<true>(address, block, &mut open)
+        self.live
+            .insert::<true>(self.live.spot(address), block, &mut open)
     }
 
     fn take(&self, state: &ThreadState, address: usize) -> Option<Block> {
         let mut open = self.shared.open(&self.process, state).unwrap();
-        self.live.remove(address, &mut open)
+        self.live.remove(self.live.spot(address), &mut open)
     }
 }
 
@@ -136,9 +137,10 @@ fn sampled_blocks_have_no_shadows() {
     for i in 0..500 {
         let block = Block { stack: 1, size: 16 };
         let mut open = books.shared.open(&books.process, state).unwrap();
-        let done = books
-            .live
-            .insert::<false>(0x10_0000 + i * 16, block, &mut open);
+        let done =
+            books
+                .live
+                .insert::<false>(books.live.spot(0x10_0000 + i * 16), block, &mut open);
         assert_eq!(done, Ok(None));
     }
     assert_eq!(books.live.shadows.count.load(Ordering::Relaxed), 0);
