@@ -28,8 +28,8 @@ const GRAIN: usize = 1 << shadow::GRAIN_BITS;
 pub(super) const REGION_BITS: u32 = shadow::GRAIN_BITS + WORDS.ilog2();
 /// The part of a slot that counts. A shadow's address is a multiple of 32 KiB.
 const COUNT: usize = BYTES - 1;
-/// If so many of a region's blocks are in the hash table, it gets a shadow, as long as there are few
-/// shadows: the processor foresees better where blocks are if nearly all are in shadows.
+/// If so many of a region's blocks are in the hash table, it gets a shadow, as long as there are
+/// few shadows: the processor foresees better where blocks are if nearly all are in shadows.
 const FEW: usize = 16;
 /// From so many shadows on (8 MiB of them), it takes more blocks, because memory counts then.
 const EARLY: usize = 256;
