@@ -213,8 +213,8 @@ impl<M: Memory> Walk<M> {
     /// another name, or another first line.
     #[inline(always)]
     fn frame(&self, code: u64, place: u64) -> Option<Frame> {
-        let version = version_of(self.memory, self.layout, code)?;
         self.is_code(code).then_some(())?;
+        let version = version_of(self.memory, self.layout, code)?;
         Some(Frame {
             code,
             place,

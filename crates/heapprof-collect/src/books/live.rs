@@ -138,8 +138,8 @@ impl LiveTable {
             open,
             #[inline(always)]
             |table, key, start| {
-                let known = spot.slot;
-                let slot = known.or_else(|| self.shadows.slot_or_new(address, pages));
+                let new = || self.shadows.slot_or_new(address, pages);
+                let slot = spot.slot.or_else(new);
                 let mut word = None;
                 if let Some(slot) = slot {
                     if EXACT && self.shadows.is_due(slot.get()) {
@@ -150,7 +150,7 @@ impl LiveTable {
                         && shadows::fits(block.size)
                     {
                         let old = word.put(block);
-                        return Ok(self.put_beside(slot, table, key, start, old));
+                        return Ok(table.put_beside(slot, key, start, old));
                     }
                 }
                 if table.is_filled() && !self.grow(table, address, pages) {
@@ -170,31 +170,6 @@ impl LiveTable {
             },
         )
         .unwrap_or(Err(Full))
-    }
-
-    /// Counts a block that was put into a shadow, where `old` was. Returns the block that is to be
-    /// known there no more.
-    #[inline(always)]
-    fn put_beside(
-        &self,
-        slot: &Slot,
-        table: &mut Table,
-        key: u64,
-        start: usize,
-        old: Option<Block>,
-    ) -> Option<Block> {
-        if old.is_some() {
-            return old;
-        }
-        table.len += 1;
-        // One that is too large for a word may be in the hash table still.
-        let held = slot.get();
-        if held.hashed() == 0 {
-            return None;
-        }
-        let old = table.remove(key, start)?;
-        slot.subtract(held);
-        Some(old)
     }
 
     /// Gives a region a shadow, and puts its blocks there from the hash table.
@@ -457,6 +432,32 @@ impl LiveTable {
                 part.lock.release_after_fork();
             }
         }
+    }
+}
+
+impl Table {
+    /// Counts a block that was put into a shadow, where `old` was. Returns the block that is to be
+    /// known there no more.
+    #[inline(always)]
+    fn put_beside(
+        &mut self,
+        slot: &Slot,
+        key: u64,
+        start: usize,
+        old: Option<Block>,
+    ) -> Option<Block> {
+        if old.is_some() {
+            return old;
+        }
+        self.len += 1;
+        // One that is too large for a word may be in the hash table still.
+        let held = slot.get();
+        if held.hashed() == 0 {
+            return None;
+        }
+        let old = self.remove(key, start)?;
+        slot.subtract(held);
+        Some(old)
     }
 }
 
