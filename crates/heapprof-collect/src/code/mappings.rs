@@ -2,7 +2,7 @@
 //! closed.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::code::image::Image;
 use crate::code::maps;
@@ -49,6 +49,8 @@ pub(crate) struct Mappings {
     pub(crate) mapping: Chunks<heapprof_books::Mapping>,
     /// Code that was unloaded, while nothing else has come to its place.
     closed: Locked<{ rank::CLOSED }, Vec<Closed>>,
+    /// How many bytes it took to read what is mapped when it was read last.
+    reading: AtomicUsize,
 }
 
 /// Where such code lay, and which image it was of.
@@ -72,6 +74,7 @@ impl Mappings {
             published: AtomicU32::new(0),
             mapping: Chunks::new(),
             closed: Locked::new(Vec::new()),
+            reading: AtomicUsize::new(0),
         }
     }
 
@@ -107,7 +110,7 @@ impl Mappings {
 
     /// Marks what is no longer mapped as closed. Returns where each such mapping lay.
     pub(crate) fn note_gone(&self, process: &Process) -> Vec<Range<usize>> {
-        let now = code();
+        let now = self.code(usize::MAX).unwrap_or_default();
         let mut gone = Vec::new();
         if now.is_empty() {
             // The kernel did not tell, perhaps for lack of a descriptor: at least this code is
@@ -142,12 +145,19 @@ impl Mappings {
         ranges
     }
 
-    /// Adds what is mapped now to what is known. Returns whether the kernel told.
-    pub(crate) fn remember(&self, process: &Process) -> bool {
+    /// Adds what is mapped now to what is known. The caller has as much memory as
+    /// [`memory_needed`](Self::memory_needed) said. If that is too little, because much was mapped
+    /// since, `reserve` sets aside what it says then. Returns whether the kernel told.
+    pub(crate) fn remember(&self, process: &Process, reserve: impl Fn() -> bool) -> bool {
         const TRIES: usize = 10;
         for _ in 0..TRIES {
             let unloads = self.unloads.load(Ordering::Acquire);
-            let now = code();
+            let Some(now) = self.code(self.room()) else {
+                match reserve() {
+                    true => continue,
+                    false => return false,
+                }
+            };
             let told = !now.is_empty();
             // If another thread has unloaded something meanwhile, some of this is not there any
             // more, and something else may lie in its place.
@@ -249,12 +259,13 @@ impl Mappings {
             published: _,
             mapping: _,
             closed,
+            reading: _,
         } = self;
         [&known.lock, &closed.lock]
     }
 
-    /// Bytes that [`known`](Self::known) may take: three times those of the mappings that are
-    /// known, those of the mappings that the kernel tells of now, and some more.
+    /// Bytes that [`remember`](Self::remember) and [`known`](Self::known) may take: three times
+    /// those of the mappings that are known, and those for reading what is mapped now.
     pub(crate) fn memory_needed(&self, process: &Process) -> usize {
         let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
         let known = self.known.with(process, |known| {
@@ -263,14 +274,29 @@ impl Mappings {
         let closed = self
             .closed
             .with(process, |closed| closed.len() * 3 * size_of::<Closed>());
-        // What is new: each line is parsed, kept and copied, in lists that double.
-        let mut lines = 0;
+        known + closed + self.room() + (64 << 10)
+    }
+
+    /// Bytes that reading what is mapped may take: a quarter more than last time, and some more.
+    fn room(&self) -> usize {
+        let last = self.reading.load(Ordering::Relaxed);
+        last + last / 4 + (256 << 10)
+    }
+
+    /// The executable mappings of files. `None` if reading them takes more than `room` bytes.
+    fn code(&self, room: usize) -> Option<Vec<Mapping>> {
+        let (mut all, mut taken) = (Vec::new(), 0);
         maps::lines::<8192>(|line| {
             if line.contains(&b'x') {
-                lines += 6 * size_of::<Mapping>() + 3 * line.len();
+                // Each line is parsed, kept and copied, in lists that double.
+                taken += 6 * size_of::<Mapping>() + 3 * line.len();
+                if taken <= room {
+                    add_code(&mut all, line);
+                }
             }
         });
-        known + closed + lines + (256 << 10)
+        self.reading.store(taken, Ordering::Relaxed);
+        (taken <= room).then_some(all)
     }
 }
 
@@ -285,13 +311,6 @@ fn show(path: &[u8], paths: &mut WordMemory, pages: &Pages) -> u64 {
             .copy_from_nonoverlapping(path.as_ptr(), path.len())
     };
     at.expose_provenance() as u64
-}
-
-/// The executable mappings of files.
-fn code() -> Vec<Mapping> {
-    let mut all = Vec::new();
-    maps::lines::<8192>(|line| add_code(&mut all, line));
-    all
 }
 
 /// Adds the executable mapping of a file, if a line of /proc/thread-self/maps tells of one.
@@ -373,7 +392,7 @@ mod tests {
     fn finds_this_program() {
         let code = finds_this_program as fn() as usize;
         let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
-        assert!(mappings.remember(&process));
+        assert!(mappings.remember(&process, || true));
         let all = mappings.known(&process);
         let own = all
             .iter()

@@ -167,7 +167,7 @@ fn look_in_turn(engine: &Engine) {
             if engine.process.pages.kept.is_there()
                 && engine.reserve(mappings.memory_needed(&engine.process))
             {
-                mappings.remember(&engine.process);
+                snapshot::remember_code(engine);
             }
             if let Some(options) = options.filter(Dumping::is_followed)
                 && engine.reserve(snapshot::memory_needed(engine))
@@ -330,7 +330,7 @@ fn write(
     let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
     let mut totals = Totals::default();
     // This is done before the output takes one of the program's last descriptors.
-    engine.code.mappings.remember(process);
+    snapshot::remember_code(engine);
     let written = output::write(&path, options, |file| match format {
         Format::Pprof => snapshot::write_profile(engine, reason, &options.wrappers, may_ask, file)
             .map(|of| totals = of),
@@ -409,9 +409,8 @@ fn render(
                     let was_started = dumping.options.with(process, |o| o.is_some());
                     let possible = was_started && engine.reserve(snapshot::memory_needed(engine));
                     // Without mappings its addresses would say nothing.
-                    let lacks_files = possible
-                        && !engine.code.mappings.remember(process)
-                        && sys::is_short_of_files();
+                    let lacks_files =
+                        possible && !snapshot::remember_code(engine) && sys::is_short_of_files();
                     if possible && write(&mut bytes).is_err() {
                         bytes.clear();
                     }

@@ -8,7 +8,7 @@ use crate::mode::Mode;
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
-use crate::recording::{audit, kept};
+use crate::recording::{audit, kept, snapshot::remember_code};
 use crate::recording::{clock, unload};
 
 /// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
@@ -89,7 +89,7 @@ impl Lifecycle {
             {
                 // Nobody could find out afterwards what lay where.
                 if handed.is_some() {
-                    engine.code.mappings.remember(process);
+                    remember_code(engine);
                 }
                 let handed = handed.as_ref().map(|(file, asked)| (file, asked));
                 kept::show(engine, handed);

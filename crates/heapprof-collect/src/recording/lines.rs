@@ -94,7 +94,7 @@ fn told_and_now(engine: &Engine) -> (u64, Vec<i64>, Vec<Sums>) {
 
 fn tell(engine: &Engine, options: &Options, changed: &[Changed], file: &File) -> bool {
     let mut profile = Vec::new();
-    engine.code.mappings.remember(&engine.process);
+    snapshot::remember_code(engine);
     let grown = changed.iter().map(|one| (one.stack, one.growth));
     if snapshot::write_growth(engine, &options.wrappers, grown, &mut profile).is_err() {
         return false;

@@ -19,7 +19,7 @@ pub(super) fn answer(engine: &Engine, options: &Options) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     if let Some(file) = output::open_live(&options.output.list) {
         let mut profile = Vec::new();
-        engine.code.mappings.remember(&engine.process);
+        snapshot::remember_code(engine);
         // The allocator is not asked what it holds, because it would be asked once a second.
         let (reason, wrappers) = (Reason::Live, &options.wrappers);
         if snapshot::write_profile(engine, reason, wrappers, false, &mut profile).is_ok() {

@@ -24,6 +24,7 @@ use crate::stack::capture::CUT;
 use crate::stack::provider::Reported;
 use crate::tables::script_frames::Word;
 use crate::tables::spread;
+use crate::tables::stacks::expanded::Expanded;
 use crate::thread::names::{self, Named};
 
 /// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
@@ -51,6 +52,14 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
     (8 << 18) + mappings + stacks + named + lines + threads + locations.saturating_mul(288)
 }
 
+/// Notes what code is mapped now. The caller has the memory for that, or for more. Returns whether
+/// the kernel told.
+pub(super) fn remember_code(engine: &Engine) -> bool {
+    // What the caller has besides must be left.
+    let reserve = || engine.reserve(memory_needed(engine));
+    engine.code.mappings.remember(&engine.process, reserve)
+}
+
 /// Hashes addresses: they are spread well enough by one multiplication.
 #[derive(Default)]
 pub(super) struct AddressHasher(u64);
@@ -72,12 +81,6 @@ impl Hasher for AddressHasher {
 }
 
 type ByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
-
-/// How many of the oldest frames two stacks (leaf first) have in common.
-fn shared(a: &[u64], b: &[u64]) -> usize {
-    let pairs = a.iter().rev().zip(b.iter().rev());
-    pairs.take_while(|(a, b)| a == b).count()
-}
 
 /// What a profile that was written says, all stacks together, in bytes.
 #[derive(Default)]
@@ -196,66 +199,63 @@ fn write_stacks<'a>(
     let mut locations = ByAddress::default();
     let (mut labels, mut threads, mut cut) = (HashMap::new(), Threads::new(), None);
     builder.profile.drop_frames = builder.text(&recorded::drop_frames(wrappers));
-    let (mut frames, mut last) = (Vec::new(), (u32::MAX, Vec::new()));
+    let (mut stack, mut last) = (Expanded::default(), (u32::MAX, 0));
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
         let row = next(sample)?;
         let (id, more) = match row {
             Row::Stack(id) | Row::Part(&PartOfPool { pool: id, .. }) => (Made::Stack(id), None),
             Row::Value(stack, label) => (stack, Some(label)),
         };
-        let generation = match id {
-            Made::Stack(id) => engine.books.stacks.read(id, &mut frames),
-            Made::Frame(word) => {
-                frames.clear();
-                frames.push(word);
-                0
-            }
+        let (generation, mut same) = match id {
+            Made::Stack(id) => stack.read(&engine.books.stacks, id),
+            Made::Frame(word) => (0, stack.set(word)),
         };
+        let frames = stack.frames();
         let is_label = |word: &&u64| Word::is_label(**word);
         // The thread's, and the interpreter's.
-        let of_stack = frames.iter().take(2).take_while(is_label).count();
-        let mut of_stack = frames.drain(..of_stack);
+        let of_stack = frames.iter().rev().take(2).take_while(is_label);
+        let mut of_stack = of_stack.copied();
         let words = [of_stack.next(), of_stack.next(), more];
-        drop(of_stack);
+        let labels_of_stack = words[..2].iter().flatten().count();
+        let frames = &frames[..frames.len() - labels_of_stack];
         if words != [None; 3] {
             let new = || label_set(builder, engine, words, &mut threads);
             sample.labels = *labels.entry(words).or_insert_with(new);
         }
-        if let Row::Part(part) = row {
-            frames.insert(0, part.word);
-        }
         // The next stack mostly has the oldest frames of the last one.
-        let same = match last {
-            (of, ref last) if of == generation => shared(&frames, last),
-            _ => 0,
+        same = match last.0 == generation {
+            true => same.min(frames.len()).min(last.1),
+            false => 0,
         };
-        sample
-            .newer
-            .extend(frames[..frames.len() - same].iter().map(|&word| {
-                if word == CUT {
-                    return *cut.get_or_insert_with(|| {
-                        builder.frame(&[FrameText {
-                            name: recorded::TRUNCATED,
-                            ..FrameText::default()
-                        }])
-                    });
+        last = (generation, frames.len());
+        let part = match row {
+            Row::Part(part) => Some(part.word),
+            _ => None,
+        };
+        let newer = part.into_iter().chain(frames[same..].iter().rev().copied());
+        sample.newer.extend(newer.map(|word| {
+            if word == CUT {
+                return *cut.get_or_insert_with(|| {
+                    builder.frame(&[FrameText {
+                        name: recorded::TRUNCATED,
+                        ..FrameText::default()
+                    }])
+                });
+            }
+            let pc = match Word::of(word) {
+                Word::Address(pc) => pc,
+                _ => {
+                    let new = || script_location(builder, engine, word);
+                    return *locations.entry((0, word)).or_insert_with(new);
                 }
-                let pc = match Word::of(word) {
-                    Word::Address(pc) => pc,
-                    _ => {
-                        let new = || script_location(builder, engine, word);
-                        return *locations.entry((0, word)).or_insert_with(new);
-                    }
-                };
-                // This is an address in the call, not the one after it.
-                let address = pc - 1;
-                *locations.entry((generation, address)).or_insert_with(|| {
-                    let mapping = find(&known, address as usize, generation);
-                    builder.location(mapping.map(|i| indices[i]), address, false, &[])
-                })
-            }));
-        last.0 = generation;
-        std::mem::swap(&mut last.1, &mut frames);
+            };
+            // This is an address in the call, not the one after it.
+            let address = pc - 1;
+            *locations.entry((generation, address)).or_insert_with(|| {
+                let mapping = find(&known, address as usize, generation);
+                builder.location(mapping.map(|i| indices[i]), address, false, &[])
+            })
+        }));
         Some(same)
     };
     match encode_samples_quickly(builder, next, writer) {

@@ -1,6 +1,7 @@
 //! dlclose: remembers what lay where code goes away, and forgets its rules.
 
 use crate::engine::Engine;
+use crate::recording::snapshot::remember_code;
 
 /// Runs `close`, which may unload code, and remembers what lay where.
 pub(super) fn around<R>(engine: &Engine, close: impl FnOnce() -> R) -> R {
@@ -9,7 +10,7 @@ pub(super) fn around<R>(engine: &Engine, close: impl FnOnce() -> R) -> R {
     let remembered = engine.guarded(|| {
         let possible = engine.reserve(code.mappings.memory_needed(process));
         if possible {
-            code.mappings.remember(process);
+            remember_code(engine);
         }
         possible
     });

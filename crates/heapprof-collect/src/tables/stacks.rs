@@ -15,6 +15,8 @@ use crate::tables::probe_table::ProbeTable;
 use crate::tables::script_frames::Word;
 use crate::tables::word_memory::WordMemory;
 
+pub(crate) mod expanded;
+
 /// The stacks of a process.
 pub(crate) struct Stacks {
     by_hash: ProbeTable<{ rank::STACKS }>,

@@ -1,0 +1,127 @@
+//! Stacks read one after the other. Most begin as the one before, which is not read once more.
+
+use super::Stacks;
+
+/// The stack that was read last, and what it was read from.
+#[derive(Default)]
+pub(crate) struct Expanded {
+    /// Its frames, oldest first.
+    frames: Vec<u64>,
+    /// The stack and those it is built on, each with how many of its oldest frames this one has.
+    /// The one next to the root comes first.
+    chain: Vec<(u32, usize)>,
+    /// What the next stack adds to the chain, and to the frames: the newest comes first.
+    links: Vec<(u32, usize)>,
+    newer: Vec<u64>,
+}
+
+impl Expanded {
+    /// The frames of the stack that was read last, oldest first.
+    pub(crate) fn frames(&self) -> &[u64] {
+        &self.frames
+    }
+
+    /// Reads a stack. Returns its generation of mappings, and how many of the oldest frames it has
+    /// in common with the one before.
+    pub(crate) fn read(&mut self, stacks: &Stacks, id: u32) -> (u32, usize) {
+        let (mut id, mut entry) = (id, stacks.entry(id));
+        let generation = entry.generation;
+        let mut wanted = usize::from(entry.frames);
+        let known = loop {
+            // A stack is built on one with a lower number, so none of what is higher follows.
+            while self.chain.last().is_some_and(|last| last.0 > id) {
+                self.chain.pop();
+            }
+            let here = self.chain.pop_if(|last| last.0 == id);
+            self.links.push((id, wanted));
+            let known = here.map_or(0, |(_, has)| has.min(wanted));
+            let from_base = usize::from(entry.from_base);
+            // The last of its own frames is next to the base's.
+            let own = wanted - from_base.max(known);
+            let skipped = usize::from(entry.frames) - wanted;
+            self.newer.extend(&entry.own()[skipped..skipped + own]);
+            if here.is_some() || from_base == 0 {
+                break known;
+            }
+            (id, wanted) = (entry.base, from_base);
+            entry = stacks.entry(id);
+        };
+        if known == 0 {
+            self.chain.clear();
+        }
+        self.chain.extend(self.links.drain(..).rev());
+        (generation, self.go_on(known))
+    }
+
+    /// Takes a stack of one frame that has no number. Returns how many of the oldest frames it has
+    /// in common with the one before.
+    pub(crate) fn set(&mut self, frame: u64) -> usize {
+        self.chain.clear();
+        self.newer.push(frame);
+        self.go_on(0)
+    }
+
+    /// Puts the newer frames behind the `known` oldest ones. Returns how many have not changed.
+    fn go_on(&mut self, known: usize) -> usize {
+        let newer = self.newer.iter().rev();
+        let pairs = newer.zip(&self.frames[known..]);
+        let same = known + pairs.take_while(|(a, b)| a == b).count();
+        self.frames.truncate(same);
+        self.newer.truncate(self.newer.len() - (same - known));
+        self.frames.extend(self.newer.drain(..).rev());
+        same
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::pages::tests::region;
+    use crate::platform::process::Process;
+    use crate::tables::stacks::Stack;
+
+    /// What is read after any other stack is what is read by itself, and as much is the same as
+    /// both have.
+    #[test]
+    fn each_stack_is_read_as_by_itself_after_any_other() {
+        let (process, stacks) = (Process::new(region()), Stacks::new());
+        let mut random = 1u64;
+        let mut below = |n: usize| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) as usize % n
+        };
+        let mut all: Vec<Vec<u64>> = Vec::new();
+        for i in 0..300 {
+            // A part of an earlier one, and some more.
+            let base = (i > 0).then(|| below(i));
+            let shared = base.map_or(0, |base| below(all[base].len() + 1));
+            let mut frames = base.map_or(Vec::new(), |base| all[base][..shared].to_vec());
+            frames.extend((0..below(5)).map(|_| 1 + below(3) as u64));
+            let base = base.map(|base| (base as u32, shared));
+            let stack = Stack::on(base, &frames);
+            let id = stacks.find_or_insert(&process, 10 + i as u64, i as u32 / 100, stack);
+            assert_eq!(id, Some(i as u32));
+            all.push(frames);
+        }
+        let mut expanded = Expanded::default();
+        let mut last: Vec<u64> = Vec::new();
+        let in_order: Vec<usize> = (0..all.len()).collect();
+        let anyhow: Vec<usize> = (0..3000).map(|_| below(all.len())).collect();
+        for (step, id) in in_order.into_iter().chain(anyhow).enumerate() {
+            if step % 50 == 49 {
+                let same = expanded.set(2);
+                assert_eq!(same, usize::from(last.first() == Some(&2)));
+                last = vec![2];
+            }
+            let (generation, same) = expanded.read(&stacks, id as u32);
+            assert_eq!(expanded.frames(), &all[id][..], "step {step}");
+            assert_eq!(generation, id as u32 / 100);
+            let pairs = last.iter().zip(&all[id]);
+            let expected = pairs.take_while(|(a, b)| a == b).count();
+            assert_eq!(same, expected, "step {step}");
+            last.clone_from(&all[id]);
+        }
+    }
+}
