@@ -30,7 +30,7 @@ const AT_ONCE: usize = 32_768;
 const WAITING: usize = 48;
 /// How often it is looked whether there are new ones.
 const PAUSE: Duration = Duration::from_millis(2);
-/// So long nothing of the rest may be written before it is given up. Somebody may not read a pipe.
+/// So long a write at the end may take before the rest is given up. Somebody may not read a pipe.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How much text is written at once.
 const PIECE: usize = 256 << 10;
@@ -51,9 +51,37 @@ pub(crate) struct Log {
     path: PathBuf,
     to: SyncSender<Message>,
     end: Receiver<Summary>,
-    /// How many pieces of text were written.
-    progress: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     reading: Option<Reading>,
+}
+
+/// How often a write began or ended. It is odd while one goes on, which may take as long as whoever
+/// reads a pipe likes. All else comes to an end: names of a large program may take a minute.
+#[derive(Debug, Default)]
+struct Progress(AtomicU64);
+
+impl Progress {
+    fn writing<R>(&self, write: impl FnOnce() -> R) -> R {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let result = write();
+        self.0.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Waits for what becomes of it. `None` if one write takes longer than `patience`.
+    fn wait<T>(&self, outcome: &Receiver<T>, patience: Duration) -> Option<T> {
+        let mut before = self.0.load(Ordering::Relaxed);
+        loop {
+            match outcome.recv_timeout(patience) {
+                Err(RecvTimeoutError::Timeout) => {}
+                found => return found.ok(),
+            }
+            let now = self.0.load(Ordering::Relaxed);
+            if std::mem::replace(&mut before, now) == now && now % 2 == 1 {
+                return None;
+            }
+        }
+    }
 }
 
 /// A thread that reads a program's ring.
@@ -124,7 +152,7 @@ impl Log {
         let (to, messages) = sync_channel(WAITING);
         let (done, end) = channel();
         let limit = args.log_limit;
-        let progress = Arc::new(AtomicU64::new(0));
+        let progress = Arc::new(Progress::default());
         let counted = progress.clone();
         std::thread::Builder::new()
             .spawn(move || Text::new(file, limit, counted).run(&messages, &done))
@@ -182,20 +210,10 @@ impl Log {
             let _ = self.to.send(Message::End(has_exited, now));
             let _ = self.end.recv().map(|summary| done.send(summary));
         });
-        let mut before = progress.load(Ordering::Relaxed);
-        let found = loop {
-            match summary.recv_timeout(PATIENCE) {
-                Err(RecvTimeoutError::Timeout) => {}
-                found => break found,
-            }
-            let after = progress.load(Ordering::Relaxed);
-            if std::mem::replace(&mut before, after) == after {
-                break Err(RecvTimeoutError::Timeout);
-            }
-        };
+        let found = progress.wait(&summary, PATIENCE);
         match found {
-            Ok(summary) => summary.say(&path),
-            Err(_) => messages::note(&format!(
+            Some(summary) => summary.say(&path),
+            None => messages::note(&format!(
                 "{path}: the log could not be written to its end: nobody takes what is written"
             )),
         }
@@ -281,7 +299,7 @@ fn read(mut ring: Ring, has_ended: &AtomicBool, to: &SyncSender<Message>) {
 /// The text, as far as it is written.
 struct Text {
     file: File,
-    progress: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     limit: u64,
     len: u64,
     line: Vec<u8>,
@@ -304,7 +322,7 @@ struct Text {
 }
 
 impl Text {
-    fn new(file: File, limit: u64, progress: Arc<AtomicU64>) -> Self {
+    fn new(file: File, limit: u64, progress: Arc<Progress>) -> Self {
         Self {
             file,
             progress,
@@ -447,12 +465,12 @@ impl Text {
     }
 
     fn flush(&mut self) {
+        let Self { file, line, .. } = self;
         if self.summary.failed.is_none()
-            && let Err(error) = self.file.write_all(&self.line)
+            && let Err(error) = self.progress.writing(|| file.write_all(line))
         {
             self.summary.failed = Some(error_text(&error));
         }
-        self.progress.fetch_add(1, Ordering::Relaxed);
         self.len += self.line.len() as u64;
         self.line.clear();
     }
@@ -572,6 +590,27 @@ fn push_digits(line: &mut Vec<u8>, mut number: u64, base: u64, least: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A write that takes longer than anybody waits is given up, and other work is not.
+    #[test]
+    fn only_a_write_is_given_up() {
+        const PATIENCE: Duration = Duration::from_millis(5);
+        let (progress, (done, outcome)) = (Arc::new(Progress::default()), channel());
+        let (work, is_slow) = (progress.clone(), Duration::from_millis(100));
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(is_slow);
+            work.writing(|| ());
+            done.send(7).unwrap();
+            std::thread::sleep(is_slow);
+            drop(done);
+        });
+        assert_eq!(progress.wait(&outcome, PATIENCE), Some(7));
+        assert_eq!(progress.wait(&outcome, PATIENCE), None);
+        thread.join().unwrap();
+        let (_done, outcome) = channel::<()>();
+        let given_up = progress.writing(|| progress.wait(&outcome, PATIENCE));
+        assert_eq!(given_up, None);
+    }
 
     #[test]
     fn numbers_are_written_as_people_read_them() {

@@ -14,7 +14,9 @@ mod wrappers;
 
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI8, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI8, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 
 use heapprof_collect::Mode;
 use heapprof_memory::Memory;
@@ -69,6 +71,8 @@ pub struct PythonObjects {
     are_wanted: AtomicBool,
     /// Whether nobody has looked since Python chose its allocators, and should.
     is_unsettled: AtomicBool,
+    /// How often somebody looked while Python's allocators were none that we know.
+    strange_looks: AtomicU32,
     /// What was found of Python is written once, before its stacks are read.
     functions: UnsafeCell<Functions>,
     /// What is wrapped, by domain. It is written before `main`, or by whoever holds the GIL.
@@ -93,6 +97,7 @@ pub static OBJECTS: PythonObjects = PythonObjects {
     has_malloc: AtomicBool::new(false),
     are_wanted: AtomicBool::new(false),
     is_unsettled: AtomicBool::new(false),
+    strange_looks: AtomicU32::new(0),
     functions: UnsafeCell::new(Functions::NONE),
     wrapped: [const { UnsafeCell::new(Allocator::NONE) }; 2],
     wrapped_arenas: UnsafeCell::new(ArenaAllocator::NONE),
@@ -122,6 +127,10 @@ const WRAPPED: u8 = 1;
 const NOT_NEEDED: u8 = 2;
 /// They are none that we know.
 const STRANGE: u8 = 3;
+
+/// So often somebody looks again at once whether they have become some that we know. While Python
+/// notes its configuration, it takes the domain `raw` from malloc for a few allocations.
+const STRANGE_LOOKS: u32 = 100;
 
 /// The domain `raw`, as Python numbers it.
 const RAW: c_int = 0;
@@ -208,6 +217,7 @@ impl PythonObjects {
     fn want(&self, are_wanted: bool) {
         self.are_wanted.store(are_wanted, Ordering::SeqCst);
         self.is_unsettled.store(are_wanted, Ordering::Relaxed);
+        self.strange_looks.store(0, Ordering::Relaxed);
         if are_wanted {
             self.are_to_go.store(false, Ordering::Relaxed);
         } else {
@@ -367,6 +377,9 @@ impl PythonObjects {
             // Somebody's allocators, or hooks that are not on top of ours.
             _ => {
                 self.become_of(STRANGE);
+                let looks = self.strange_looks.fetch_add(1, Ordering::Relaxed);
+                let may_change = looks < STRANGE_LOOKS;
+                self.is_unsettled.store(may_change, Ordering::Relaxed);
                 return;
             }
         };
