@@ -19,7 +19,7 @@ use crate::platform::kept::Lot;
 use crate::platform::lock::{Spin, rank};
 use crate::platform::pages::Pages;
 use crate::platform::process::Process;
-use crate::platform::sys::hint;
+use crate::platform::sys::{self, hint};
 use crate::tables::counters::Access;
 
 pub(crate) mod shadows;
@@ -306,23 +306,7 @@ impl LiveTable {
         let Some(slot) = self.region.get(bits) else {
             return std::ptr::null_mut();
         };
-        let found = slot.load(Ordering::Acquire);
-        if !found.is_null() {
-            return found;
-        }
-        let new = pages.map_dense(bytes, Lot::Own);
-        if new.is_null() {
-            return new;
-        }
-        let none = std::ptr::null_mut();
-        match slot.compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => new,
-            Err(other) => {
-                // SAFETY: nobody saw this mapping: another thread was first.
-                unsafe { pages.unmap(new, bytes) };
-                other
-            }
-        }
+        pages.map_once(slot, bytes, sys::PAGE, |len| pages.map_dense(len, Lot::Own))
     }
 
     /// How many bytes of the tables are in memory. This includes what large pages bring along for

@@ -1,9 +1,11 @@
 //! Where the tables get their memory: from the kernel, or from a file that outlives the process.
 
+#[cfg(test)]
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
 use crate::platform::kept::{Kept, Lot};
 use crate::platform::sys;
-#[cfg(test)]
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A source of zeroed memory in whole pages.
 pub(crate) struct Pages {
@@ -77,6 +79,37 @@ impl Pages {
     /// As [`map`](Self::map), for tables that will be filled.
     pub(crate) fn map_dense(&self, len: usize, lot: Lot) -> *mut u8 {
         self.other(len, lot).unwrap_or_else(|| sys::map_dense(len))
+    }
+
+    /// What `at` points to. If that is nothing yet, `map` gives it so much memory or more, which
+    /// begins at a multiple of `align` then. Other threads may do so at the same time: whoever
+    /// comes first is heard. Null if there is no memory.
+    pub(crate) fn map_once<T>(
+        &self,
+        at: &AtomicPtr<T>,
+        len: usize,
+        align: usize,
+        map: impl FnOnce(usize) -> *mut u8,
+    ) -> *mut T {
+        let found = at.load(Ordering::Acquire);
+        if !found.is_null() {
+            return found;
+        }
+        let len = if align > sys::PAGE { len + align } else { len };
+        let new = map(len);
+        if new.is_null() {
+            return new.cast();
+        }
+        let begin = new.map_addr(|at| at.next_multiple_of(align)).cast::<T>();
+        let null = std::ptr::null_mut();
+        match at.compare_exchange(null, begin, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => begin,
+            Err(first) => {
+                // SAFETY: it came from here, and nobody else has seen it.
+                unsafe { self.unmap(new, len) };
+                first
+            }
+        }
     }
 
     /// Memory that is not the kernel's private one, if there is any of that.
@@ -173,6 +206,33 @@ pub(crate) mod tests {
     /// As [`region_of`], as large as most tests need.
     pub(crate) fn region() -> Pages {
         region_of(64 << 20)
+    }
+
+    /// What is there stays, whoever asks; another thread that was quicker is heard; and what is
+    /// asked to be aligned is, with all of its length.
+    #[test]
+    fn whoever_maps_first_is_heard() {
+        let pages = region_of(16 * PAGE);
+        let at = AtomicPtr::<u64>::new(std::ptr::null_mut());
+        let map = |len| pages.map(len, Lot::Own);
+        let none = |_| std::ptr::null_mut();
+        assert!(pages.map_once(&at, PAGE, PAGE, none).is_null());
+        let first = pages.map_once(&at, PAGE, PAGE, map);
+        assert!(!first.is_null());
+        assert_eq!(pages.map_once(&at, PAGE, PAGE, none), first);
+        let raced = AtomicPtr::<u64>::new(std::ptr::null_mut());
+        let late = |len| {
+            raced.store(first, Ordering::Release);
+            pages.map(len, Lot::Own)
+        };
+        assert_eq!(pages.map_once(&raced, PAGE, PAGE, late), first);
+        let aligned = AtomicPtr::<u64>::new(std::ptr::null_mut());
+        let asked = std::cell::Cell::new(0);
+        let begin = pages.map_once(&aligned, 2 * PAGE, 4 * PAGE, |len| {
+            asked.set(len);
+            map(len)
+        });
+        assert!(begin.addr().is_multiple_of(4 * PAGE) && asked.get() == 6 * PAGE);
     }
 
     #[test]

@@ -71,22 +71,13 @@ impl<T> Chunks<T> {
             return std::ptr::null_mut();
         };
         let bytes = (FIRST << k) * size_of::<T>();
-        let new = if self.is_dense(k, pages) {
-            pages.map_dense(bytes, lot)
-        } else {
-            pages.map(bytes, lot)
+        let is_dense = self.is_dense(k, pages);
+        let map = |len| match is_dense {
+            true => pages.map_dense(len, lot),
+            false => pages.map(len, lot),
         };
-        let new = new.cast::<T>();
-        if new.is_null() {
-            return new;
-        }
-        let none = std::ptr::null_mut();
-        if slot
-            .compare_exchange(none, new, Ordering::AcqRel, Ordering::Acquire)
-            .is_err()
-        {
-            // SAFETY: nobody saw this mapping: another thread was first.
-            unsafe { pages.unmap(new.cast(), bytes) };
+        if pages.map_once(slot, bytes, sys::PAGE, map).is_null() {
+            return std::ptr::null_mut();
         }
         pages.copy(self);
         self.get(index)

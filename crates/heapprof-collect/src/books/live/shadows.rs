@@ -17,6 +17,7 @@ use heapprof_books::shadow;
 use crate::books::live::table::Block;
 use crate::platform::kept::Lot;
 use crate::platform::pages::Pages;
+use crate::platform::sys;
 
 /// The words of a region.
 pub(super) const WORDS: usize = shadow::WORDS;
@@ -250,25 +251,11 @@ impl Shadows {
             return false;
         };
         let len = shadow::len(chunk) as usize;
-        let mut begin = at.load(Ordering::Acquire);
+        let bytes = len * (BYTES + 8);
+        let begin = pages.map_once(at, bytes, BYTES, |len| pages.map_dense(len, Lot::Own));
         if begin.is_null() {
-            // One more, so that the first one can be put in its place.
-            let bytes = len * (BYTES + 8) + BYTES;
-            let new = pages.map_dense(bytes, Lot::Own);
-            if new.is_null() {
-                self.is_full.store(true, Ordering::Relaxed);
-                return false;
-            }
-            let aligned = new.map_addr(|at| at.next_multiple_of(BYTES));
-            let null = std::ptr::null_mut();
-            match at.compare_exchange(null, aligned, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => begin = aligned,
-                Err(other) => {
-                    // SAFETY: nobody saw this mapping: another thread was first.
-                    unsafe { pages.unmap(new, bytes) };
-                    begin = other;
-                }
-            }
+            self.is_full.store(true, Ordering::Relaxed);
+            return false;
         }
         // SAFETY: a chunk has so many shadows, and behind them as many numbers.
         let new = unsafe {
@@ -346,24 +333,15 @@ unsafe fn number_of<'a>(begin: *mut u8, chunk: usize, place: u64) -> &'a AtomicU
 /// The table that `at` points to, which is made with so many entries if there is none; [`none`] if
 /// there is no memory for it, now or before.
 fn make<T>(at: &AtomicPtr<T>, len: usize, pages: &Pages) -> *mut T {
-    let found = at.load(Ordering::Acquire);
-    if !found.is_null() {
-        return found;
-    }
     let bytes = len * size_of::<T>();
-    let mut new = pages.map(bytes, Lot::Own).cast::<T>();
-    if new.is_null() {
-        new = none();
+    let made = pages.map_once(at, bytes, sys::PAGE, |len| pages.map(len, Lot::Own));
+    if !made.is_null() {
+        return made;
     }
     let null = std::ptr::null_mut();
-    match at.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => new,
-        Err(other) => {
-            if new != none() {
-                // SAFETY: nobody saw this mapping: another thread was first.
-                unsafe { pages.unmap(new.cast(), bytes) };
-            }
-            other
-        }
+    match at.compare_exchange(null, none(), Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => none(),
+        // Another thread has found some.
+        Err(made) => made,
     }
 }
