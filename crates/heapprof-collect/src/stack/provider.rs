@@ -555,7 +555,7 @@ impl Providers {
 
     /// The provider with this number, if it is asked.
     #[inline(always)]
-    pub(crate) fn is_asked(&self, i: usize) -> Option<&Provider> {
+    pub(crate) fn if_asked(&self, i: usize) -> Option<&Provider> {
         let is_asked = self.asked.load(Ordering::Acquire) & 1u32.wrapping_shl(i as u32) != 0;
         let slot = self.slot.get(i).filter(|_| is_asked)?;
         // SAFETY: it is asked since its slot is ready, and that is not written any more.

@@ -184,7 +184,7 @@ impl ScriptStack {
         if self.asked != asked || !asked.is_script() {
             return None;
         }
-        let provider = scripts.providers.is_asked(self.provider)?;
+        let provider = scripts.providers.if_asked(self.provider)?;
         let memory = self.memory.as_mut_ptr().cast();
         // SAFETY: whoever registered the provider promised that it can be asked so.
         let answer =
