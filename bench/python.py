@@ -2,10 +2,11 @@
 """What recording costs Python programs: CPU of the whole process, beside memray and tracemalloc.
 
 usage: python.py --heapprof PATH [--python PYTHON] [--rounds 15] [--names] [--tools a,b]
+                 [--workloads a,b]
 
 PYTHON needs memray and numpy; what it lacks is left out. In each round every tool runs each of
 bench/python/*.py once, in an order that is drawn anew. The table has medians of ratios to the bare
-program of the same round. Names are looked up only with --names, after the program has ended.
+program of the same round, and its last row those of the two that keep small objects, too. Names are looked up only with --names, after the program has ended.
 """
 
 import argparse
@@ -56,6 +57,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--names", action="store_true")
     parser.add_argument("--tools")
+    parser.add_argument("--workloads", default=",".join(WORKLOADS))
     asked = parser.parse_args()
     commands = tools(asked.heapprof, asked.python, asked.names)
     if asked.tools:
@@ -65,7 +67,9 @@ def main():
         found = subprocess.run([asked.python, "-c", f"import {module}"], capture_output=True)
         return found.returncode != 0
 
-    workloads = [w for w in WORKLOADS if w != "arrays" or not lacks("numpy")]
+    workloads = asked.workloads.split(",")
+    if lacks("numpy"):
+        workloads.remove("arrays")
     if lacks("memray"):
         commands = {name: c for name, c in commands.items() if not name.startswith("memray")}
     seconds = {}
@@ -77,12 +81,19 @@ def main():
                     seconds.setdefault((name, workload), []).append(cpu(command, folder))
     print("| |", " | ".join(workloads), "|")
     print("| :--- |", " | ".join("---:" for _ in workloads), "|")
-    for name in commands:
+
+    def row(title, name, to):
         ratios = []
         for workload in workloads:
-            pairs = zip(seconds[name, workload], seconds["bare", workload])
-            ratios.append("%.2f" % statistics.median(a / b for a, b in pairs))
-        print(f"| {name} |", " | ".join(ratios), "|")
+            pairs = zip(seconds[name, workload], seconds[to, workload])
+            ratios.append("%.3f" % statistics.median(a / b for a, b in pairs))
+        print(f"| {title} |", " | ".join(ratios), "|")
+
+    for name in commands:
+        row(name, name, "bare")
+    both = ["exact-objects", "memray-allocators"]
+    if all(name in commands for name in both):
+        row(" / ".join(both), *both)
     bare = [statistics.median(seconds["bare", workload]) for workload in workloads]
     print("bare takes", ", ".join("%.2f s" % b for b in bare))
 

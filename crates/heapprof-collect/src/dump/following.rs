@@ -72,9 +72,12 @@ impl Following {
         let pause = (now - began).saturating_mul(SHARE).max(SHORTEST);
         self.not_before
             .store(now.saturating_add(pause), Ordering::Relaxed);
-        let step = self.step.load(Ordering::Relaxed);
-        self.limit
-            .store(allocated.saturating_add(step), Ordering::Relaxed);
+        // Whoever looks at something else makes no look at lines due.
+        let next = match self.step.load(Ordering::Relaxed) {
+            0 => u64::MAX,
+            step => allocated.saturating_add(step),
+        };
+        self.limit.store(next, Ordering::Relaxed);
     }
 
     /// What was told of each stack of the recording `epoch`, in bytes, for whoever looks.
@@ -108,4 +111,28 @@ impl Following {
 /// It is less, because one line may call in several places.
 pub(crate) fn step_of(least: u64) -> u64 {
     (least / 4).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_due_only_if_somebody_follows() {
+        let following = Following::new();
+        let looked_long_ago = |allocated| {
+            following.looked(0, allocated);
+            following.not_before.store(0, Ordering::Relaxed);
+        };
+        assert!(!following.is_due(1 << 40));
+        looked_long_ago(0);
+        assert!(!following.is_due(1 << 40));
+        assert_eq!(following.begin(Some(4096)), Some(1024));
+        assert!(!following.is_due(1023) && following.is_due(1024));
+        looked_long_ago(1500);
+        assert!(!following.is_due(2523) && following.is_due(2524));
+        assert_eq!(following.begin(None), None);
+        looked_long_ago(5000);
+        assert!(!following.is_due(1 << 40));
+    }
 }
