@@ -6,7 +6,7 @@ usage: python.py --heapprof PATH [--python PYTHON] [--rounds 15] [--names] [--to
 
 PYTHON needs memray and numpy; what it lacks is left out. In each round every tool runs each of
 bench/python/*.py once, in an order that is drawn anew. The table has medians of ratios to the bare
-program of the same round, and its last row those of the two that keep small objects, too. Names are looked up only with --names, after the program has ended.
+program of the same round. Its last row compares the two tools that record small objects. Names are looked up only with --names, after the program has ended.
 """
 
 import argparse
@@ -67,9 +67,7 @@ def main():
         found = subprocess.run([asked.python, "-c", f"import {module}"], capture_output=True)
         return found.returncode != 0
 
-    workloads = asked.workloads.split(",")
-    if lacks("numpy"):
-        workloads.remove("arrays")
+    workloads = [w for w in asked.workloads.split(",") if w != "arrays" or not lacks("numpy")]
     if lacks("memray"):
         commands = {name: c for name, c in commands.items() if not name.startswith("memray")}
     seconds = {}

@@ -94,14 +94,14 @@ def judge_memory(profile: Profile, limit: int) -> Verdict:
     shown, allowed = sizes.show(peak), sizes.show(limit)
     if profile.period == 0:
         failure = f"heapprof: the peak of {shown} is above the limit of {allowed}"
-        return Verdict("\n".join([failure, *_at_peak(profile)]))
+        return Verdict("\n".join([failure, *at_peak(profile)]))
     estimate = f"the estimated peak of {shown} (at least {sizes.show(sure.low)})"
     if sure.low <= limit:
         return Verdict(
             None, f"{estimate} is above the limit of {allowed} only by what sampling explains"
         )
     failure = f"heapprof: {estimate} is above the limit of {allowed}"
-    return Verdict("\n".join([failure, *_at_peak(profile)]))
+    return Verdict("\n".join([failure, *at_peak(profile)]))
 
 
 def judge_leaks(profile: Profile, limits: Limits) -> Verdict:
@@ -172,7 +172,8 @@ def large(found: List[Tuple[Stack, int]], most: int) -> Tuple[List[Tuple[Stack, 
     return taken, total - sum(size for _, size in taken)
 
 
-def _at_peak(profile: Profile) -> List[str]:
+def at_peak(profile: Profile) -> List[str]:
+    """Writes which lines hold the memory at the peak."""
     lines = []
     stacks = [(row.stack, row.value) for row in profile.rows("peak_space")]
     taken, rest = large(stacks, _MOST_LINES)

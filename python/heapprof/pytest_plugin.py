@@ -251,6 +251,9 @@ class Recorder:
         if self.peaks is not None:
             grown = self.peaks.judge(item.nodeid, data, self.options.tolerance)
             failures += [grown] if grown else []
+            # A limit that is passed has shown them already.
+            if grown and not (found.memory is not None and verdicts[0].failure):
+                failures += limits.at_peak(profile)
         if failures:
             pytest.fail("\n".join(failures), pytrace=False)
 

@@ -28,7 +28,8 @@ def test_a_larger_peak_fails_until_it_is_smaller_again(project, pytester):
         done.stdout.fnmatch_lines(
             [
                 "heapprof: the peak has grown from 40*KiB to 48*KiB (+80*KiB, +*%) since the "
-                "last run that passed"
+                "last run that passed",
+                "  480*KiB test_it (test_it.py:*)*",
             ]
         )
     assert 400 << 10 < _kept(pytester)["test_it.py::test_it"]["peak"] < 410 << 10

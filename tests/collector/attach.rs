@@ -381,6 +381,9 @@ fn what_is_left_attached_is_seen_taken_over_and_left() {
     // Somebody else leaves while attach waits.
     let attach = Attach::begin(program.folder.path(), &pid, &["--exact"]);
     program.work();
+    let read = ["dump", &pid, "-o", "read.pb.gz"];
+    let before = program.run(&read);
+    assert!(!before.err.contains("has ended"), "{}", before.err);
     assert_eq!(program.run(&["detach", &pid]).code, 0);
     let said = attach.finish();
     assert!(
@@ -389,6 +392,13 @@ fn what_is_left_attached_is_seen_taken_over_and_left() {
         said.err
     );
     assert_eq!(program.total("alloc_objects"), 10);
+    // What was recorded is there still, and whoever reads it is told what it is.
+    for words in [&read[..], &["top", &format!("pid:{pid}")]] {
+        let after = program.run(words);
+        assert_eq!(after.code, 0, "{}", after.err);
+        let is_told = after.err.contains("its recording has ended");
+        assert!(is_told, "{words:?}: {}", after.err);
+    }
     assert_eq!(program.end().code(), Some(7));
 }
 

@@ -8,10 +8,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{
-    Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError, channel, sync_channel,
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +17,10 @@ use anyhow::{Context, Result, bail};
 use heapprof_live::{Event, Log as Ring, Logged};
 use heapprof_profile::{Location, Profile};
 use heapprof_symbolize::Symbolizer;
+
+mod progress;
+
+use progress::Progress;
 
 use crate::args::{FileMode, LogArgs};
 use crate::outside;
@@ -53,35 +55,6 @@ pub(crate) struct Log {
     end: Receiver<Summary>,
     progress: Arc<Progress>,
     reading: Option<Reading>,
-}
-
-/// How often a write began or ended. It is odd while one goes on, which may take as long as whoever
-/// reads a pipe likes. All else comes to an end: names of a large program may take a minute.
-#[derive(Debug, Default)]
-struct Progress(AtomicU64);
-
-impl Progress {
-    fn writing<R>(&self, write: impl FnOnce() -> R) -> R {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        let result = write();
-        self.0.fetch_add(1, Ordering::Relaxed);
-        result
-    }
-
-    /// Waits for what becomes of it. `None` if one write takes longer than `patience`.
-    fn wait<T>(&self, outcome: &Receiver<T>, patience: Duration) -> Option<T> {
-        let mut before = self.0.load(Ordering::Relaxed);
-        loop {
-            match outcome.recv_timeout(patience) {
-                Err(RecvTimeoutError::Timeout) => {}
-                found => return found.ok(),
-            }
-            let now = self.0.load(Ordering::Relaxed);
-            if std::mem::replace(&mut before, now) == now && now % 2 == 1 {
-                return None;
-            }
-        }
-    }
 }
 
 /// A thread that reads a program's ring.
@@ -590,27 +563,6 @@ fn push_digits(line: &mut Vec<u8>, mut number: u64, base: u64, least: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A write that takes longer than anybody waits is given up, and other work is not.
-    #[test]
-    fn only_a_write_is_given_up() {
-        const PATIENCE: Duration = Duration::from_millis(5);
-        let (progress, (done, outcome)) = (Arc::new(Progress::default()), channel());
-        let (work, is_slow) = (progress.clone(), Duration::from_millis(100));
-        let thread = std::thread::spawn(move || {
-            std::thread::sleep(is_slow);
-            work.writing(|| ());
-            done.send(7).unwrap();
-            std::thread::sleep(is_slow);
-            drop(done);
-        });
-        assert_eq!(progress.wait(&outcome, PATIENCE), Some(7));
-        assert_eq!(progress.wait(&outcome, PATIENCE), None);
-        thread.join().unwrap();
-        let (_done, outcome) = channel::<()>();
-        let given_up = progress.writing(|| progress.wait(&outcome, PATIENCE));
-        assert_eq!(given_up, None);
-    }
 
     #[test]
     fn numbers_are_written_as_people_read_them() {

@@ -15,7 +15,7 @@ use rustix::fs::{fstat, stat};
 use rustix::process::geteuid;
 
 use crate::place::{Owner, acting};
-use crate::{name, records};
+use crate::{messages, name, records};
 
 /// A process by its number or its name.
 const PID: &str = "pid:";
@@ -72,7 +72,7 @@ pub(crate) fn read(argument: &str) -> Result<Option<Source>> {
     let profile = match named(argument) {
         None => return Ok(None),
         // What cannot be found names itself.
-        Some(Named::Process(which)) => Watched::find(which)?.read(),
+        Some(Named::Process(which)) => Watched::find_for_reader(which)?.read(),
         Some(Named::Core(path)) => of_core(path),
     };
     let profile = profile.with_context(|| shown.clone().into_owned())?;
@@ -146,6 +146,19 @@ impl Watched {
             owner,
             symbolizer,
         })
+    }
+
+    /// As [`find`](Self::find), for whoever is shown what is recorded of it. They are told on
+    /// standard error if that has ended already.
+    pub(crate) fn find_for_reader(which: &str) -> Result<Self> {
+        let found = Self::find(which)?;
+        if found.books.summary().is_ok_and(|found| !found.is_running) {
+            messages::note(&format!(
+                "process {}: its recording has ended; this is what it had recorded by then",
+                found.pid()
+            ));
+        }
+        Ok(found)
     }
 
     /// The books that a process of this owner keeps in a file.

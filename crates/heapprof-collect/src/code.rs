@@ -67,8 +67,8 @@ impl Code {
     }
 
     /// Forgets the rules of code that is no longer there.
-    pub(crate) fn forget_gone(&self, process: &Process) {
-        let gone = self.mappings.note_gone(process);
+    pub(crate) fn forget_gone(&self, process: &Process, reserve: impl Fn(usize) -> bool) {
+        let gone = self.mappings.note_gone(process, reserve);
         if gone.is_empty() {
             return;
         }

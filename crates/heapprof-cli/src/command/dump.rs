@@ -15,7 +15,7 @@ const LONGEST: usize = 40;
 const MOST: usize = 100_000;
 
 pub(super) fn run(args: &DumpArgs) -> Result<()> {
-    let mut watched = Watched::find(&args.process)?;
+    let mut watched = Watched::find_for_reader(&args.process)?;
     let profile = watched
         .read()
         .with_context(|| format!("process {}", name::shown(&args.process)))?;

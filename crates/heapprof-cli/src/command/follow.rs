@@ -22,7 +22,7 @@ const SHARE: u32 = 20;
 const TICK: Duration = Duration::from_millis(100);
 
 pub(super) fn run(args: &FollowArgs) -> Result<()> {
-    let mut watched = Watched::find(&args.process)?;
+    let mut watched = Watched::find_for_reader(&args.process)?;
     let pid = watched.pid();
     let least = i64::try_from(args.min).unwrap_or(i64::MAX);
     let mut said = Said::default();

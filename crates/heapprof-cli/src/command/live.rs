@@ -29,7 +29,7 @@ const PLAIN_PAUSE: Duration = Duration::from_secs(10);
 const TICK: Duration = Duration::from_millis(50);
 
 pub(super) fn run(shared: &Shared, args: &LiveArgs) -> Result<()> {
-    let watched = Watched::find(&args.process)?;
+    let watched = Watched::find_for_reader(&args.process)?;
     match tty() {
         Some(tty) => tui::view(shared, tty, &mut Reading::begin(watched, PAUSE)?),
         None if std::io::stdout().is_terminal() => {

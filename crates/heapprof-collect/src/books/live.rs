@@ -17,7 +17,7 @@ use crate::books::access::{Claim, Holder, Open, Owner};
 use crate::dropped::count;
 use crate::platform::kept::Lot;
 use crate::platform::lock::{Spin, rank};
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Fill, Pages};
 use crate::platform::process::Process;
 use crate::platform::sys::{self, hint};
 use crate::tables::counters::Access;
@@ -306,7 +306,7 @@ impl LiveTable {
         let Some(slot) = self.region.get(bits) else {
             return std::ptr::null_mut();
         };
-        pages.map_once(slot, bytes, sys::PAGE, |len| pages.map_dense(len, Lot::Own))
+        pages.map_once(slot, (bytes, sys::PAGE), Lot::Own, Fill::Dense)
     }
 
     /// How many bytes of the tables are in memory. This includes what large pages bring along for

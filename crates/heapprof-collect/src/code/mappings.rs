@@ -53,6 +53,19 @@ pub(crate) struct Mappings {
     reading: AtomicUsize,
 }
 
+/// What the kernel told of what is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    All,
+    /// Perhaps there was no descriptor left.
+    Nothing,
+    /// There is no memory to read it.
+    NoMemory,
+}
+
+/// So often it is read again, because it has changed meanwhile.
+const TRIES: usize = 10;
+
 /// Where such code lay, and which image it was of.
 #[derive(PartialEq, Eq)]
 struct Closed {
@@ -108,9 +121,14 @@ impl Mappings {
         sys::restore_signals(mask);
     }
 
-    /// Marks what is no longer mapped as closed. Returns where each such mapping lay.
-    pub(crate) fn note_gone(&self, process: &Process) -> Vec<Range<usize>> {
-        let now = self.code(usize::MAX).unwrap_or_default();
+    /// Marks what is no longer mapped as closed. Returns where each such mapping lay. `reserve`
+    /// sets aside the bytes that this takes.
+    pub(crate) fn note_gone(
+        &self,
+        process: &Process,
+        reserve: impl Fn(usize) -> bool,
+    ) -> Vec<Range<usize>> {
+        let now = self.read(process, &reserve).unwrap_or_default();
         let mut gone = Vec::new();
         if now.is_empty() {
             // The kernel did not tell, perhaps for lack of a descriptor: at least this code is
@@ -145,27 +163,25 @@ impl Mappings {
         ranges
     }
 
-    /// Adds what is mapped now to what is known. The caller has as much memory as
-    /// [`memory_needed`](Self::memory_needed) said. If that is too little, because much was mapped
-    /// since, `reserve` sets aside what it says then. Returns whether the kernel told.
-    pub(crate) fn remember(&self, process: &Process, reserve: impl Fn() -> bool) -> bool {
-        const TRIES: usize = 10;
+    /// Adds what is mapped now to what is known. `reserve` sets aside the bytes that this takes.
+    pub(crate) fn remember(&self, process: &Process, reserve: impl Fn(usize) -> bool) -> Told {
         for _ in 0..TRIES {
             let unloads = self.unloads.load(Ordering::Acquire);
-            let Some(now) = self.code(self.room()) else {
-                match reserve() {
-                    true => continue,
-                    false => return false,
-                }
+            let Some(now) = self.read(process, &reserve) else {
+                return Told::NoMemory;
             };
-            let told = !now.is_empty();
+            let told = if now.is_empty() {
+                Told::Nothing
+            } else {
+                Told::All
+            };
             // If another thread has unloaded something meanwhile, some of this is not there any
             // more, and something else may lie in its place.
             if self.add(process, now, unloads) {
                 return told;
             }
         }
-        false
+        Told::Nothing
     }
 
     /// Adds what was mapped when there had been so many unloads, unless there were more since.
@@ -264,9 +280,14 @@ impl Mappings {
         [&known.lock, &closed.lock]
     }
 
-    /// Bytes that [`remember`](Self::remember) and [`known`](Self::known) may take: three times
-    /// those of the mappings that are known, and those for reading what is mapped now.
+    /// Bytes that [`remember`](Self::remember) and [`known`](Self::known) may take.
     pub(crate) fn memory_needed(&self, process: &Process) -> usize {
+        self.memory_for(process, self.room())
+    }
+
+    /// The same, if reading what is mapped takes at most `room` bytes: three times those of the
+    /// mappings that are known, the room, and some more.
+    fn memory_for(&self, process: &Process, room: usize) -> usize {
         let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
         let known = self.known.with(process, |known| {
             known.all.iter().map(of_each).sum::<usize>()
@@ -274,13 +295,28 @@ impl Mappings {
         let closed = self
             .closed
             .with(process, |closed| closed.len() * 3 * size_of::<Closed>());
-        known + closed + self.room() + (64 << 10)
+        known + closed + room + (64 << 10)
     }
 
     /// Bytes that reading what is mapped may take: a quarter more than last time, and some more.
     fn room(&self) -> usize {
         let last = self.reading.load(Ordering::Relaxed);
         last + last / 4 + (256 << 10)
+    }
+
+    /// The executable mappings of files; none if the kernel does not tell. `None` if `reserve` has
+    /// no memory for them.
+    fn read(&self, process: &Process, reserve: &impl Fn(usize) -> bool) -> Option<Vec<Mapping>> {
+        for _ in 0..TRIES {
+            let room = self.room();
+            if !reserve(self.memory_for(process, room)) {
+                return None;
+            }
+            if let all @ Some(_) = self.code(room) {
+                return all;
+            }
+        }
+        Some(Vec::new())
     }
 
     /// The executable mappings of files. `None` if reading them takes more than `room` bytes.
@@ -295,7 +331,9 @@ impl Mappings {
                 }
             }
         });
-        self.reading.store(taken, Ordering::Relaxed);
+        if taken != 0 {
+            self.reading.store(taken, Ordering::Relaxed);
+        }
         (taken <= room).then_some(all)
     }
 }
@@ -392,7 +430,7 @@ mod tests {
     fn finds_this_program() {
         let code = finds_this_program as fn() as usize;
         let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
-        assert!(mappings.remember(&process, || true));
+        assert_eq!(mappings.remember(&process, |_| true), Told::All);
         let all = mappings.known(&process);
         let own = all
             .iter()
@@ -400,5 +438,30 @@ mod tests {
             .unwrap();
         let exe = std::env::current_exe().unwrap();
         assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
+    }
+
+    /// It is read again if more is mapped than there was room for, and nothing is read without
+    /// memory.
+    #[test]
+    fn what_is_read_fits_what_was_set_aside() {
+        let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
+        assert_eq!(mappings.code(1).map(|all| all.len()), None);
+        let all = mappings.code(mappings.room()).unwrap();
+        assert!(!all.is_empty());
+        let reserved = std::cell::RefCell::new(Vec::new());
+        let reserve = |bytes| {
+            reserved.borrow_mut().push(bytes);
+            reserved.borrow().len() < 3
+        };
+        assert_eq!(mappings.remember(&process, reserve), Told::All);
+        let known = mappings.known(&process).len();
+        assert_eq!(known, all.len());
+        assert_eq!(mappings.note_gone(&process, reserve), Vec::new());
+        assert_eq!(mappings.remember(&process, reserve), Told::NoMemory);
+        assert_eq!(mappings.known(&process).len(), known);
+        let reserved = reserved.into_inner();
+        let read = mappings.reading.load(Ordering::Relaxed);
+        assert_eq!(reserved.len(), 3);
+        assert!(reserved.iter().all(|&bytes| bytes > read + (256 << 10)));
     }
 }

@@ -60,6 +60,11 @@ impl Seen {
         is_time
     }
 
+    /// Says that nothing came of a look, so that there is another one.
+    pub(crate) fn look_again(&self) {
+        self.has_new.store(true, Ordering::Release);
+    }
+
     /// Notes that a look took so many microseconds, and ended so many after the recording began.
     pub(crate) fn looked(&self, micros: i64, took: i64) {
         let next = micros.saturating_add(took.saturating_mul(SHARE));
@@ -103,5 +108,7 @@ mod tests {
         seen.note(8192);
         assert!(!seen.take_new(50_999));
         assert!(seen.take_new(51_000));
+        seen.look_again();
+        assert!(!seen.take_new(51_001) && seen.take_new(60_000) && !seen.take_new(90_000));
     }
 }

@@ -51,7 +51,7 @@ const MOST_UNREPORTED_LIVE: u64 = 64 << 10;
 /// What threads may leave unreported while little happens.
 const LEAST_UNREPORTED: u64 = 4 << 10;
 const NOTHING: u8 = 0;
-/// A look at lines is to be made. A dump makes one, too, so it may take this one's place.
+/// A look at lines or code is to be made. A dump makes one, too, so it may take this one's place.
 const LOOK: u8 = u8::MAX;
 const TERMINATED: u8 = Reason::Terminated as u8 + 1;
 
@@ -221,14 +221,15 @@ impl Due {
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, asked);
     }
 
-    /// Asks for a look at lines and code, unless something else is asked for.
-    pub(crate) fn ask_to_look(&self) {
-        let _ = self
-            .pending
-            .compare_exchange(NOTHING, LOOK, Ordering::AcqRel, Ordering::Relaxed);
+    /// Asks for a look at lines and code, unless something else is asked for. Returns whether it
+    /// did.
+    pub(crate) fn ask_to_look(&self) -> bool {
+        self.pending
+            .compare_exchange(NOTHING, LOOK, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
     }
 
-    /// Notes a look at lines that began at `began`, in nanoseconds.
+    /// Notes a look that began at `began`, in nanoseconds.
     pub(crate) fn looked(&self, began: i64) {
         let allocated = self.allocated.load(Ordering::Relaxed);
         self.following.looked(began, allocated);

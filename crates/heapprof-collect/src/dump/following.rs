@@ -62,7 +62,9 @@ impl Following {
 
     /// Whether it is time to look, when so much was allocated.
     pub(crate) fn is_due(&self, allocated: u64) -> bool {
+        // A look at something else has set the limit even if nobody follows.
         allocated >= self.limit.load(Ordering::Relaxed)
+            && self.is_on()
             && sys::nanoseconds(libc::CLOCK_MONOTONIC) >= self.not_before.load(Ordering::Relaxed)
     }
 
@@ -72,12 +74,9 @@ impl Following {
         let pause = (now - began).saturating_mul(SHARE).max(SHORTEST);
         self.not_before
             .store(now.saturating_add(pause), Ordering::Relaxed);
-        // Whoever looks at something else makes no look at lines due.
-        let next = match self.step.load(Ordering::Relaxed) {
-            0 => u64::MAX,
-            step => allocated.saturating_add(step),
-        };
-        self.limit.store(next, Ordering::Relaxed);
+        let step = self.step.load(Ordering::Relaxed);
+        self.limit
+            .store(allocated.saturating_add(step), Ordering::Relaxed);
     }
 
     /// What was told of each stack of the recording `epoch`, in bytes, for whoever looks.

@@ -46,7 +46,9 @@ fn show(engine: &Engine, micros: i64) {
         pages.kept.copy_words(kept::PEAK_AT, 0..1);
         if engine.code.seen.take_new(micros) {
             // Nobody can find out what lay where once the process has been killed.
-            dumping.due.ask_to_look();
+            if !dumping.due.ask_to_look() {
+                engine.code.seen.look_again();
+            }
         }
         let goes_on = match pages.kept.state() {
             state::BEFORE_EXEC => !dumping.is_about_to_exec(),

@@ -32,6 +32,13 @@ unsafe impl Sync for Region {}
 #[cfg(test)]
 unsafe impl Send for Region {}
 
+/// Whether a table will be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fill {
+    Sparse,
+    Dense,
+}
+
 impl Pages {
     /// Memory of the kernel's, as much as it has.
     pub(crate) const fn of_kernel() -> Self {
@@ -81,22 +88,25 @@ impl Pages {
         self.other(len, lot).unwrap_or_else(|| sys::map_dense(len))
     }
 
-    /// What `at` points to. If that is nothing yet, `map` gives it so much memory or more, which
-    /// begins at a multiple of `align` then. Other threads may do so at the same time: whoever
-    /// comes first is heard. Null if there is no memory.
+    /// What `at` points to. If that is nothing yet, it is zeroed memory from here on, which begins
+    /// at a multiple of `align`. Other threads may do the same at the same time: whoever comes
+    /// first is heard. Null if there is no memory.
     pub(crate) fn map_once<T>(
         &self,
         at: &AtomicPtr<T>,
-        len: usize,
-        align: usize,
-        map: impl FnOnce(usize) -> *mut u8,
+        (len, align): (usize, usize),
+        lot: Lot,
+        fill: Fill,
     ) -> *mut T {
         let found = at.load(Ordering::Acquire);
         if !found.is_null() {
             return found;
         }
         let len = if align > sys::PAGE { len + align } else { len };
-        let new = map(len);
+        let new = match fill {
+            Fill::Sparse => self.map(len, lot),
+            Fill::Dense => self.map_dense(len, lot),
+        };
         if new.is_null() {
             return new.cast();
         }
@@ -208,31 +218,46 @@ pub(crate) mod tests {
         region_of(64 << 20)
     }
 
-    /// What is there stays, whoever asks; another thread that was quicker is heard; and what is
-    /// asked to be aligned is, with all of its length.
+    /// What is there stays, whoever asks, and what is asked to be aligned is, with all of its
+    /// length.
+    #[test]
+    fn what_is_mapped_once_stays() {
+        let pages = region_of(16 * PAGE);
+        let none = || AtomicPtr::<u64>::new(std::ptr::null_mut());
+        let (at, aligned) = (none(), none());
+        let map = |at, len, align| pages.map_once(at, (len, align), Lot::Own, Fill::Dense);
+        let first = map(&at, PAGE, PAGE);
+        assert!(!first.is_null());
+        assert_eq!(map(&at, PAGE, PAGE), first);
+        let begin = map(&aligned, 2 * PAGE, 4 * PAGE);
+        assert!(begin.addr().is_multiple_of(4 * PAGE));
+        // One page, two, and room to align them.
+        assert_eq!(pages.region.taken.load(Ordering::Relaxed), 7 * PAGE);
+        assert!(map(&none(), 16 * PAGE, PAGE).is_null());
+    }
+
     #[test]
     fn whoever_maps_first_is_heard() {
-        let pages = region_of(16 * PAGE);
-        let at = AtomicPtr::<u64>::new(std::ptr::null_mut());
-        let map = |len| pages.map(len, Lot::Own);
-        let none = |_| std::ptr::null_mut();
-        assert!(pages.map_once(&at, PAGE, PAGE, none).is_null());
-        let first = pages.map_once(&at, PAGE, PAGE, map);
-        assert!(!first.is_null());
-        assert_eq!(pages.map_once(&at, PAGE, PAGE, none), first);
-        let raced = AtomicPtr::<u64>::new(std::ptr::null_mut());
-        let late = |len| {
-            raced.store(first, Ordering::Release);
-            pages.map(len, Lot::Own)
-        };
-        assert_eq!(pages.map_once(&raced, PAGE, PAGE, late), first);
-        let aligned = AtomicPtr::<u64>::new(std::ptr::null_mut());
-        let asked = std::cell::Cell::new(0);
-        let begin = pages.map_once(&aligned, 2 * PAGE, 4 * PAGE, |len| {
-            asked.set(len);
-            map(len)
-        });
-        assert!(begin.addr().is_multiple_of(4 * PAGE) && asked.get() == 6 * PAGE);
+        const THREADS: usize = 4;
+        let pages = Pages::of_kernel();
+        for _ in 0..100 {
+            let at = AtomicPtr::<u64>::new(std::ptr::null_mut());
+            let barrier = std::sync::Barrier::new(THREADS);
+            let map = || {
+                barrier.wait();
+                let mapped = pages.map_once(&at, (PAGE, PAGE), Lot::Own, Fill::Sparse);
+                mapped.addr()
+            };
+            let all: Vec<usize> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(map)).collect();
+                let each = threads.into_iter().map(|thread| thread.join().unwrap());
+                each.collect()
+            });
+            let first = at.load(Ordering::Relaxed);
+            assert!(all.iter().all(|&mapped| mapped == first.addr()));
+            // SAFETY: it came from there, and every thread is done with it.
+            unsafe { pages.unmap(first.cast(), PAGE) };
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use heapprof_books::state;
 
+use crate::code::mappings::Told;
 use crate::dump::turn::Taken;
 use crate::dump::{AllocatorHolds, Dumping, Error, Tell, output};
 use crate::engine::Engine;
@@ -146,28 +147,32 @@ fn in_turn<R>(
 /// another thread dumps.
 pub(super) fn look(engine: &Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+    let mut has_seen = false;
     if engine.process.is_own() && !lines::has_ended(engine) {
-        look_in_turn(engine);
+        has_seen = look_in_turn(engine);
     }
     // If nothing came of it, the next look is not sooner either.
     engine.dumping.due.looked(began);
     let took = sys::nanoseconds(libc::CLOCK_MONOTONIC) - began;
     let micros = engine.dumping.micros();
     engine.code.seen.looked(micros, took / 1000);
+    if !has_seen && engine.process.pages.kept.is_there() {
+        engine.code.seen.look_again();
+    }
 }
 
-fn look_in_turn(engine: &Engine) {
+/// Returns whether it was seen what code is mapped.
+fn look_in_turn(engine: &Engine) -> bool {
+    let mut told = Told::Nothing;
     in_turn(engine, Reason::Growth, 0, |turn| {
         if turn.is_none() {
             return;
         }
         in_own_place(engine, &mut || {
             let options = engine.dumping.options.with(&engine.process, |o| o.clone());
-            let mappings = &engine.code.mappings;
-            if engine.process.pages.kept.is_there()
-                && engine.reserve(mappings.memory_needed(&engine.process))
-            {
-                snapshot::remember_code(engine);
+            if engine.process.pages.kept.is_there() {
+                let reserve = |bytes| engine.reserve(bytes);
+                told = engine.code.mappings.remember(&engine.process, reserve);
             }
             if let Some(options) = options.filter(Dumping::is_followed)
                 && engine.reserve(snapshot::memory_needed(engine))
@@ -178,6 +183,7 @@ fn look_in_turn(engine: &Engine) {
             false
         });
     });
+    told == Told::All
 }
 
 /// What became of a dump that nobody wants to know the path of.

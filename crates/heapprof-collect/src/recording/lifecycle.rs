@@ -8,7 +8,7 @@ use crate::mode::Mode;
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
-use crate::recording::{audit, kept, snapshot::remember_code};
+use crate::recording::{audit, kept};
 use crate::recording::{clock, unload};
 
 /// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
@@ -89,7 +89,8 @@ impl Lifecycle {
             {
                 // Nobody could find out afterwards what lay where.
                 if handed.is_some() {
-                    remember_code(engine);
+                    let reserve = |bytes| engine.reserve(bytes);
+                    engine.code.mappings.remember(process, reserve);
                 }
                 let handed = handed.as_ref().map(|(file, asked)| (file, asked));
                 kept::show(engine, handed);

@@ -10,7 +10,7 @@ use heapprof_profile::{
     ProfileBuilder, QuickSample, Sizes, encode_samples_quickly, recorded,
 };
 
-use crate::code::mappings::Mapping;
+use crate::code::mappings::{Mapping, Told};
 use crate::engine::Engine;
 use crate::options::Frames;
 use crate::platform::{status, sys};
@@ -29,6 +29,12 @@ use crate::thread::names::{self, Named};
 
 /// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
 pub(super) fn memory_needed(engine: &Engine) -> usize {
+    let mappings = engine.code.mappings.memory_needed(&engine.process);
+    mappings.saturating_add(memory_besides(engine))
+}
+
+/// Bytes of that which are not for mappings.
+fn memory_besides(engine: &Engine) -> usize {
     let (code, stacks) = (&engine.code, &engine.books.stacks);
     // A location is an address in a generation of mappings, and every address has its rule.
     let scripts = &engine.scripts.names;
@@ -39,7 +45,6 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
         .saturating_mul(generations)
         .min(stacks.frames());
     let stacks = stacks.len() as usize * (96 + 2 * size_of::<spread::Sum>());
-    let mappings = code.mappings.memory_needed(&engine.process);
     // A frame of an interpreter has its texts twice: as texts, and as the key of its function.
     let named = scripts.len() as usize * 512 + 2 * scripts.bytes();
     // A look at lines keeps and compares numbers of each stack.
@@ -49,15 +54,14 @@ pub(super) fn memory_needed(engine: &Engine) -> usize {
     };
     let threads = engine.threads.names.len() as usize * 1024;
     // The history is there as moments, as bytes and as text.
-    (8 << 18) + mappings + stacks + named + lines + threads + locations.saturating_mul(288)
+    (8 << 18) + stacks + named + lines + threads + locations.saturating_mul(288)
 }
 
-/// Notes what code is mapped now. The caller has the memory for that, or for more. Returns whether
-/// the kernel told.
+/// Notes what code is mapped now, for a dump. Returns whether the kernel told.
 pub(super) fn remember_code(engine: &Engine) -> bool {
-    // What the caller has besides must be left.
-    let reserve = || engine.reserve(memory_needed(engine));
-    engine.code.mappings.remember(&engine.process, reserve)
+    // What is set aside for the dump must be left.
+    let reserve = |bytes: usize| engine.reserve(bytes.saturating_add(memory_besides(engine)));
+    engine.code.mappings.remember(&engine.process, reserve) == Told::All
 }
 
 /// Hashes addresses: they are spread well enough by one multiplication.

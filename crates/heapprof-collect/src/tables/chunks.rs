@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use heapprof_books::chunks::COUNT;
 
 use crate::platform::kept::Lot;
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Fill, Pages};
 use crate::platform::sys;
 
 const FIRST: usize = 4096;
@@ -71,12 +71,12 @@ impl<T> Chunks<T> {
             return std::ptr::null_mut();
         };
         let bytes = (FIRST << k) * size_of::<T>();
-        let is_dense = self.is_dense(k, pages);
-        let map = |len| match is_dense {
-            true => pages.map_dense(len, lot),
-            false => pages.map(len, lot),
+        let fill = match self.is_dense(k, pages) {
+            true => Fill::Dense,
+            false => Fill::Sparse,
         };
-        if pages.map_once(slot, bytes, sys::PAGE, map).is_null() {
+        let mapped = pages.map_once(slot, (bytes, sys::PAGE), lot, fill);
+        if mapped.is_null() {
             return std::ptr::null_mut();
         }
         pages.copy(self);

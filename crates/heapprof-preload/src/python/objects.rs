@@ -69,7 +69,8 @@ pub struct PythonObjects {
     has_malloc: AtomicBool,
     /// Whether small objects are to be recorded.
     are_wanted: AtomicBool,
-    /// Whether nobody has looked since Python chose its allocators, and should.
+    /// Whether somebody should look at once: nobody has since Python chose its allocators, or they
+    /// were none that we know.
     is_unsettled: AtomicBool,
     /// How often somebody looked while Python's allocators were none that we know.
     strange_looks: AtomicU32,
@@ -265,7 +266,7 @@ impl PythonObjects {
         }
     }
 
-    /// Whether somebody has looked since Python chose its allocators.
+    /// Whether nobody needs to look at once.
     #[inline(always)]
     pub(super) fn is_settled(&self) -> bool {
         !self.is_unsettled.load(Ordering::Relaxed)

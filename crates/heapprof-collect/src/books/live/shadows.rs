@@ -16,7 +16,7 @@ use heapprof_books::shadow;
 
 use crate::books::live::table::Block;
 use crate::platform::kept::Lot;
-use crate::platform::pages::Pages;
+use crate::platform::pages::{Fill, Pages};
 use crate::platform::sys;
 
 /// The words of a region.
@@ -252,7 +252,7 @@ impl Shadows {
         };
         let len = shadow::len(chunk) as usize;
         let bytes = len * (BYTES + 8);
-        let begin = pages.map_once(at, bytes, BYTES, |len| pages.map_dense(len, Lot::Own));
+        let begin = pages.map_once(at, (bytes, BYTES), Lot::Own, Fill::Dense);
         if begin.is_null() {
             self.is_full.store(true, Ordering::Relaxed);
             return false;
@@ -334,14 +334,14 @@ unsafe fn number_of<'a>(begin: *mut u8, chunk: usize, place: u64) -> &'a AtomicU
 /// there is no memory for it, now or before.
 fn make<T>(at: &AtomicPtr<T>, len: usize, pages: &Pages) -> *mut T {
     let bytes = len * size_of::<T>();
-    let made = pages.map_once(at, bytes, sys::PAGE, |len| pages.map(len, Lot::Own));
+    let made = pages.map_once(at, (bytes, sys::PAGE), Lot::Own, Fill::Sparse);
     if !made.is_null() {
         return made;
     }
     let null = std::ptr::null_mut();
     match at.compare_exchange(null, none(), Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => none(),
-        // Another thread has found some.
+        // Another thread was first, with memory or without.
         Err(made) => made,
     }
 }

@@ -1,0 +1,65 @@
+//! How far the text of a log is written, so that nobody waits for a pipe that is not read.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+/// How often a write began or ended. It is odd while one goes on, which may take as long as whoever
+/// reads a pipe likes. All else comes to an end, if no file system hangs: names of a large program
+/// may take a minute.
+#[derive(Debug, Default)]
+pub(super) struct Progress(AtomicU64);
+
+impl Progress {
+    /// Runs a write.
+    pub(super) fn writing<R>(&self, write: impl FnOnce() -> R) -> R {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let result = write();
+        self.0.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Waits for what becomes of it. `None` if one write takes longer than `patience`.
+    pub(super) fn wait<T>(&self, outcome: &Receiver<T>, patience: Duration) -> Option<T> {
+        let mut before = self.0.load(Ordering::Relaxed);
+        loop {
+            match outcome.recv_timeout(patience) {
+                Err(RecvTimeoutError::Timeout) => {}
+                found => return found.ok(),
+            }
+            let now = self.0.load(Ordering::Relaxed);
+            if std::mem::replace(&mut before, now) == now && now % 2 == 1 {
+                return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    /// A write that takes longer than anybody waits is given up, and other work is not.
+    #[test]
+    fn only_a_write_is_given_up() {
+        const PATIENCE: Duration = Duration::from_millis(5);
+        let (progress, (done, outcome)) = (Arc::new(Progress::default()), channel());
+        let (work, is_slow) = (progress.clone(), Duration::from_millis(100));
+        let thread = std::thread::spawn(move || {
+            std::thread::sleep(is_slow);
+            work.writing(|| ());
+            done.send(7).unwrap();
+            std::thread::sleep(is_slow);
+            drop(done);
+        });
+        assert_eq!(progress.wait(&outcome, PATIENCE), Some(7));
+        assert_eq!(progress.wait(&outcome, PATIENCE), None);
+        thread.join().unwrap();
+        let (_done, outcome) = channel::<()>();
+        let given_up = progress.writing(|| progress.wait(&outcome, PATIENCE));
+        assert_eq!(given_up, None);
+    }
+}
