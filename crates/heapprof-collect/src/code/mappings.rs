@@ -135,13 +135,15 @@ impl Mappings {
             // mapped.
             return Vec::new();
         }
+        // The kernel tells them in their order.
+        let is_there = |mapping: &Mapping| {
+            let found = now.binary_search_by_key(&mapping.start, |m| m.start);
+            found.is_ok_and(|i| now[i].path == mapping.path)
+        };
         self.known.with(process, |known| {
             self.unloads.fetch_add(1, Ordering::AcqRel);
             for mapping in known.all.iter_mut().filter(|m| !m.closed) {
-                if !now
-                    .iter()
-                    .any(|m| m.start == mapping.start && m.path == mapping.path)
-                {
+                if !is_there(mapping) {
                     mapping.closed = true;
                     gone.push(Closed {
                         start: mapping.start,
@@ -191,26 +193,38 @@ impl Mappings {
                 return false;
             }
             let generation = self.generation();
+            // There may be tens of thousands of them.
+            let mut by_start: Vec<usize> = (0..known.all.len()).collect();
+            by_start.sort_unstable_by_key(|&i| known.all[i].start);
             for mut mapping in now {
+                let first = by_start.partition_point(|&i| known.all[i].start < mapping.start);
+                let here = by_start[first..].iter().copied();
+                let here = || {
+                    here.clone()
+                        .take_while(|&i| known.all[i].start == mapping.start)
+                };
                 let same = |m: &Mapping| {
                     m.start == mapping.start && m.end == mapping.end && m.path == mapping.path
                 };
-                if let Some(old) = known.all.iter_mut().find(|m| !m.closed && same(m)) {
+                let is_old = |&i: &usize| !known.all[i].closed && same(&known.all[i]);
+                if let Some(old) = here().find(is_old) {
+                    let old = &mut known.all[old];
                     old.last = generation;
                     old.deleted = mapping.deleted;
                     continue;
                 }
                 let image = Image::of(mapping.start, mapping.offset);
                 // The mapping was closed, and is back before anything else came to its place.
-                let is_back = |m: &&mut Mapping| {
+                let is_back = |&i: &usize| {
+                    let m = &known.all[i];
                     m.closed
                         && m.last == generation
                         && same(m)
                         && image.has_build_id()
                         && m.image == image
                 };
-                if let Some(old) = known.all.iter_mut().find(is_back) {
-                    old.closed = false;
+                if let Some(old) = here().find(is_back) {
+                    known.all[old].closed = false;
                     continue;
                 }
                 mapping.image = image;

@@ -5,18 +5,21 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 /// More objects are not told apart. A program that has more of them has its code looked at when it
 /// dumps, or unloads some.
 const MOST: usize = 1024;
-/// So long after a new one nobody looks for others, in microseconds: they come in groups.
-const PAUSE: i64 = 5000;
-/// And so many times as long as the look took: the kernel writes a line for each mapping, and a
-/// program that loads many objects has many.
+/// A look takes at most one part in so many of the time: the kernel writes a line for each mapping,
+/// and a program that loads many objects has many.
 const SHARE: i64 = 50;
+/// What is left over of so much time, in microseconds, is there for looks one after the other.
+/// Objects come in groups, and nobody looks any more once a program waits.
+const BURST: i64 = 100_000;
+/// So long no look takes at least.
+const LEAST: i64 = 20;
 
 /// Where objects begin, as a hash table without a lock.
 pub(crate) struct Seen {
     start: [AtomicUsize; MOST],
     has_new: AtomicBool,
-    /// When somebody may look again.
-    next: AtomicI64,
+    /// By when looks up to now have had their share of the time.
+    paid: AtomicI64,
 }
 
 impl Seen {
@@ -25,7 +28,7 @@ impl Seen {
         Self {
             start: [const { AtomicUsize::new(0) }; MOST],
             has_new: AtomicBool::new(false),
-            next: AtomicI64::new(0),
+            paid: AtomicI64::new(-BURST),
         }
     }
 
@@ -51,13 +54,9 @@ impl Seen {
     /// Whether one was met since somebody last looked, and it is time to look again: so many
     /// microseconds have passed since the recording began.
     pub(crate) fn take_new(&self, micros: i64) -> bool {
-        let is_time = self.has_new.load(Ordering::Relaxed)
-            && micros >= self.next.load(Ordering::Relaxed)
-            && self.has_new.swap(false, Ordering::AcqRel);
-        if is_time {
-            self.next.store(micros + PAUSE, Ordering::Relaxed);
-        }
-        is_time
+        self.has_new.load(Ordering::Relaxed)
+            && micros >= self.paid.load(Ordering::Relaxed)
+            && self.has_new.swap(false, Ordering::AcqRel)
     }
 
     /// Says that nothing came of a look, so that there is another one.
@@ -67,8 +66,10 @@ impl Seen {
 
     /// Notes that a look took so many microseconds, and ended so many after the recording began.
     pub(crate) fn looked(&self, micros: i64, took: i64) {
-        let next = micros.saturating_add(took.saturating_mul(SHARE));
-        self.next.fetch_max(next, Ordering::Relaxed);
+        let price = took.max(LEAST).saturating_mul(SHARE);
+        let paid = self.paid.load(Ordering::Relaxed);
+        let paid = paid.max(micros.saturating_sub(BURST)).saturating_add(price);
+        self.paid.store(paid, Ordering::Relaxed);
     }
 }
 
@@ -79,11 +80,9 @@ mod tests {
     #[test]
     fn each_object_is_new_once() {
         let seen = Seen::new();
-        let now = std::cell::Cell::new(0);
         let is_new = |start| {
             seen.note(start);
-            now.set(now.get() + PAUSE);
-            seen.take_new(now.get())
+            seen.take_new(0)
         };
         assert!(!seen.take_new(0));
         let starts = (1..=MOST).map(|i| i * 4096);
@@ -93,22 +92,40 @@ mod tests {
         assert!(!is_new(4096 * 7777));
         seen.clear();
         assert!(starts.clone().all(is_new));
-        seen.note(7);
-        seen.clear();
-        seen.note(9);
-        assert!(!seen.take_new(now.get() + PAUSE - 1) && seen.take_new(now.get() + PAUSE));
+        seen.look_again();
+        assert!(seen.take_new(0) && !seen.take_new(0));
     }
 
+    /// Some looks may follow each other at once, and all together take their share of the time.
     #[test]
     fn looks_take_a_small_part_of_the_time() {
-        let seen = Seen::new();
-        seen.note(4096);
-        assert!(seen.take_new(0));
-        seen.looked(1000, 1000);
-        seen.note(8192);
-        assert!(!seen.take_new(50_999));
-        assert!(seen.take_new(51_000));
-        seen.look_again();
-        assert!(!seen.take_new(51_001) && seen.take_new(60_000) && !seen.take_new(90_000));
+        for (took, at_once) in [(0, 101), (100, 21), (1500, 2), (10_000, 1)] {
+            let seen = Seen::new();
+            let is_time = |micros| {
+                seen.look_again();
+                let is_time = seen.take_new(micros);
+                if is_time {
+                    seen.looked(micros, took);
+                }
+                is_time
+            };
+            let soon = (0..1000).filter(|_| is_time(0)).count();
+            assert_eq!(soon, at_once, "{took}");
+            let later = (0..10_000_000)
+                .step_by(100)
+                .filter(|&at| is_time(at))
+                .count();
+            let share = 10_000_000 / (took.max(LEAST) * SHARE);
+            assert!(
+                (share - 1..=share + 1).contains(&(later as i64)),
+                "{took}: {later}"
+            );
+            // What is left over does not pile up.
+            let after_an_hour = (0..1000).filter(|_| is_time(3_600_000_000)).count();
+            assert!(
+                (at_once..=at_once + 1).contains(&after_an_hour),
+                "{took}: {after_an_hour}"
+            );
+        }
     }
 }
