@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heapprof_tests::built::{build, have};
-use heapprof_tests::harness::{Run, heapprof, run};
+use heapprof_tests::harness::{Run, heapprof, root, run};
 
 /// Runs `record` with a program behind some words of a launcher's. Returns its output, its message
 /// and its exit code.
@@ -263,6 +263,58 @@ fn there_is_one_last_profile() {
         let leaf = format!(r#"{{"function":"leaf","flat":{bytes},"cum":{bytes}}}"#);
         assert!(top.contains(&leaf), "{words:?}: {top}");
     }
+}
+
+/// Loads one plugin late, and another one in a child, which then only waits and is killed.
+const LOADS: &str = r#"
+    #include <dlfcn.h>
+    #include <signal.h>
+    #include <unistd.h>
+    #include <sys/wait.h>
+    static void load(const char *name) {
+        void *library = dlopen(name, RTLD_NOW);
+        void *(**entry)(unsigned long) = dlsym(library, "plugin_entry");
+        for (int i = 0; i < 20; i++) (*entry)(200000);
+    }
+    int main(int argc, char **argv) {
+        sleep(1);
+        load(argv[1]);
+        if (fork() == 0) {
+            load(argv[2]);
+            usleep(100000);
+            raise(SIGKILL);
+        }
+        wait(0);
+    }
+"#;
+
+/// Looks at code have their share of a child's own time, however late its parent looked last.
+#[test]
+fn a_killed_child_has_names_of_what_it_loaded() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(LOADS, "gcc -O1 -g -fno-builtin");
+    let source = root().join("tests/programs/lib_plugin.c");
+    for plugin in ["early", "late"] {
+        built.run(&format!(
+            "gcc -O1 -g -shared -fPIC -fno-builtin -DSHIFT=0 -DPLUGIN={plugin} {} -o {plugin}.so",
+            source.display()
+        ));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["program", "early.so", "late.so"].map(|name| built.path(name));
+    let words = paths.each_ref().map(|path| path.to_str().unwrap());
+    let ended = recorded(folder.path(), &[], &[], &words);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let children = std::fs::read_dir(folder.path().join("p.children")).unwrap();
+    let child = children.last().unwrap().unwrap().path();
+    let named = ["symbolize", child.to_str().unwrap(), "-o", "named.pb.gz"];
+    assert_eq!(run(folder.path(), &named).code, 0, "{}", ended.err);
+    let top = ["top", "-f", "json", "-t", "alloc_space", "named.pb.gz"];
+    let top = run(folder.path(), &top).out;
+    let late = r#"{"function":"late","flat":4000000,"cum":4000000}"#;
+    assert!(top.contains(late), "{top}");
 }
 
 /// A Python has stacks of which one is the oldest part of another.

@@ -51,6 +51,11 @@ impl Seen {
         all.for_each(|place| place.store(0, Ordering::Relaxed));
     }
 
+    /// Says that time is counted from now on. What looks have cost before is forgotten.
+    pub(crate) fn begin(&self) {
+        self.paid.store(-BURST, Ordering::Relaxed);
+    }
+
     /// Whether one was met since somebody last looked, and it is time to look again: so many
     /// microseconds have passed since the recording began.
     pub(crate) fn take_new(&self, micros: i64) -> bool {
@@ -126,6 +131,10 @@ mod tests {
                 (at_once..=at_once + 1).contains(&after_an_hour),
                 "{took}: {after_an_hour}"
             );
+            // Another recording begins, or a forked child.
+            assert!(!is_time(0));
+            seen.begin();
+            assert!(is_time(0));
         }
     }
 }

@@ -44,11 +44,9 @@ fn show(engine: &Engine, micros: i64) {
             .kept
             .copy_words(kept::DROPPED, 0..heapprof_books::DROPPED);
         pages.kept.copy_words(kept::PEAK_AT, 0..1);
-        if engine.code.seen.take_new(micros) {
-            // Nobody can find out what lay where once the process has been killed.
-            if !dumping.due.ask_to_look() {
-                engine.code.seen.look_again();
-            }
+        // Nobody can find out what lay where once the process has been killed.
+        if engine.code.seen.take_new(micros) && !dumping.due.ask_to_look() {
+            engine.code.seen.look_again();
         }
         let goes_on = match pages.kept.state() {
             state::BEFORE_EXEC => !dumping.is_about_to_exec(),
@@ -61,8 +59,9 @@ fn show(engine: &Engine, micros: i64) {
     }
 }
 
-/// Begins the history of a recording, or that of a forked child.
+/// Begins the history of a recording, or that of a forked child, and the time of looks at code.
 pub(crate) fn begin(engine: &Engine) {
+    engine.code.seen.begin();
     let peak = engine.books.shared.heap.peak_bytes();
     let history = &engine.dumping.history;
     history.begin(&engine.process, now(engine, 0), peak);
