@@ -6,7 +6,8 @@ usage: python.py --heapprof PATH [--python PYTHON] [--rounds 15] [--names] [--to
 
 PYTHON needs memray and numpy; what it lacks is left out. In each round every tool runs each of
 bench/python/*.py once, in an order that is drawn anew. The table has medians of ratios to the bare
-program of the same round. Its last row compares the two tools that record small objects. Names are looked up only with --names, after the program has ended.
+program of the same round. Its last row compares the two tools that record small objects. Names are
+looked up only with --names, after the program has ended.
 """
 
 import argparse

@@ -2,6 +2,7 @@
 
 use crate::books::Books;
 use crate::code::Code;
+use crate::code::mappings::Told;
 use crate::dump::Dumping;
 use crate::mode::Mode;
 use crate::platform::arena::{Allocator, Arena};
@@ -71,6 +72,13 @@ impl Engine {
     /// engine's [`memory`](Self::memory), so for [`ENGINE`].
     pub(crate) fn reserve(&self, len: usize) -> bool {
         self.memory.reserve(&self.process, len)
+    }
+
+    /// Notes what code is mapped now, with memory that is set aside for that, and so many bytes for
+    /// what the caller does besides.
+    pub(crate) fn remember_code(&self, besides: usize) -> Told {
+        let reserve = |bytes: usize| self.reserve(bytes.saturating_add(besides));
+        self.code.mappings.remember(&self.process, reserve)
     }
 
     /// Begins to record, and forgets what an earlier start recorded. Returns false if that can't

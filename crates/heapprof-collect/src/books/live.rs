@@ -306,7 +306,7 @@ impl LiveTable {
         let Some(slot) = self.region.get(bits) else {
             return std::ptr::null_mut();
         };
-        pages.map_once(slot, (bytes, sys::PAGE), Lot::Own, Fill::Dense)
+        pages.map_once(slot, bytes, sys::PAGE, Lot::Own, Fill::Dense)
     }
 
     /// How many bytes of the tables are in memory. This includes what large pages bring along for

@@ -94,7 +94,8 @@ impl Pages {
     pub(crate) fn map_once<T>(
         &self,
         at: &AtomicPtr<T>,
-        (len, align): (usize, usize),
+        len: usize,
+        align: usize,
         lot: Lot,
         fill: Fill,
     ) -> *mut T {
@@ -225,7 +226,7 @@ pub(crate) mod tests {
         let pages = region_of(16 * PAGE);
         let none = || AtomicPtr::<u64>::new(std::ptr::null_mut());
         let (at, aligned) = (none(), none());
-        let map = |at, len, align| pages.map_once(at, (len, align), Lot::Own, Fill::Dense);
+        let map = |at, len, align| pages.map_once(at, len, align, Lot::Own, Fill::Dense);
         let first = map(&at, PAGE, PAGE);
         assert!(!first.is_null());
         assert_eq!(map(&at, PAGE, PAGE), first);
@@ -245,7 +246,7 @@ pub(crate) mod tests {
             let barrier = std::sync::Barrier::new(THREADS);
             let map = || {
                 barrier.wait();
-                let mapped = pages.map_once(&at, (PAGE, PAGE), Lot::Own, Fill::Sparse);
+                let mapped = pages.map_once(&at, PAGE, PAGE, Lot::Own, Fill::Sparse);
                 mapped.addr()
             };
             let all: Vec<usize> = std::thread::scope(|scope| {

@@ -147,16 +147,14 @@ fn in_turn<R>(
 /// another thread dumps.
 pub(super) fn look(engine: &Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
-    let mut has_seen = false;
-    if engine.process.is_own() && !lines::has_ended(engine) {
-        has_seen = look_in_turn(engine);
-    }
+    let may_look = engine.process.is_own() && !lines::has_ended(engine);
+    let has_seen = may_look && look_in_turn(engine);
     // If nothing came of it, the next look is not sooner either.
     engine.dumping.due.looked(began);
     let took = sys::nanoseconds(libc::CLOCK_MONOTONIC) - began;
     let micros = engine.dumping.micros();
     engine.code.seen.looked(micros, took / 1000);
-    if !has_seen && engine.process.pages.kept.is_there() {
+    if !has_seen {
         engine.code.seen.look_again();
     }
 }
@@ -171,8 +169,7 @@ fn look_in_turn(engine: &Engine) -> bool {
         in_own_place(engine, &mut || {
             let options = engine.dumping.options.with(&engine.process, |o| o.clone());
             if engine.process.pages.kept.is_there() {
-                let reserve = |bytes| engine.reserve(bytes);
-                told = engine.code.mappings.remember(&engine.process, reserve);
+                told = engine.remember_code(0);
             }
             if let Some(options) = options.filter(Dumping::is_followed)
                 && engine.reserve(snapshot::memory_needed(engine))

@@ -89,8 +89,7 @@ impl Lifecycle {
             {
                 // Nobody could find out afterwards what lay where.
                 if handed.is_some() {
-                    let reserve = |bytes| engine.reserve(bytes);
-                    engine.code.mappings.remember(process, reserve);
+                    engine.remember_code(0);
                 }
                 let handed = handed.as_ref().map(|(file, asked)| (file, asked));
                 kept::show(engine, handed);

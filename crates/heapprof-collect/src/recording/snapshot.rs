@@ -59,9 +59,7 @@ fn memory_besides(engine: &Engine) -> usize {
 
 /// Notes what code is mapped now, for a dump. Returns whether the kernel told.
 pub(super) fn remember_code(engine: &Engine) -> bool {
-    // What is set aside for the dump must be left.
-    let reserve = |bytes: usize| engine.reserve(bytes.saturating_add(memory_besides(engine)));
-    engine.code.mappings.remember(&engine.process, reserve) == Told::All
+    engine.remember_code(memory_besides(engine)) == Told::All
 }
 
 /// Hashes addresses: they are spread well enough by one multiplication.
@@ -210,7 +208,7 @@ fn write_stacks<'a>(
             Row::Stack(id) | Row::Part(&PartOfPool { pool: id, .. }) => (Made::Stack(id), None),
             Row::Value(stack, label) => (stack, Some(label)),
         };
-        let (generation, mut same) = match id {
+        let (generation, shared) = match id {
             Made::Stack(id) => stack.read(&engine.books.stacks, id),
             Made::Frame(word) => (0, stack.set(word)),
         };
@@ -227,8 +225,8 @@ fn write_stacks<'a>(
             sample.labels = *labels.entry(words).or_insert_with(new);
         }
         // The next stack mostly has the oldest frames of the last one.
-        same = match last.0 == generation {
-            true => same.min(frames.len()).min(last.1),
+        let same = match last.0 == generation {
+            true => shared.min(frames.len()).min(last.1),
             false => 0,
         };
         last = (generation, frames.len());

@@ -75,7 +75,7 @@ impl<T> Chunks<T> {
             true => Fill::Dense,
             false => Fill::Sparse,
         };
-        let mapped = pages.map_once(slot, (bytes, sys::PAGE), lot, fill);
+        let mapped = pages.map_once(slot, bytes, sys::PAGE, lot, fill);
         if mapped.is_null() {
             return std::ptr::null_mut();
         }

@@ -252,7 +252,7 @@ impl Shadows {
         };
         let len = shadow::len(chunk) as usize;
         let bytes = len * (BYTES + 8);
-        let begin = pages.map_once(at, (bytes, BYTES), Lot::Own, Fill::Dense);
+        let begin = pages.map_once(at, bytes, BYTES, Lot::Own, Fill::Dense);
         if begin.is_null() {
             self.is_full.store(true, Ordering::Relaxed);
             return false;
@@ -334,7 +334,7 @@ unsafe fn number_of<'a>(begin: *mut u8, chunk: usize, place: u64) -> &'a AtomicU
 /// there is no memory for it, now or before.
 fn make<T>(at: &AtomicPtr<T>, len: usize, pages: &Pages) -> *mut T {
     let bytes = len * size_of::<T>();
-    let made = pages.map_once(at, (bytes, sys::PAGE), Lot::Own, Fill::Sparse);
+    let made = pages.map_once(at, bytes, sys::PAGE, Lot::Own, Fill::Sparse);
     if !made.is_null() {
         return made;
     }
