@@ -14,5 +14,6 @@ pub mod fleet;
 pub mod harness;
 pub mod listener;
 pub mod samples;
+pub mod waits;
 pub mod watched;
 pub mod wire;
