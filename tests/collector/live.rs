@@ -1,16 +1,19 @@
 //! `record --live` in a terminal of tmux: what is on the screen, and what is left behind when the
 //! view, the program or `record` ends.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use regex::Regex;
 use tempfile::TempDir;
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, heapprof};
+use heapprof_tests::waits::{try_for, wait_until};
 
-/// Holds ten blocks of a mebibyte, says so, and waits for so many tenths of a second.
+/// Holds ten blocks of a mebibyte, says so, and waits for a file `go`, as do so many children.
 const KEEPER: &str = r#"
     #include <stdio.h>
     #include <stdlib.h>
@@ -23,17 +26,17 @@ const KEEPER: &str = r#"
         kept[i] = malloc(1 << 20);
         memset(kept[i], 1, 1 << 20);
     }
-    static void wait_for(int tenths) {
-        for (int i = 0; i < tenths; i++) { passing = malloc(100000); free(passing); usleep(100000); }
+    static void wait_for_go(void) {
+        while (access("go", F_OK) != 0) { passing = malloc(100000); free(passing); usleep(100000); }
     }
     int main(int argc, char **argv) {
-        int tenths = atoi(argv[1]), children = argc > 2 ? atoi(argv[2]) : 0;
+        int children = argc > 1 ? atoi(argv[1]) : 0;
         for (int i = 0; i < 10; i++) keep(i);
         printf("kept ten\n");
         fflush(stdout);
         for (int i = 0; i < children; i++)
-            if (fork() == 0) { wait_for(tenths); _exit(0); }
-        wait_for(tenths);
+            if (fork() == 0) { wait_for_go(); _exit(0); }
+        wait_for_go();
         while (wait(0) > 0) ;
         printf("done\n");
         return 5;
@@ -52,7 +55,7 @@ impl Terminal {
         };
         let record = format!(
             "trap : INT; stty -g > before; {} record --exact --live -o p.pb.gz -- {} {words} 2> errors; \
-             echo \"EXIT $?\"; stty -g > after; exec sleep 60",
+             echo \"EXIT $?\"; stty -g > after; exec sleep 3600",
             heapprof().display(),
             program.display()
         );
@@ -77,28 +80,35 @@ impl Terminal {
         String::from_utf8(screen).unwrap()
     }
 
+    /// Lets the program and its children go on to their ends.
+    fn go(&self) {
+        std::fs::write(self.folder.path().join("go"), "").unwrap();
+    }
+
     /// The screen once it has all these texts.
     fn until(&self, texts: &[&str]) -> String {
-        let began = Instant::now();
-        loop {
-            let screen = self.screen();
-            if texts.iter().all(|text| screen.contains(text)) {
-                return screen;
-            }
-            let has_time = began.elapsed() < Duration::from_secs(30);
-            assert!(has_time, "{texts:?} did not appear:\n{screen}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let mut screen = String::new();
+        let found = try_for(|| {
+            screen = self.screen();
+            texts.iter().all(|text| screen.contains(text)).then_some(())
+        });
+        assert!(found.is_some(), "{texts:?} did not appear:\n{screen}");
+        screen
+    }
+
+    /// Whose numbers the screen shows.
+    fn shown(&self) -> Option<String> {
+        let names = Regex::new(r"pid \d+|all \d+ processes").unwrap();
+        let screen = self.screen();
+        names.find(&screen).map(|found| found.as_str().to_string())
     }
 
     /// Waits until a file is there with something in it.
     fn until_file(&self, name: &str) {
-        let began = Instant::now();
-        let is_there = |path| std::fs::metadata(path).is_ok_and(|found| found.len() > 0);
-        while !is_there(self.folder.path().join(name)) {
-            assert!(began.elapsed() < Duration::from_secs(10), "no {name}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let path = self.folder.path().join(name);
+        wait_until(name, || {
+            std::fs::metadata(&path).is_ok_and(|found| found.len() > 0)
+        });
     }
 
     fn press(&self, key: &str) {
@@ -149,6 +159,7 @@ impl Terminal {
         let names = std::fs::read_dir(self.folder.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let expected = [
+            "go",
             "before",
             "after",
             "socket",
@@ -194,9 +205,10 @@ fn a_program_that_ends_leaves_its_last_screen() {
         return;
     }
     let built = keeper();
-    let terminal = Terminal::new(80, 24, &built.program, "30");
+    let terminal = Terminal::new(80, 24, &built.program, "");
     let screen = terminal.until(&["In use 10", "callers of keep", "exact"]);
     assert!(!screen.contains("kept ten"), "{screen}");
+    terminal.go();
     let screen = terminal.until(&["ended with exit code 5"]);
     assert!(screen.contains("peak 10"), "{screen}");
     terminal.press("q");
@@ -213,7 +225,7 @@ fn a_program_that_is_killed_leaves_the_terminal_clean() {
     }
     let built = keeper();
     let name = built.program.file_name().unwrap().to_str().unwrap();
-    let terminal = Terminal::new(80, 24, &built.program, "300");
+    let terminal = Terminal::new(80, 24, &built.program, "");
     terminal.until(&["In use 10"]);
     terminal.kill("-KILL", name);
     terminal.until(&["ended by signal 9"]);
@@ -230,7 +242,7 @@ fn signals_that_end_record_end_the_view() {
     }
     let built = keeper();
     for (signal, code) in [("-TERM", 143), ("-HUP", 129), ("-QUIT", 131)] {
-        let terminal = Terminal::new(80, 24, &built.program, "300");
+        let terminal = Terminal::new(80, 24, &built.program, "");
         terminal.until(&["In use 10"]);
         terminal.kill(signal, "heapprof");
         terminal.ends(code);
@@ -245,24 +257,17 @@ fn the_program_survives_a_kill_of_record() {
     }
     let built = keeper();
     let name = built.program.file_name().unwrap().to_str().unwrap();
-    let terminal = Terminal::new(80, 24, &built.program, "60");
+    let terminal = Terminal::new(80, 24, &built.program, "");
     terminal.until(&["In use 10"]);
     let program = terminal.process(name);
     terminal.kill("-KILL", "heapprof");
     // What the shell prints is somewhere on the screen of the view.
     terminal.until_file("after");
-    std::thread::sleep(Duration::from_millis(300));
     let is_there = || Path::new(&format!("/proc/{program}")).exists();
     assert!(is_there(), "the program ended with record");
     // It prints and writes its profile, and ends by itself.
-    let began = Instant::now();
-    while is_there() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "the program hangs"
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    terminal.go();
+    wait_until("the program's end", || !is_there());
     assert!(terminal.folder.path().join("p.pb.gz").exists());
 }
 
@@ -273,7 +278,7 @@ fn the_view_can_be_left_while_the_program_runs() {
         return;
     }
     let built = keeper();
-    let terminal = Terminal::new(80, 24, &built.program, "60");
+    let terminal = Terminal::new(80, 24, &built.program, "");
     terminal.until(&["In use 10"]);
     terminal.press("w");
     terminal.until(&["was written"]);
@@ -303,6 +308,7 @@ fn the_view_can_be_left_while_the_program_runs() {
         .unwrap();
     let mode = std::os::unix::fs::MetadataExt::mode(&saved.metadata().unwrap());
     assert_eq!(mode & 0o777, 0o600);
+    terminal.go();
     let end = terminal.ends(5);
     assert!(end.contains("done"), "{end}");
 }
@@ -314,7 +320,7 @@ fn a_key_interrupts_the_program() {
         return;
     }
     let built = keeper();
-    let terminal = Terminal::new(80, 24, &built.program, "300");
+    let terminal = Terminal::new(80, 24, &built.program, "");
     terminal.until(&["In use 10"]);
     terminal.press("C-c");
     terminal.until(&["ended by signal 2"]);
@@ -330,19 +336,18 @@ fn children_answer_each_for_itself() {
         return;
     }
     let built = keeper();
-    let terminal = Terminal::new(100, 30, &built.program, "150 3");
+    let terminal = Terminal::new(100, 30, &built.program, "3");
     terminal.until(&["(of 4 processes)"]);
     let first = terminal.process(built.program.file_name().unwrap().to_str().unwrap());
     terminal.until(&[&format!("pid {first}")]);
-    terminal.press("p");
-    let began = Instant::now();
-    while terminal.screen().contains(&format!("pid {first} ")) {
-        assert!(began.elapsed() < Duration::from_secs(10));
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    for _ in 0..3 {
+    // One after the other, and then all of them.
+    for _ in 0..4 {
+        let before = terminal.shown();
         terminal.press("p");
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until("the next process", || {
+            let now = terminal.shown();
+            now.is_some() && now != before
+        });
     }
     terminal.until(&["all 4 processes", "In use 40"]);
     terminal.press("C-c");
@@ -361,16 +366,22 @@ fn a_log_gets_plain_blocks() {
     let folder = tempfile::tempdir().unwrap();
     let mut record = command(folder.path());
     record.args(["record", "--exact", "--live", "-o", "p.pb.gz", "--"]);
-    let done = record
+    let mut record = record
         .arg(&built.program)
-        .arg("30")
         .env("TERM", "dumb")
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
-    let (out, err) = (
-        String::from_utf8(done.stdout).unwrap(),
-        String::from_utf8(done.stderr).unwrap(),
-    );
+    let mut lines = BufReader::new(record.stderr.take().unwrap());
+    let mut err = String::new();
+    while !err.contains("  keep\n") {
+        assert_ne!(lines.read_line(&mut err).unwrap(), 0, "{err}");
+    }
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    lines.read_to_string(&mut err).unwrap();
+    let done = record.wait_with_output().unwrap();
+    let out = String::from_utf8(done.stdout).unwrap();
     assert_eq!(
         (done.status.code(), out.as_str()),
         (Some(5), "kept ten\ndone\n"),
@@ -382,6 +393,7 @@ fn a_log_gets_plain_blocks() {
     );
     assert!(err.contains("ended with exit code 5"), "{err}");
     assert!(!err.contains('\u{1b}'), "{err:?}");
+    std::fs::remove_file(folder.path().join("go")).unwrap();
     let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
     assert_eq!(names.len(), 1, "{names:?}");
 }
@@ -394,7 +406,7 @@ fn a_terminal_that_goes_away_leaves_nothing_behind() {
         return;
     }
     let built = keeper();
-    let terminal = Terminal::new(80, 24, &built.path("program"), "30");
+    let terminal = Terminal::new(80, 24, &built.path("program"), "");
     terminal.until(&["keep"]);
     let [record, program] = ["heapprof", "program"].map(|name| terminal.process(name));
     let ticks = |process: &str| -> Option<u64> {
@@ -403,15 +415,16 @@ fn a_terminal_that_goes_away_leaves_nothing_behind() {
         Some(fields[11].parse::<u64>().ok()? + fields[12].parse::<u64>().ok()?)
     };
     terminal.tmux(&["kill-server"]);
-    let before = ticks(&record);
-    std::thread::sleep(Duration::from_millis(1000));
+    let (before, began) = (ticks(&record), Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
     if let (Some(before), Some(now)) = (before, ticks(&record)) {
-        assert!(now - before < 50, "{} ticks in a second", now - before);
+        // A processor has a hundred ticks in a second.
+        let most = began.elapsed().as_millis() as u64 / 10 / 2;
+        assert!(now - before < most, "{} ticks of {most}", now - before);
     }
-    let began = Instant::now();
+    terminal.go();
     let is_there = |process: &str| Path::new(&format!("/proc/{process}/stat")).exists();
-    while is_there(&record) || is_there(&program) {
-        assert!(began.elapsed() < Duration::from_secs(20), "record stays");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until("the end of record and of its program", || {
+        !is_there(&record) && !is_there(&program)
+    });
 }
