@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::process::{json, number};
 
-/// A program that grows, forks, executes another one, and marks what it does.
+/// A program that grows, forks, executes itself under another name, and marks what it does. After
+/// each step it waits until its parent, the watch, has looked at it some times: it has read files.
 const STEPS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,20 +33,42 @@ static void step(const char *name) {
     printf("%s %s", name, line);
     fflush(stdout);
 }
+static pid_t watch;
+static long reads(void) {
+    char name[100], text[1000] = "";
+    snprintf(name, sizeof name, "/proc/%d/io", watch);
+    int file = open(name, O_RDONLY);
+    read(file, text, sizeof text - 1);
+    close(file);
+    char *at = strstr(text, "syscr: ");
+    if (!at) abort();
+    return atol(at + 7);
+}
+static void looked_at(void) {
+    for (long until = reads() + 100; reads() < until;) usleep(10000);
+}
 int main(int argc, char **argv) {
     static char *kept[8];
+    watch = argc > 1 ? atoi(argv[1]) : getppid();
+    if (argc > 1) {
+        looked_at();
+        return 0;
+    }
     step("start");
     step("begun");
     for (int i = 0; i < 3; i++) {
         kept[i] = malloc(3 << 20);
         memset(kept[i], 1, 3 << 20);
         step("grown");
-        usleep(150000);
+        looked_at();
     }
     pid_t child = fork();
     if (!child) {
-        usleep(300000);
-        execlp("sleep", "sleep", "0.3", (char *)0);
+        char number[20];
+        looked_at();
+        snprintf(number, sizeof number, "%d", watch);
+        execl("late", "late", number, (char *)0);
+        _exit(1);
     }
     waitpid(child, 0, 0);
     return 5;
@@ -58,6 +81,7 @@ fn watched(folder: &Path, options: &[&str], with_library: bool) -> Option<(Value
         return None;
     }
     let built = build(STEPS, "gcc -O1 -Wl,--no-as-needed -ldl");
+    std::fs::copy(&built.program, folder.join("late")).unwrap();
     let said = folder.join("said");
     let library = ok(&["preload-path"]);
     // The program alone has the library, and its own output.
@@ -147,7 +171,7 @@ fn marks_have_what_the_program_had_and_children_are_followed() {
         number(&main["most"]) > 9 << 20 && number(&main["looks"]) > 5,
         "{main}"
     );
-    let child = processes.iter().find(|one| one["name"] == "sleep").unwrap();
+    let child = processes.iter().find(|one| one["name"] == "late").unwrap();
     assert_eq!(child["parent"], main["pid"]);
     // Each look is a row for each process, and the sum of a look is that of its rows.
     let rows: i64 = processes.iter().map(|one| number(&one["looks"])).sum();
