@@ -1,12 +1,13 @@
 //! `proc` beside the kernel's own sums.
 
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output};
-use std::time::{Duration, Instant};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::harness::{heapprof, is_root, ok, run};
+use heapprof_tests::waits::{in_state, wait_for};
 use serde_json::Value;
 
 /// A program with memory of several kinds. It stops after each step.
@@ -20,9 +21,11 @@ const KINDS: &str = r#"
 #include <sys/mman.h>
 #include <unistd.h>
 static char *volatile kept[2];
+static volatile int waiting;
 static void *wait_here(void *p) {
     char *own = malloc(100000);
     memset(own, 1, 100000);
+    __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
     pause();
     return own;
 }
@@ -38,10 +41,12 @@ int main(int argc, char **argv) {
     memset(both, 1, 1 << 20);
     kept[0] = heap, kept[1] = large;
     for (int i = 0; i < 3; i++) pthread_create(&thread, 0, wait_here, 0);
-    usleep(100000);
+    while (waiting < 3) usleep(1000);
+    write(1, "stops\n", 6);
     raise(SIGSTOP);
     more = malloc(4 << 20);
     memset(more, mapped[0], 4 << 20);
+    write(1, "stops\n", 6);
     raise(SIGSTOP);
     return more[1] == both[1];
 }
@@ -50,6 +55,7 @@ int main(int argc, char **argv) {
 /// A program that runs beside a test, and is killed at its end.
 struct Running {
     child: Child,
+    output: BufReader<ChildStdout>,
     _built: Built,
 }
 
@@ -67,9 +73,12 @@ impl Running {
             return None;
         }
         let built = build(KINDS, "gcc -O1 -pthread");
-        let child = Command::new(&built.program).spawn().unwrap();
-        let running = Self {
+        let mut program = Command::new(&built.program);
+        let mut child = program.stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut running = Self {
             child,
+            output,
             _built: built,
         };
         running.wait();
@@ -80,16 +89,14 @@ impl Running {
         self.child.id()
     }
 
-    fn wait(&self) {
-        let until = Instant::now() + Duration::from_secs(20);
-        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        while !stat().contains(") T ") {
-            assert!(Instant::now() < until, "{}", stat());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+    fn wait(&mut self) {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "stops\n");
+        in_state(self.pid(), "T");
     }
 
-    fn go_on(&self) {
+    fn go_on(&mut self) {
         let pid = self.pid().to_string();
         assert!(
             Command::new("kill")
@@ -98,7 +105,6 @@ impl Running {
                 .unwrap()
                 .success()
         );
-        std::thread::sleep(Duration::from_millis(50));
         self.wait();
     }
 }
@@ -223,7 +229,7 @@ fn the_parts_of_a_process_are_the_kernel_s_sums() {
 
 #[test]
 fn the_difference_of_two_moments_adds_up() {
-    let Some(program) = Running::stopped() else {
+    let Some(mut program) = Running::stopped() else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -356,21 +362,16 @@ fn a_process_that_is_not_there_is_an_error() {
 #[test]
 fn zombies_and_threads_are_told() {
     let mut shell = Command::new("sh")
-        .args(["-c", "true & exec sleep 20"])
+        .args(["-c", "true & exec sleep 3600"])
         .spawn()
         .unwrap();
     let children = format!("/proc/{0}/task/{0}/children", shell.id());
-    let until = Instant::now() + Duration::from_secs(10);
-    let zombie = loop {
+    let zombie = wait_for("a zombie", || {
         let found = std::fs::read_to_string(&children).unwrap();
         let pid = found.trim().to_string();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        if stat.contains(") Z ") {
-            break pid;
-        }
-        assert!(Instant::now() < until, "{stat}");
-        std::thread::sleep(Duration::from_millis(10));
-    };
+        stat.contains(") Z ").then_some(pid)
+    });
     let found = ok(&["proc", &zombie, "-b"]);
     assert!(found.contains("(zombie)"), "{found}");
     shell.kill().unwrap();
