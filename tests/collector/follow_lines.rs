@@ -173,9 +173,13 @@ fn growth_begins_anew_after_an_exec() {
     let script = "my @kept;\n\
                   sub keep { push @kept, 'x' x 1000 for 1 .. 1000 }\n\
                   keep();\n\
+                  sub said { my $sum = 0; open my $lines, '<', 'lines' or return 0;\n\
+                             while (<$lines>) { $sum += $1 if /main::keep/ && /\"bytes\":(\\d+)/ } $sum }\n\
                   if (!@ARGV) {\n\
-                      sleep 1;\n\
-                      my @looked = map { 'y' x 1000 } 1 .. 300;\n\
+                      while (said() < 800_000) {\n\
+                          my @looked = map { 'y' x 1000 } 1 .. 300;\n\
+                          select undef, undef, undef, 0.05;\n\
+                      }\n\
                       @kept = ();\n\
                       exec $^X, $0, 'again';\n\
                   }\n\
@@ -272,7 +276,7 @@ fn floods_do_not_hold_the_recording() {
     }
     let folder = tempfile::tempdir().unwrap();
     let script = "my @kept; sub keep { push @kept, 'x' x 1000 for 1 .. 500 }\nkeep();\n\
-                  select undef, undef, undef, 0.5;\n\
+                  select undef, undef, undef, 0.01 until -s 'lines';\n\
                   open my $own, '>>', \"$ENV{HEAPPROF_LIST}/$<.lines\" or die;\n\
                   binmode $own;\n\
                   print $own \"\\n\\0lines 7 1 1 16000000\\n\" x 700_000;\n\
@@ -288,6 +292,7 @@ fn floods_do_not_hold_the_recording() {
         "-o",
         "p.pb.gz",
         "--follow-lines=100KiB",
+        "--follow-output=lines",
     ];
     let words = ["--", "perl", "flood.pl"];
     let done = run(folder.path(), &[&args[..], &words].concat());
@@ -297,7 +302,8 @@ fn floods_do_not_hold_the_recording() {
         "{}",
         done.err
     );
-    assert!(done.err.contains("KiB, main::keep"), "{}", done.err);
+    let lines = std::fs::read_to_string(folder.path().join("lines")).unwrap();
+    assert!(lines.contains("KiB, main::keep"), "{lines}");
     assert!(done.err.contains("is damaged"), "{}", done.err);
     assert!(done.err.contains("next: heapprof top"), "{}", done.err);
 }
@@ -322,7 +328,7 @@ fn a_reader_that_stops_is_left_behind() {
     script += "no strict; &{\"keep$_\"}() for 0 .. 1999;\nprint \"done\\n\";\n";
     std::fs::write(at("many.pl"), script).unwrap();
     let reader = std::process::Command::new("sh")
-        .args(["-c", "exec 3<lines; sleep 60"])
+        .args(["-c", "exec 3<lines; exec sleep 3600"])
         .current_dir(folder.path())
         .spawn();
     let args = ["record", "--exact", "-o", "p.pb.gz", "--follow-lines=2KiB"];
