@@ -318,7 +318,11 @@ fn orphans_have_profiles_of_their_own() {
     if !have(&["unshare"]) {
         return;
     }
-    let script = "(sh -c 'sleep .2; exec sleep .1' &); sleep .6; exit 3";
+    // The orphan becomes another program when it is one, and the program ends after it.
+    let script = "(sh -c 'until grep -q \"^PPid:.1$\" /proc/$$/status; do sleep .1; done; \
+                  echo $$ >orphan; exec uname >other' &); \
+                  until [ -s orphan ] && \
+                  ! grep -q \"^State:.[RSD]\" /proc/$(cat orphan)/status; do sleep .1; done; exit 3";
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new("unshare")
         .args(["-rpf", "--mount-proc"])
@@ -343,15 +347,15 @@ fn orphans_have_profiles_of_their_own() {
     }
     assert_eq!(output.status.code(), Some(3), "{said}");
     let info = run(folder.path(), &["info", "p.pb.gz"]).out;
-    assert!(!info.contains("sleep"), "{info}");
+    assert!(!info.contains("uname"), "{info}");
     // Which number it has depends on the threads of `record`, which are counted as processes are.
-    let of_sleep = |path: &std::path::PathBuf| {
+    let of_uname = |path: &std::path::PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        name.starts_with("sleep.")
+        name.starts_with("uname.")
     };
     let children = std::fs::read_dir(folder.path().join("p.children"));
     let children = children.into_iter().flatten().flatten();
-    let orphan = children.map(|entry| entry.path()).find(of_sleep);
+    let orphan = children.map(|entry| entry.path()).find(of_uname);
     let orphan = orphan.unwrap_or_else(|| panic!("no profile of the orphan: {said}"));
     let orphan = run(folder.path(), &["info", orphan.to_str().unwrap()]);
     assert_eq!(orphan.code, 0, "{} {}", orphan.err, said);
