@@ -274,7 +274,7 @@ fn reports_go_into_pipes_and_streams() {
         "$1 top -n 3 -f csv $2 -o /dev/stdout",
         "$1 top -n 3 -f csv $2 -o /dev/stdout | cat",
         "$1 top -n 3 -f csv $2 -o /dev/fd/3 3>&1",
-        "$1 top -n 3 -f csv $2 -o >(cat >got); sleep .3; cat got",
+        "$1 top -n 3 -f csv $2 -o >(cat >got; mv got all); until [ -e all ]; do sleep .05; done; cat all",
         "mkfifo p; cat p & $1 top -n 3 -f csv $2 -o p; wait",
         "$1 top -n 3 -f csv $2 -o /dev/stdout >file; cat file",
         "echo first >more; $1 top -n 3 -f csv $2 -o /dev/stdout >>more; tail -n +2 more",
