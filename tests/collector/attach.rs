@@ -3,6 +3,7 @@
 
 mod python;
 mod refused;
+mod state;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

@@ -24,8 +24,8 @@ const PAGE: u64 = 4096;
 #[derive(Debug)]
 pub struct Target {
     process: Process,
-    /// Its functions `dlopen`, `dlsym` and `dlerror`.
-    loader: [u64; 3],
+    /// Its functions `dlopen`, `dlsym`, `dlerror` and `__errno_location`.
+    functions: [u64; 4],
     region: Option<Region>,
 }
 
@@ -64,10 +64,11 @@ impl Target {
                 "a loader that can be asked (dlopen of glibc)",
             ))
         };
-        let loader = [
+        let functions = [
             function("dlopen")?,
             function("dlsym")?,
             function("dlerror")?,
+            function("__errno_location")?,
         ];
         function("malloc")?;
         if process.has_malloc() {
@@ -89,7 +90,7 @@ impl Target {
         let region = Region::find(&process);
         Ok(Self {
             process,
-            loader,
+            functions,
             region,
         })
     }
@@ -141,8 +142,13 @@ impl Target {
                 (region, tid as u32)
             }
         };
-        let places = [field!(dlopen), field!(dlsym), field!(dlerror)];
-        for (at, function) in places.into_iter().zip(self.loader) {
+        let places = [
+            field!(dlopen),
+            field!(dlsym),
+            field!(dlerror),
+            field!(errno_at),
+        ];
+        for (at, function) in places.into_iter().zip(self.functions) {
             region.write(memory, at, &function.to_ne_bytes())?;
         }
         let period = wished.period.unwrap_or(1);

@@ -14,6 +14,12 @@ const SHORT: Duration = Duration::from_millis(20);
 /// The same for all others, which only need a processor.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// So long a system call may take that a thread makes for us.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What the kernel adds to SIGTRAP at a system call, so that it is not taken for the signal.
+const CALL_STOP: i32 = 0x80;
+
 /// The number of a call that libc does not name.
 const IO_PGETEVENTS: i64 = 333;
 
@@ -127,7 +133,9 @@ impl Stopped {
         is_held: impl Fn() -> bool,
     ) -> io::Result<Option<Self>> {
         let tid = pid_t::try_from(tid).map_err(|_| io::ErrorKind::NotFound)?;
-        ptrace(libc::PTRACE_SEIZE, tid, 0, 0)?;
+        // Stops at system calls can be told from signals.
+        let options = libc::PTRACE_O_TRACESYSGOOD as usize;
+        ptrace(libc::PTRACE_SEIZE, tid, 0, options)?;
         ptrace(libc::PTRACE_INTERRUPT, tid, 0, 0)?;
         let until = Instant::now() + PATIENCE;
         loop {
@@ -282,21 +290,45 @@ impl Stopped {
         let mask_at = &raw mut mask as usize;
         ptrace(GET_SIGNAL_MASK, self.tid, size, mask_at)?;
         ptrace(SET_SIGNAL_MASK, self.tid, size, &raw const all as usize)?;
-        let called = self.step(&changed);
+        let called = self.run_call(&changed);
         let restored = self.write(&self.registers);
         ptrace(SET_SIGNAL_MASK, self.tid, size, mask_at)?;
         restored?;
         called
     }
 
-    /// Runs one instruction with these registers. Returns rax.
-    fn step(&self, registers: &user_regs_struct) -> io::Result<i64> {
+    /// Runs the system call at which these registers are, and stops the thread behind it, where the
+    /// kernel looks for signals: there it decides how the call goes on that was interrupted.
+    /// Returns rax.
+    ///
+    /// The thread is not single-stepped: each step is a SIGTRAP that the kernel forces, and where
+    /// SIGTRAP is blocked or ignored it takes the program's handler away.
+    fn run_call(&self, registers: &user_regs_struct) -> io::Result<i64> {
         self.write(registers)?;
-        ptrace(libc::PTRACE_SINGLESTEP, self.tid, 0, 0)?;
-        let until = Instant::now() + Duration::from_secs(5);
-        match wait(self.tid, until)? {
-            Some((libc::SIGTRAP, _)) => Ok(self.read()?.rax as i64),
-            _ => Err(io::Error::from_raw_os_error(libc::EINTR)),
+        let is_call = |signal, _| signal == libc::SIGTRAP | CALL_STOP;
+        // Once at its beginning, once at its end.
+        self.run_until(libc::PTRACE_SYSCALL, is_call)?;
+        self.run_until(libc::PTRACE_SYSCALL, is_call)?;
+        let result = self.read()?.rax as i64;
+        ptrace(libc::PTRACE_INTERRUPT, self.tid, 0, 0)?;
+        self.run_until(libc::PTRACE_CONT, |_, event| {
+            event == libc::PTRACE_EVENT_STOP
+        })?;
+        Ok(result)
+    }
+
+    /// Lets the thread run, in the way of `request`, until it stops for a signal and an event that
+    /// `is_wanted`. Its signals are blocked; another thread may stop the whole process meanwhile,
+    /// which this one obeys when it is let go.
+    fn run_until(&self, request: Request, is_wanted: impl Fn(i32, i32) -> bool) -> io::Result<()> {
+        let until = Instant::now() + CALL_TIMEOUT;
+        loop {
+            ptrace(request, self.tid, 0, 0)?;
+            match wait(self.tid, until)? {
+                Some((signal, event)) if is_wanted(signal, event) => return Ok(()),
+                Some((_, event)) if event != 0 && Instant::now() < until => {}
+                _ => return Err(io::ErrorKind::TimedOut.into()),
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
 /// What the region of an attachment begins with.
 pub const MAGIC: [u8; 16] = *b"heapprof region\n";
 /// The version of this layout. Another one can't be talked to.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// How many bytes of code the region begins with. The letter follows.
 pub const CODE: usize = 4096;
 /// Where the processor's state is kept, counted from the letter: as many bytes as any needs.
@@ -106,6 +106,8 @@ pub struct Letter {
     pub dlsym: u64,
     /// The loader's function `dlerror`.
     pub dlerror: u64,
+    /// libc's function `__errno_location`.
+    pub errno_at: u64,
     /// Where the library's bytes are. They are unmapped once they are loaded.
     pub library: u64,
     /// How many bytes the library has.
@@ -132,8 +134,8 @@ pub struct Letter {
     pub by_thread: u32,
     /// Whether each event goes into a log.
     pub log: u32,
-    /// Nothing yet.
-    pub unused: u32,
+    /// The thread's errno, which it gets back at the end.
+    pub errno: AtomicU32,
     /// Set by whoever has taken the file.
     pub taken: AtomicU32,
     /// How many slots lead to the library.
