@@ -22,10 +22,11 @@ const EXEC: &str = "heapprof's exec 1";
 const LOOK: &str = "heapprof's look 1";
 /// What a child says that has tried to load something. What it was follows on the next line.
 const LOAD: &str = "heapprof's load 1";
-/// So many seconds a process waits to be looked at.
-const PATIENCE: i64 = 5;
+/// So many seconds a process waits to be looked at. Whoever audits looks at one after the other,
+/// which takes long on a busy machine; if they are gone, nobody waits.
+const PATIENCE: i64 = 30;
 /// After somebody has waited in vain, nobody waits for so many nanoseconds.
-const PAUSE: u64 = 60_000_000_000;
+const PAUSE: u64 = 300_000_000_000;
 /// For so many milliseconds a process tries to be heard: a child that nobody knows of would be
 /// lost.
 const LONG: u32 = 5000;

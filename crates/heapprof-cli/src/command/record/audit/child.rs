@@ -45,6 +45,8 @@ pub(super) struct Child {
     asked: Option<(Look, Duration)>,
     /// How it ends, if it has said so.
     pub(super) ending: Option<Ending>,
+    /// When it has said so first, after the fork. The look that it waits for then may take long.
+    said_end: Option<Duration>,
     /// Readable once it has ended; `None` if the kernel gives no such thing.
     pub(super) ends: Option<OwnedFd>,
     /// When it is looked at next.
@@ -102,6 +104,7 @@ impl Child {
             signalled: None,
             asked: None,
             ending: None,
+            said_end: None,
             ends,
             next: Instant::now() + FIRST,
             loads: Vec::new(),
@@ -112,12 +115,13 @@ impl Child {
     /// It goes on, because its exec has failed.
     pub(super) fn goes_on(&mut self) {
         if self.ending == Some(Ending::Exec) {
-            self.ending = None;
+            (self.ending, self.said_end) = (None, None);
         }
     }
 
     /// It is about to end, or to become another program.
     pub(super) fn ends(&mut self, is_exec: bool, has_others: bool) {
+        self.said_end.get_or_insert(self.since.elapsed());
         if self.ending.is_none() {
             self.before = match has_others {
                 true => self.seen.take(),
@@ -217,7 +221,7 @@ impl Child {
             fork.age = micros(self.since.elapsed());
         }
         // An interpreter cleans up before it says that it ends.
-        let age = self.since.elapsed();
+        let age = self.said_end.unwrap_or_else(|| self.since.elapsed());
         let is_of_its_end = |at: Duration| age.saturating_sub(at) < BY_SIGNAL;
         let signalled = self.signalled.filter(|(_, at)| is_of_its_end(*at));
         let before = signalled.or(self.before);
