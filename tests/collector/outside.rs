@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::harness::{Run, command, is_root, preloaded, program_of, run};
@@ -367,16 +366,19 @@ fn a_program_in_motion_is_read() {
         r#"
         #define _GNU_SOURCE
         #include <dlfcn.h>
+        #include <fcntl.h>
         #include <pthread.h>
         #include <stdlib.h>
         #include <sys/wait.h>
         #include <unistd.h>
         static void *volatile sink;
+        static int full;
         __attribute__((noinline)) void *leaf(size_t n) { void *p = malloc(n); sink = p; return p; }
         __attribute__((noinline)) void nest(int n) { if (n) nest(n - 1); else free(leaf(100)); __asm__ volatile(""); }
         static void *churn(void *x) {
             void *held[200] = {0};
-            for (unsigned i = 0; i < 20000000; i++) {
+            for (unsigned i = 0;; i++) {
+                if (i == 200 && __atomic_add_fetch(&full, 1, __ATOMIC_SEQ_CST) == 3) close(creat("full", 0600));
                 nest(i % 50);
                 free(held[i % 200]);
                 held[i % 200] = leaf(10 + i % 3000);
@@ -386,8 +388,9 @@ fn a_program_in_motion_is_read() {
         static void *brief(void *x) { free(leaf(7)); return x; }
         int main(void) {
             pthread_t ids[3];
+            write(1, "begun\n", 6);
             for (int i = 0; i < 3; i++) pthread_create(&ids[i], 0, churn, 0);
-            for (int i = 0; i < 1000000; i++) {
+            for (unsigned i = 0;; i++) {
                 pthread_t one;
                 if (pthread_create(&one, 0, brief, 0) == 0) pthread_join(one, 0);
                 void *library = dlopen("libm.so.6", RTLD_NOW);
@@ -408,37 +411,32 @@ fn a_program_in_motion_is_read() {
         .current_dir(folder.path())
         .env("HEAPPROF_MODE", "exact")
         .env("HEAPPROF_OUTPUT", "p.pb.gz");
-    let mut program = program.stdout(Stdio::null()).spawn().unwrap();
+    let mut program = program.stdout(Stdio::piped()).spawn().unwrap();
+    let mut begun = String::new();
+    let mut output = BufReader::new(program.stdout.take().unwrap());
+    output.read_line(&mut begun).unwrap();
     let name = format!("pid:{}", program.id());
     let rounds = std::env::var("HEAPPROF_ROUNDS")
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(60);
-    let (mut read, began) = (0, Instant::now());
-    while read < rounds && began.elapsed() < Duration::from_secs(600) {
+    let is_full = || folder.path().join("full").exists();
+    let (mut read, mut full) = (0, 0);
+    // It may take the program a while until its threads hold what they will.
+    while read < rounds || full < rounds / 2 {
+        let was_full = is_full();
         let run = run(
             folder.path(),
             &["top", "-n", "0", "-t", "inuse_objects", "-f", "json", &name],
         );
-        if run.code != 0 {
-            // It has not begun to record.
-            assert!(
-                read == 0 && began.elapsed() < Duration::from_secs(10),
-                "{}",
-                run.err
-            );
-            continue;
-        }
+        assert_eq!(run.code, 0, "{}", run.err);
         let value: Value = serde_json::from_str(&run.out).unwrap();
         // Each of the three threads holds 200 blocks, and libc some for all of them.
         let total = value["total"].as_i64().unwrap();
-        let least = if began.elapsed() > Duration::from_secs(5) {
-            500
-        } else {
-            0
-        };
+        let least = if was_full { 500 } else { 0 };
         assert!((least..1000).contains(&total), "{value}");
         read += 1;
+        full += usize::from(was_full);
     }
     assert!(program.try_wait().unwrap().is_none(), "the program goes on");
     program.kill().unwrap();
