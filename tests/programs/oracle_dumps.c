@@ -1,4 +1,4 @@
-// scenario: oracle: threads allocate while dumps are made and the process forks (arguments: threads, forks)
+// scenario: oracle: threads allocate while dumps are made and the process forks (arguments: threads, forks, a file to wait for)
 // build: gcc -O2 -g -pthread -fno-builtin
 #include "expect.h"
 #include <dlfcn.h>
@@ -84,6 +84,11 @@ int main(int argc, char **argv) {
         if (dump) dump(NULL);
     }
     for (int i = 0; i < threads; i++) pthread_join(ids[i], NULL);
+    if (argc > 3 && *argv[3]) {
+        char name[100];
+        snprintf(name, sizeof name, argv[3], (int)getpid());
+        while (access(name, F_OK) != 0) usleep(1000);
+    }
     expect_tally(&by_brief);
     expect_tally(&by_kept);
     expect_tally(&by_moved);
