@@ -10,6 +10,7 @@ use std::time::Duration;
 use heapprof_profile::{Profile, decode};
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::harness::{command, run};
+use heapprof_tests::waits::{in_state, try_for};
 
 /// Main and its threads allocate and free, then children are forked, which do the same. What each
 /// process has counted itself is in a file that outlives it: a row for each process, and in it four
@@ -156,12 +157,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for _ in 0..50 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        // Its processes may be on their way to their ends.
+        let _ = try_for(|| std::fs::remove_dir(&self.0).ok());
     }
 }
 
@@ -252,6 +249,7 @@ fn check(built: &Built, round: Round, group: Option<&Group>) {
         std::thread::sleep(Duration::from_millis(round.millis));
         // The children first: after the program's end nobody waits for them for long.
         pids[1..].iter().for_each(|&pid| kill(pid));
+        pids[1..].iter().for_each(|&pid| in_state(pid, "ZX"));
         kill(pids[0]);
     }
     let status = record.wait().unwrap();
