@@ -291,17 +291,34 @@ fn dumps_that_meet_are_all_made() {
         return;
     }
     let source = r#"
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 static int (*dump)(const char *);
-static volatile int left = 2;
+static volatile int left = 2, number[2];
+/* Waits until a thread is in a system call that ends when somebody else does something: in ppoll
+   for room in the pipe, or in futex for the other dump. */
+static void is_in(int thread, const char *call) {
+    char name[100], text[100];
+    for (;; usleep(1000)) {
+        if (!number[thread]) continue;
+        snprintf(name, sizeof name, "/proc/self/task/%d/syscall", number[thread]);
+        int file = open(name, O_RDONLY);
+        long length = read(file, text, sizeof text - 1);
+        close(file);
+        text[length > 0 ? length : 0] = 0;
+        if (strncmp(text, call, strlen(call)) == 0) return;
+    }
+}
 static void *ask(void *path) {
+    number[strcmp(path, "pipe") != 0] = gettid();
     long failed = dump(path);
     __atomic_sub_fetch(&left, 1, __ATOMIC_SEQ_CST);
     return (void *)failed;
@@ -314,10 +331,10 @@ int main(void) {
     while (write(pipe, junk, sizeof junk) > 0);
     pthread_t threads[2];
     pthread_create(&threads[0], NULL, ask, "pipe");
-    usleep(300000);
+    is_in(0, "271 ");
     kill(getpid(), SIGUSR2);
     pthread_create(&threads[1], NULL, ask, "second.pb.gz");
-    usleep(300000);
+    is_in(1, "202 ");
     int before = left;
     while (left) if (read(pipe, junk, sizeof junk) < 0) usleep(1000);
     void *failed[2];

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use heapprof_tests::built::{build, example, have};
 use heapprof_tests::harness::{expect_file, preloaded, root, run};
+use heapprof_tests::waits::wait_until;
 
 use heapprof_environment::{ALL, Setter, Variable};
 
@@ -275,7 +276,7 @@ int main(void) {
 fn gperftools_setup_leaves_ending_signals_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut sleep = preloaded("sleep")
-        .arg("60")
+        .arg("3600")
         .env("HEAPPROFILE", folder.path().join("sleep.hprof"))
         .spawn()
         .unwrap();
@@ -293,9 +294,7 @@ fn gperftools_setup_leaves_ending_signals_alone() {
             u64::from_str_radix(mask.trim(), 16).unwrap(),
         )
     };
-    while !caught().0 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    wait_until("the program's sleep", || caught().0);
     let (_, mask) = caught();
     sleep.kill().unwrap();
     sleep.wait().unwrap();

@@ -28,6 +28,7 @@ use std::process::{Child, Command, Stdio};
 
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::harness::{ok, run};
+use heapprof_tests::waits::in_state;
 
 use self::programs::{BEGIN, CXX, PROGRAMS};
 use crate::process::{json, number};
@@ -82,20 +83,17 @@ impl Waiting {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");
-        // It is on its way into the wait.
-        std::thread::sleep(std::time::Duration::from_millis(50));
         let id = child.id();
         let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
         let forked = children.unwrap_or_default();
         let pid = forked
             .split_whitespace()
             .next()
-            .and_then(|pid| pid.parse().ok());
-        Self {
-            child,
-            out,
-            pid: pid.unwrap_or(id),
-        }
+            .and_then(|pid| pid.parse().ok())
+            .unwrap_or(id);
+        // It is on its way into the wait.
+        in_state(pid, "S");
+        Self { child, out, pid }
     }
 }
 

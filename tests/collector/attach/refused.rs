@@ -1,10 +1,10 @@
 //! Who can't be attached to: one line says so, and nothing was done.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use heapprof_tests::built::{build, have, is_here};
 use heapprof_tests::harness::{command, program_of, root, run};
+use heapprof_tests::waits::in_state;
 
 use super::{HOSTILE, Waiting, hostile};
 
@@ -60,13 +60,8 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
     let stopped = Waiting::new(&path, "");
     let signal = |name: &str| Command::new("kill").args([name, &stopped.pid()]).status();
     signal("-STOP").unwrap();
-    let until = Instant::now() + Duration::from_secs(5);
-    let said = loop {
-        let said = stopped.run(&["attach", &stopped.pid(), "--for", "10ms"]);
-        if said.code == 2 || Instant::now() > until {
-            break said;
-        }
-    };
+    in_state(stopped.pid().parse().unwrap(), "T");
+    let said = stopped.run(&["attach", &stopped.pid(), "--for", "10ms"]);
     assert!(said.err.contains("stopped"), "{}", said.err);
     signal("-CONT").unwrap();
     refused_by_number("4194304", "no such process");
