@@ -188,9 +188,10 @@ fn pads_keep_what_a_sub_had() {
 fn threads_have_interpreters() {
     const THREADS: &str = r#"
 use threads;
+pipe my $from_threads, my $to_main or die;
 my @threads = map { my $n = $_; threads->create(sub {
-    my @own = map { { id => $_ } } 1 .. 100 * $n; Sweep::wait() }) } 1 .. 3;
-sleep 1;
+    my @own = map { { id => $_ } } 1 .. 100 * $n; syswrite $to_main, 'x'; Sweep::wait() }) } 1 .. 3;
+sysread $from_threads, my $byte, 1 for 1 .. 3;
 "#;
     if !has_threads() {
         return;

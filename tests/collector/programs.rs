@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use heapprof_tests::expectations::check;
 use heapprof_tests::harness::{Run, command, heapprof, root};
+use heapprof_tests::waits::HANG_TIMEOUT;
 use heapprof_tests::watched::run;
 
 /// Whether a profile must be there at the end.
@@ -220,7 +221,7 @@ const TABLES: &[&[Case]] = &[
 ];
 
 /// A run that takes longer than this is considered hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = HANG_TIMEOUT;
 const STRESS_PATIENCE: Duration = Duration::from_secs(600);
 
 #[test]
