@@ -6,9 +6,9 @@ mod hostile;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use heapprof_tests::harness::heapprof;
+use heapprof_tests::waits::HANG_TIMEOUT;
 use serde_json::Value;
 
 /// A server that runs until it is dropped.
@@ -60,9 +60,7 @@ impl Server {
     /// Sends bytes, and reads the answer to its end.
     fn raw(&self, bytes: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(&self.host).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(60)))
-            .unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
         // The server may refuse what it has not read to the end.
         let _ = stream.write_all(bytes);
         Reply::read(stream)

@@ -2,7 +2,6 @@
 
 use std::net::UdpSocket;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use heapprof_tests::harness::{Run, command, run};
 use heapprof_tests::listener::Listener;
@@ -61,9 +60,6 @@ fn malformed_datagrams_change_a_counter_only() {
     for i in 0..2000u32 {
         let text = format!("heapprof wiretap 1\nkind=alive\nseq={i}\n");
         socket.send_to(text.as_bytes(), &listener.address).unwrap();
-        if i % 50 == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
     let summary = listener.end("TERM");
     assert!(
@@ -82,12 +78,11 @@ fn malformed_datagrams_change_a_counter_only() {
 #[test]
 fn nobody_has_to_listen() {
     let folder = tempfile::tempdir().unwrap();
-    let began = Instant::now();
+    // It would wait for ever, if it waited.
     for address in ["127.0.0.1:9", ""] {
         let sent = alive(folder.path(), address, &["a.code"]);
         assert_eq!((sent.code, sent.err.as_str()), (0, ""));
     }
-    assert!(began.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

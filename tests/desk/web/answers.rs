@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use heapprof_tests::harness::{heapprof, ok, sample_profiles};
+use heapprof_tests::waits::wait_for;
 use serde_json::{Value, json};
 
 use super::Server;
@@ -195,7 +196,6 @@ fn statements_only_read_and_end() {
     let notes = cut.header("heapprof-notes").unwrap();
     assert!(notes.contains("only the first rows"), "{notes}");
 
-    let began = std::time::Instant::now();
     let late = ask(&format!("{endless} SELECT count(*) FROM n"));
     assert_eq!(
         (late.status, late.error().contains("ran longer than 10 s")),
@@ -203,7 +203,6 @@ fn statements_only_read_and_end() {
         "{}",
         late.error()
     );
-    assert!(began.elapsed().as_secs() < 60);
     for (sql, wanted) in [
         ("DELETE FROM function", "the statement"),
         ("ATTACH 'x.db' AS x", "the statement"),
@@ -375,11 +374,7 @@ fn the_browser_gets_a_file() {
         .env("BROWSER", &browser)
         .env("XDG_RUNTIME_DIR", dir.path());
     let server = Server::of(&mut command);
-    let text = (0..200).find_map(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(50));
-        std::fs::read_to_string(&seen).ok()
-    });
-    let text = text.expect("the browser was started");
+    let text = wait_for("the browser's page", || std::fs::read_to_string(&seen).ok());
     assert!(text.contains(&format!(
         "0;url=http://{}/?token={}",
         server.host, server.token
