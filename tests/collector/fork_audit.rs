@@ -359,7 +359,8 @@ fn a_signal_waits_for_a_look() {
 }
 
 /// A program that forks in many ways: 500 children, of which some fork, exec, are killed or leave;
-/// and one that outlives all, which has said that it is there. It prints how many processes it made.
+/// and one that outlives all, which has said that it is there. It prints how many processes it
+/// made.
 const MANY: &str = r#"
 #include <signal.h>
 #include <stdio.h>
