@@ -10,6 +10,11 @@ usage: commands.py --heapprof PATH [--only REGEX] [--limit SECONDS] [--into FILE
     done
     python3 bench/commands.py --heapprof target/release/heapprof s10k.pb.gz r100k.pb.gz r1m.pb.gz
 
+    for n in "label-sets 10000 l10k" "threads 5000 t5k" "deep 2000 d2k" "recursive 2000 c2k"; do
+        set -- $n; python3 bench/gen_shapes.py $1 $2 $3.pb.gz
+    done
+    python3 bench/commands.py --heapprof target/release/heapprof l10k.pb.gz t5k.pb.gz d2k.pb.gz
+
 Output goes to /dev/null: what the kernel takes to keep gigabytes of text says nothing of us. The
 profile is also loaded into a database of its own, and questions of it are put beside those of the
 file. A command that takes longer than the limit is ended, and its row says so. --into keeps the
@@ -73,12 +78,17 @@ def commands(profile, db, folder):
         ("leaks -f csv", ["leaks", "-f", "csv"]),
         ("leaks --fail-if", ["leaks", "-n", "10", "--fail-if", "cum(method_1[0-9]$) > 1TiB"]),
         ("info", ["info"]),
+        ("info -f json", ["info", "-f", "json"]),
+        ("stats", ["stats"]),
+        ("report", ["report", "-o", os.devnull]),
         ("flame", ["flame"]),
         ("flame --min-percent 0 -f folded", ["flame", "--min-percent", "0", "-f", "folded"]),
     ]
     for label, words in reports:
         yield label, [*words, "PROFILE"]
     yield "diff", ["diff", "PROFILE", "PROFILE"]
+    yield "timeline", ["timeline", "PROFILE", "PROFILE"]
+    yield "report --base", ["report", "-o", out, "--base", "PROFILE", "PROFILE"]
     yield "diff --fail-if", ["diff", "--fail-if", "inuse_space > +10%", "PROFILE", "PROFILE"]
     for form in (
         "pprof",
@@ -120,6 +130,7 @@ def commands(profile, db, folder):
             "tags",
             "leaks",
             "info",
+            "stats",
             "flame",
         )
     ]

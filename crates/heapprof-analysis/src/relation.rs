@@ -218,3 +218,20 @@ fn in_part(question: &Question, row: usize, len: impl Fn(usize) -> usize) -> (us
 fn before(part: usize, len: impl Fn(usize) -> usize) -> usize {
     (0..part).map(len).sum()
 }
+
+/// The rows of one profile in a table whose parts follow each other.
+fn of_part(question: &Question, profile: i64, len: impl Fn(usize) -> usize) -> Range<usize> {
+    let part = one(profile, question.parts.len());
+    if part.is_empty() {
+        return 0..0;
+    }
+    let first = before(part.start, &len);
+    first..first + len(part.start)
+}
+
+/// The rows that have this key, in a table that is ordered by it.
+fn run_of<T>(rows: &[T], key: i64, key_of: impl Fn(&T) -> i64) -> Range<usize> {
+    let first = rows.partition_point(|row| key_of(row) < key);
+    let count = rows[first..].partition_point(|row| key_of(row) == key);
+    first..first + count
+}

@@ -1,11 +1,11 @@
 //! A connection that reports read from, and a record of what they asked.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::{Connection, Params, Row};
+use rusqlite::{Connection, Params, Row, StatementStatus};
 
 use crate::error::Error;
 use crate::question::Question;
@@ -19,6 +19,8 @@ pub struct Session {
     statements: RefCell<Vec<String>>,
     /// The statements that ran already: a loop over rows runs the same text again and again.
     seen: RefCell<HashSet<String>>,
+    /// How many steps SQLite's machine took for them.
+    steps: Cell<u64>,
     /// How long a statement of the user's may run, if that is limited.
     pub(crate) patience: Option<Duration>,
     /// The question behind the virtual tables; `None` over a database.
@@ -45,6 +47,7 @@ impl Session {
             connection: relation::connect(&question)?,
             statements: RefCell::default(),
             seen: RefCell::default(),
+            steps: Cell::default(),
             patience: None,
             question: Some(question),
         })
@@ -56,6 +59,7 @@ impl Session {
             connection,
             statements: RefCell::default(),
             seen: RefCell::default(),
+            steps: Cell::default(),
             patience: None,
             question: None,
         }
@@ -73,6 +77,12 @@ impl Session {
     /// in.
     pub fn statements(&self) -> Vec<String> {
         self.statements.borrow().clone()
+    }
+
+    /// How many steps SQLite took for the statements of reports. Unlike time, this does not depend
+    /// on how busy the machine is.
+    pub fn steps(&self) -> u64 {
+        self.steps.get()
     }
 
     /// The columns of a table `t` that [`read_estimate`] reads. Their names begin with `prefix`,
@@ -143,12 +153,18 @@ impl Session {
             self.seen.borrow_mut().insert(sql.to_string());
             self.statements.borrow_mut().push(text);
         }
+        let mut found = Ok(());
         while let Some(row) = rows.next()? {
-            if let Err(error) = each(row) {
-                return Ok(Err(error));
+            found = each(row);
+            if found.is_err() {
+                break;
             }
         }
-        Ok(Ok(()))
+        drop(rows);
+        let steps = statement.reset_status(StatementStatus::VmStep);
+        self.steps
+            .set(self.steps.get() + u64::from(steps.unsigned_abs()));
+        Ok(found)
     }
 
     /// The notes of the question's filters.

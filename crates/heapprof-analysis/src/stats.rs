@@ -160,6 +160,8 @@ pub(crate) fn sizes(session: &Session, profile: usize) -> Result<Vec<StatsSize>,
 }
 
 /// What threads hold and have allocated. Only a recording that keeps each thread's share has `tid`.
+/// The statement counts these labels, because SQLite would make a join of `EXISTS` and read all
+/// labels again for each label set.
 fn threads(session: &Session) -> Result<Vec<StatsThread>, Error> {
     let mut threads = session.rows(
         "SELECT name, count(DISTINCT tid), \
@@ -169,8 +171,8 @@ fn threads(session: &Session) -> Result<Vec<StatsThread>, Error> {
           min(CASE key WHEN 'tid' THEN num END) AS tid FROM label GROUP BY label_set) l JOIN \
          (SELECT s.label_set, t.type, sum(s.value) AS value FROM sample s JOIN sample_type t ON \
           t.id = s.type WHERE s.profile = 1 GROUP BY s.label_set, t.type) USING (label_set) \
-         WHERE name IS NOT NULL AND EXISTS (SELECT 1 FROM label WHERE key = 'tid') GROUP BY name \
-         ORDER BY inuse DESC, alloc DESC, name",
+         WHERE name IS NOT NULL AND (SELECT count(*) FROM label WHERE key = 'tid') > 0 \
+         GROUP BY name ORDER BY inuse DESC, alloc DESC, name",
         [],
         |row| {
             Ok(StatsThread {

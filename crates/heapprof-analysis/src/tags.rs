@@ -1,5 +1,7 @@
 //! `tags`: what each label's values are worth, with a row of its own for samples without the label.
 
+use std::collections::HashMap;
+
 use crate::error::Error;
 use crate::header::{Header, header};
 use crate::session::Session;
@@ -47,14 +49,15 @@ pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
             Ok((row.get(0)?, value, row.get(4)?))
         },
     )?;
-    let having: Vec<(String, i64)> = session.rows(
+    let having = session.rows(
         "SELECT l.key, sum(s.value) FROM (SELECT DISTINCT key, label_set FROM label) l JOIN \
          (SELECT label_set, sum(value) AS value FROM sample \
           WHERE profile = 1 AND type = ?1 GROUP BY label_set) s ON s.label_set = l.label_set \
          GROUP BY l.key",
         [r#type],
-        |row| Ok((row.get(0)?, row.get(1)?)),
+        |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)),
     )?;
+    let having: HashMap<String, i64> = having.into_iter().collect();
     let mut tags: Vec<Tag> = Vec::new();
     for (key, value, sum) in rows {
         if session
@@ -75,7 +78,7 @@ pub fn tags(session: &Session, query: &Query) -> Result<Tags, Error> {
         }
     }
     for tag in &mut tags {
-        let having = having.iter().find(|h| h.0 == tag.key).map_or(0, |h| h.1);
+        let having = having.get(&tag.key).copied().unwrap_or_default();
         tag.without = header.net - having;
         tag.repeated = tag.values.iter().map(|v| v.1).sum::<i64>() - having;
     }

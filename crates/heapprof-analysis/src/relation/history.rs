@@ -1,6 +1,6 @@
 //! What collectors note of a whole process beside its samples: the heap over time, and sizes.
 
-use super::{Cell, Relation, all};
+use super::{Cell, Relation, run_of};
 
 impl From<Option<i64>> for Cell<'_> {
     fn from(value: Option<i64>) -> Self {
@@ -33,10 +33,10 @@ pub(super) static MOMENT: Relation = Relation {
         ),
         ("is_peak INTEGER", "1 if the heap was largest then"),
     ],
-    keys: 0,
-    ordered: 0..0,
+    keys: 1,
+    ordered: 0..1,
     rows: |q| Ok(q.moments().len()),
-    narrow: all,
+    narrow: |q, keys| run_of(q.moments(), keys[0], |moment| moment.part as i64 + 1),
     cell: |q, row, column| {
         let moment = &q.moments()[row];
         let profile = &q.parts[moment.part].profile;
@@ -72,10 +72,10 @@ pub(super) static SIZE_CLASS: Relation = Relation {
         ("alloc_objects INTEGER", "objects that were allocated"),
         ("inuse_objects INTEGER", "those of them that are in use"),
     ],
-    keys: 0,
-    ordered: 0..0,
+    keys: 1,
+    ordered: 0..1,
     rows: |q| Ok(q.sizes().len()),
-    narrow: all,
+    narrow: |q, keys| run_of(q.sizes(), keys[0], |of| of.part as i64 + 1),
     cell: |q, row, column| {
         let of = &q.sizes()[row];
         match column {

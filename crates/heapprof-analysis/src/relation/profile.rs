@@ -3,7 +3,7 @@
 //! The mappings, locations and label sets of several profiles follow each other. Functions are
 //! shared by content.
 
-use super::{Cell, Relation, all, before, estimate_cell, in_part, one};
+use super::{Cell, Relation, before, estimate_cell, in_part, of_part, one, run_of};
 use crate::question::Question;
 use heapprof_totals::estimate::Spread;
 
@@ -65,10 +65,10 @@ pub(super) static COMMENT: Relation = Relation {
         ("position INTEGER", "from 0"),
         ("text TEXT", "the comment"),
     ],
-    keys: 0,
-    ordered: 0..0,
+    keys: 1,
+    ordered: 0..2,
     rows: |q| Ok(before(q.parts.len(), |p| q.parts[p].profile.comment.len())),
-    narrow: all,
+    narrow: |q, keys| of_part(q, keys[0], |p| q.parts[p].profile.comment.len()),
     cell: |q, row, column| {
         let (p, at) = in_part(q, row, |p| q.parts[p].profile.comment.len());
         match column {
@@ -134,10 +134,10 @@ pub(super) static PROFILE_TOTAL: Relation = Relation {
         ("kept_low INTEGER", "as low, of kept_net"),
         ("kept_high INTEGER", "as high, of kept_net"),
     ],
-    keys: 0,
+    keys: 1,
     ordered: 0..0,
     rows: |q| Ok(q.blocks().count()),
-    narrow: all,
+    narrow: |q, keys| of_part(q, keys[0], |p| q.parts[p].columns.len()),
     cell: |q, row, column| {
         let Some((p, c)) = q.blocks().nth(row) else {
             return Cell::Null;
@@ -344,10 +344,10 @@ pub(super) static LABEL: Relation = Relation {
         ("num INTEGER", "the number"),
         ("num_unit TEXT", "its unit, may be empty"),
     ],
-    keys: 0,
-    ordered: 0..0,
+    keys: 1,
+    ordered: 0..2,
     rows: |q| Ok(q.labels().len()),
-    narrow: all,
+    narrow: |q, keys| run_of(q.labels(), keys[0], |row| i64::from(row.set)),
     cell: |q, row, column| {
         let row = &q.labels()[row];
         let profile = &q.parts[row.part].profile;
