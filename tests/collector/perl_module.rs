@@ -119,6 +119,29 @@ fn the_module_passes_its_own_tests() {
     assert_eq!(told, rows);
 }
 
+/// The module is looked for beside the library, and in no other cache.
+#[test]
+fn another_cache_has_no_module() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(cache) = installed(folder.path()) else {
+        return;
+    };
+    let home = folder.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    std::fs::rename(&cache, home.join(".cache")).unwrap();
+    let script = ["-e", "print $INC{'Devel/HeapProf.pm'} ? 'loaded' : 'none'"];
+    for (named, expected) in [("home/.cache", "loaded"), ("other", "none")] {
+        let options = ["record", "-o", "p.pb.gz", "--", "perl"];
+        let done = command(folder.path())
+            .args([&options[..], &script].concat())
+            .env("HOME", &home)
+            .env("XDG_CACHE_HOME", folder.path().join(named))
+            .output()
+            .unwrap();
+        assert_eq!(text(&done.stdout), expected, "{}", text(&done.stderr));
+    }
+}
+
 #[test]
 fn a_program_starts_and_dumps_its_own_recordings() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,6 +19,9 @@ const NOT_SUPPORTED: &str = "this heapprof was built for a machine that libheapp
 /// The folder of this version's files.
 const CARRIED: &str = concat!(env!("CARGO_PKG_VERSION"), "-", env!("HEAPPROF_CARRIED"));
 
+/// The library's name there.
+const LIBRARY_FILE: &str = "libheapprof.so";
+
 /// The library itself.
 pub(crate) fn bytes() -> Result<&'static [u8]> {
     match LIBRARY {
@@ -32,7 +35,7 @@ pub(crate) fn library() -> Result<PathBuf> {
     if LIBRARY.is_empty() {
         bail!(NOT_SUPPORTED);
     }
-    unpack("libheapprof.so", LIBRARY)
+    unpack(LIBRARY_FILE, LIBRARY)
 }
 
 /// A file that is put where the library is.
@@ -55,17 +58,21 @@ pub(crate) fn carried(file: &Carried<'_>) -> Result<PathBuf> {
 }
 
 /// The folder in which a file was put under this name, if it is there, and nobody else can have
-/// changed it.
+/// changed it. It is looked for beside the library, in one cache only: whoever names a cache gets
+/// nothing from another one.
 pub(crate) fn existing(folder: &str, name: &str) -> Option<PathBuf> {
-    let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
-    caches().into_iter().find_map(|cache| {
-        let folder = cache.join(CARRIED).join(folder);
+    let is_there = |folder: &Path, name: &str| {
+        let (_, last) = name.rsplit_once('/').unwrap_or(("", name));
         let opened = open_folder(&folder.join(parent(name)), Trust::Own).ok()?;
         let there = Place::in_folder(opened, last).open().ok()?;
         let owner = Owner::of(&there.stat);
         let is_ours = (owner.is_us() || owner.user == 0) && there.stat.st_mode & 0o022 == 0;
-        is_ours.then_some(folder)
-    })
+        is_ours.then_some(())
+    };
+    let caches = caches().into_iter().map(|cache| cache.join(CARRIED));
+    let mut used = caches.filter(|cache| is_there(cache, LIBRARY_FILE).is_some());
+    let folder = used.next()?.join(folder);
+    is_there(&folder, name).map(|()| folder)
 }
 
 fn parent(name: &str) -> &str {
