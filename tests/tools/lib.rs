@@ -14,6 +14,7 @@ pub mod fleet;
 pub mod harness;
 pub mod listener;
 pub mod samples;
+pub mod surroundings;
 pub mod waits;
 pub mod watched;
 pub mod wire;
