@@ -77,6 +77,8 @@ mod outside;
 mod death;
 // Where books can't be kept, and whose they are.
 mod kept;
+// Kernels that lack newer system calls.
+mod old_kernel;
 mod own_code;
 // Each thread's share, with `record --threads`.
 mod threads;

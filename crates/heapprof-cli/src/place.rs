@@ -12,8 +12,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, fstat, openat, renameat, renameat_with,
+    statat, unlinkat,
+};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 pub(crate) use draft::{Access, Draft};
 pub(crate) use owner::{Owner, acting};
@@ -30,6 +34,21 @@ pub(crate) struct Place {
 pub(crate) struct Opened {
     pub(crate) file: File,
     pub(crate) stat: Stat,
+}
+
+/// Gives a folder a name that nothing has yet. Before Linux 3.15, and where a file system does not
+/// know how, the name of an empty folder may be taken, too.
+pub(crate) fn rename_folder(
+    (from, name): (BorrowedFd<'_>, impl Arg + Copy),
+    (to, named): (BorrowedFd<'_>, impl Arg + Copy),
+) -> rustix::io::Result<()> {
+    match renameat_with(from, name, to, named, RenameFlags::NOREPLACE) {
+        Err(Errno::NOSYS | Errno::INVAL) => match renameat(from, name, to, named) {
+            Err(Errno::NOTEMPTY | Errno::NOTDIR) => Err(Errno::EXIST),
+            renamed => renamed,
+        },
+        renamed => renamed,
+    }
 }
 
 impl Place {

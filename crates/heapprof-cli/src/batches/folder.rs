@@ -2,20 +2,18 @@
 //! there.
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Batch, Cells, TABLES, TableForm, read_parquet, write_parquet};
-use rustix::fs::{
-    AtFlags, Mode, OFlags, RenameFlags, fchmod, mkdirat, openat, renameat_with, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::{file_of, is_batch, last_table};
 use crate::args::FileMode;
 use crate::output;
-use crate::place::{Access, Place, Trust, make_folder, open_folder};
+use crate::place::{self, Access, Place, Trust, make_folder, open_folder};
 
 pub(super) fn names(folder: &Path) -> Result<Vec<String>> {
     let named = || format!("{}: cannot be read", folder.display());
@@ -70,7 +68,8 @@ pub(super) fn write(folder: &Path, mode: FileMode, name: &str, batch: &Batch) ->
     mkdirat(&at, &draft, Mode::RWXU).with_context(named)?;
     let shown = folder.join(&draft).display().to_string();
     let written = write_into(&at, &draft, &shown, mode, batch);
-    let named_now = written.map(|()| renameat_with(&at, &draft, &at, name, RenameFlags::NOREPLACE));
+    let rename = || place::rename_folder((at.as_fd(), &*draft), (at.as_fd(), name));
+    let named_now = written.map(|()| rename());
     if !matches!(named_now, Ok(Ok(()))) {
         remove(&at, &draft);
     }

@@ -12,7 +12,7 @@ use heapprof_symbolize::{Options, Symbolizer};
 
 use super::residents::Residents;
 use super::written::Written;
-use crate::place::{Access, Opened, Owner, Place, Trust, acting};
+use crate::place::{self, Access, Opened, Owner, Place, Trust, acting};
 use crate::{messages, output};
 
 /// What an entry's path leads to.
@@ -292,8 +292,8 @@ pub(super) fn rename_folder(from: &Path, to: &Path) -> bool {
     ) else {
         return false;
     };
-    let flags = rustix::fs::RenameFlags::NOREPLACE;
-    rustix::fs::renameat_with(from.folder(), from.name(), to.folder(), to.name(), flags).is_ok()
+    let from = (from.folder(), from.name());
+    place::rename_folder(from, (to.folder(), to.name())).is_ok()
 }
 
 /// Removes the children's folder if nothing is in it.

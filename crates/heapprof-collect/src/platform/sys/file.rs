@@ -348,7 +348,7 @@ pub(crate) fn rename_in(folder: &File, from: &CStr, to: &CStr) -> Result<(), i32
     // SAFETY: both names end in a zero byte.
     let n = unsafe {
         let args = [at, from.as_ptr() as usize, at, to.as_ptr() as usize, 0, 0];
-        call(libc::SYS_renameat2, args)
+        call(libc::SYS_renameat, args)
     };
     if n < 0 { Err(-n as i32) } else { Ok(()) }
 }

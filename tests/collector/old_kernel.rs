@@ -1,0 +1,207 @@
+//! Kernels without the system calls that came after Linux 3.10: a filter answers that there is no
+//! such call (ENOSYS), for `record` and for the program.
+
+use std::path::Path;
+use std::process::Command;
+
+use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::fixtures::json;
+use heapprof_tests::harness::{Run, heapprof, run};
+
+/// Answers ENOSYS to every system call whose number is above its first argument, or is its second.
+const FILTER: &str = r#"
+    #include <errno.h>
+    #include <linux/filter.h>
+    #include <linux/seccomp.h>
+    #include <stddef.h>
+    #include <stdlib.h>
+    #include <sys/prctl.h>
+    #include <unistd.h>
+    int main(int argc, char **argv) {
+        unsigned last = atoi(argv[1]), other = atoi(argv[2]);
+        struct sock_filter all[] = {
+            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+            BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, last, 1, 0),
+            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, other, 0, 1),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        };
+        struct sock_fprog program = { 5, all };
+        if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 90;
+        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 91;
+        execvp(argv[3], argv + 3);
+        return 92;
+    }
+"#;
+
+/// Holds 1,000 blocks of 1,000 bytes, has a child and a thread, and may kill itself.
+const PROGRAM: &str = r#"
+    #include <pthread.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static void *volatile kept[100000];
+    static int count;
+    __attribute__((noinline)) void *leaf(size_t size) { void *p = malloc(size); memset(p, 1, size); return p; }
+    static void *work(void *none) {
+        for (int i = 0; i < 500; i++) kept[count++] = leaf(1000);
+        return none;
+    }
+    int main(int argc, char **argv) {
+        pthread_t thread;
+        work(0);
+        pthread_create(&thread, 0, work, 0);
+        pthread_join(thread, 0);
+        if (!strcmp(argv[1], "child")) {
+            pid_t child = fork();
+            if (!child) {
+                for (int i = 0; i < 2000; i++) kept[count++] = leaf(100);
+                return 5;
+            }
+            int status;
+            waitpid(child, &status, 0);
+            printf("child %d\n", WEXITSTATUS(status));
+        }
+        puts("held 1000000");
+        fflush(stdout);
+        if (!strcmp(argv[1], "kill")) raise(SIGKILL);
+        return 3;
+    }
+"#;
+
+/// The last system call of Linux 3.10 (finit_module).
+const LAST: &str = "313";
+/// A number that no call has.
+const NONE: &str = "99999";
+
+/// The filter, with the program in the same folder.
+fn built() -> Built {
+    let built = build(FILTER, "gcc -O1 -g");
+    std::fs::write(built.path("held.c"), PROGRAM).unwrap();
+    built.run("gcc -O1 -g -pthread held.c -o held");
+    built
+}
+
+fn recorded(folder: &Path, built: &Built, denied: [&str; 2], options: &[&str], how: &str) -> Run {
+    let mut command = Command::new(built.path("program"));
+    command
+        .args(denied)
+        .arg(heapprof())
+        .args(["record", "-o", "p.pb.gz"])
+        .args(options)
+        .arg("--")
+        .arg(built.path("held"))
+        .arg(how);
+    Run::from(command.current_dir(folder).output().unwrap())
+}
+
+#[test]
+fn profiles_are_written_without_newer_system_calls() {
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    let built = built();
+    for options in [
+        &["--exact"][..],
+        &["--period", "4KiB"],
+        &["--exact", "--threads"],
+    ] {
+        for how in ["", "child"] {
+            let folder = tempfile::tempdir().unwrap();
+            let denied = [LAST, NONE];
+            let said = recorded(folder.path(), &built, denied, options, how);
+            let out = if how == "child" {
+                "child 5\nheld 1000000\n"
+            } else {
+                "held 1000000\n"
+            };
+            assert_eq!((said.code, &*said.out), (3, out), "{}", said.err);
+            assert!(!said.err.contains("could not be written"), "{}", said.err);
+            let words = ["top", "-t", "inuse_space", "-f", "json", "p.pb.gz"];
+            let total = json(folder.path(), &words)["total"].as_i64().unwrap();
+            let is_so = match options[0] {
+                "--exact" => (1_000_000..1_100_000).contains(&total),
+                _ => (500_000..2_000_000).contains(&total),
+            };
+            assert!(is_so, "{options:?} {how}: {total}\n{}", said.err);
+            let top = run(folder.path(), &["top", "p.pb.gz"]).out;
+            assert!(top.contains("leaf"), "{top}");
+        }
+    }
+}
+
+/// Without files in memory nothing is left of a program that is killed, and record says why and
+/// what helps.
+#[test]
+fn a_killed_program_without_memory_files_is_said() {
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    let built = built();
+    for options in [&["--exact"][..], &["--period", "4KiB"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let said = recorded(folder.path(), &built, [LAST, NONE], options, "kill");
+        assert_eq!(
+            (said.code, &*said.out),
+            (137, "held 1000000\n"),
+            "{}",
+            said.err
+        );
+        let is_told = [
+            "no profile",
+            "signal 9",
+            "a file in memory could not be made",
+            "--interval",
+        ];
+        assert!(
+            is_told.iter().all(|text| said.err.contains(text)),
+            "{}",
+            said.err
+        );
+    }
+}
+
+/// Each call by itself, in a run that is killed: nothing but memfd_create is needed for the profile
+/// of what a killed program held.
+#[test]
+fn each_newer_system_call_can_be_missing_alone() {
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    let built = built();
+    let calls: [(&str, i32); 11] = [
+        ("renameat2", 316),
+        ("getrandom", 318),
+        ("membarrier", 324),
+        ("statx", 332),
+        ("copy_file_range", 326),
+        ("pidfd_open", 434),
+        ("clone3", 435),
+        ("close_range", 436),
+        ("openat2", 437),
+        ("faccessat2", 439),
+        ("process_vm_readv", 310),
+    ];
+    let every = i32::MAX.to_string();
+    for (name, number) in calls {
+        for how in ["", "kill"] {
+            let folder = tempfile::tempdir().unwrap();
+            let denied = [&*every, &*number.to_string()];
+            let said = recorded(folder.path(), &built, denied, &["--exact"], how);
+            let code = if how == "kill" { 137 } else { 3 };
+            assert_eq!(
+                (said.code, &*said.out),
+                (code, "held 1000000\n"),
+                "{name} {}",
+                said.err
+            );
+            let words = ["top", "-t", "inuse_space", "-f", "json", "p.pb.gz"];
+            let total = json(folder.path(), &words)["total"].as_i64().unwrap();
+            let is_so = (1_000_000..1_100_000).contains(&total);
+            assert!(is_so, "{name} {how}: {total}\n{}", said.err);
+        }
+    }
+}
