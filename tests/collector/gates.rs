@@ -94,6 +94,43 @@ fn nothing_is_called_that_allocates_or_locks_behind_our_back() {
     assert!(!called.iter().any(|name| name.starts_with("_Unwind")));
 }
 
+/// What the library takes from others is listed with when it may be called. Each function is bound
+/// to libc's own (`imports.rs`), and a program that exports all of them shows it
+/// (`linkage_imports.c`).
+#[test]
+fn what_is_imported_is_on_the_list_and_in_the_program_that_exports_it() {
+    let Some(imported) = symbols("--undefined-only") else {
+        return;
+    };
+    let text = std::fs::read_to_string(root().join("tests/imports.txt")).unwrap();
+    let lines = text
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let listed: Vec<(&str, &str)> = lines
+        .map(|line| line.split_once(' ').expect("NAME WHEN"))
+        .map(|(name, when)| (name, when.trim()))
+        .collect();
+    let names: BTreeSet<String> = listed.iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(names.len(), listed.len(), "one is listed twice");
+    let new: Vec<_> = imported.difference(&names).collect();
+    let gone: Vec<_> = names.difference(&imported).collect();
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "tests/imports.txt: {new:?} not there, {gone:?} not needed"
+    );
+    let program = std::fs::read_to_string(root().join("tests/programs/linkage_imports.c")).unwrap();
+    for (name, when) in listed {
+        let is_exported = program.contains(&format!("X({name})"));
+        match when {
+            "event" | "dump" | "fork" | "end" | "start" | "hook" | "set-up" => {
+                assert!(is_exported, "{name}: the program does not export it");
+            }
+            "variable" | "nobody" => assert!(!is_exported, "{name}: is no function"),
+            _ => panic!("{name}: what is {when}?"),
+        }
+    }
+}
+
 #[test]
 fn what_is_exported_is_on_the_list() {
     let Some(exported) = symbols("--defined-only") else {

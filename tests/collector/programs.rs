@@ -81,6 +81,7 @@ const LINKAGE: &[Case] = &[
     case("linkage_new.cc", &[], 0),
     case("linkage_operators.cc", &[], 0),
     case("linkage_libc.c", &[], 0),
+    case("linkage_imports.c", &[], 0),
     perhaps("linkage_own_allocator.c", &[], 34),
 ];
 

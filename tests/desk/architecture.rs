@@ -158,6 +158,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "fork",
             "hook",
             "identity",
+            "imports",
             "interpreters",
             "late",
             "mapped",

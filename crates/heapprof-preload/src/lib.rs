@@ -18,6 +18,7 @@ mod fast_path;
 mod fork;
 mod hook;
 mod identity;
+mod imports;
 mod interpreters;
 mod kernel_memory;
 mod late;

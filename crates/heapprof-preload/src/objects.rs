@@ -29,6 +29,16 @@ pub fn loaded<M: Memory>(memory: M) -> impl Iterator<Item = Object> {
     objects(memory, R_DEBUG)
 }
 
+/// The first entry of the loader's list of objects; 0 if there is none. Nothing of libc's is called
+/// for it.
+pub fn first_map() -> usize {
+    match R_DEBUG as usize {
+        0 => 0,
+        // SAFETY: the loader's structure, whose second word is the list.
+        at => unsafe { (at as *const usize).add(1).read_volatile() },
+    }
+}
+
 /// Whether an object is still loaded.
 pub fn is_loaded(object: Object) -> bool {
     let failed = Cell::new(false);

@@ -8,8 +8,8 @@ use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
 use crate::{
-    allocator, end, environment, identity, interpreters, late, mapped, mark, perl, python, real,
-    sandbox, signals, wiretap,
+    allocator, end, environment, identity, imports, interpreters, late, mapped, mark, perl, python,
+    real, sandbox, signals, wiretap,
 };
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
@@ -63,6 +63,7 @@ pub fn at_first_allocation(caller: *const c_void) {
     if let Some(look) = attached() {
         return look();
     }
+    imports::bind();
     // The allocation may come from a resolver, which chooses a function while the loader binds
     // symbols.
     ENGINE.lifecycle().hold_clock();
@@ -70,6 +71,7 @@ pub fn at_first_allocation(caller: *const c_void) {
 }
 
 fn begin_once(caller: *const c_void) {
+    imports::bind();
     ENGINE.lifecycle().apart(|| {
         // The allocator behind us must be known before anything is passed on to it.
         real::find();
@@ -92,6 +94,7 @@ fn begin_once(caller: *const c_void) {
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
 extern "C" fn constructor() {
+    imports::bind();
     if STATE.load(Ordering::Relaxed) == NEW && late::is_loaded_so() {
         return;
     }

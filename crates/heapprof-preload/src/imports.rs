@@ -1,0 +1,471 @@
+//! Our own slots for functions of libc. A program, or a library of its own, may export functions
+//! with names of libc's (a clock of its own, a memcpy, a write), and the loader then leads our
+//! slots to these. They may take locks that the program's threads hold while they allocate, and so
+//! wait for themselves. So each slot is led to what libc itself defines.
+//!
+//! It happens before anything else that the library does, so nothing here may call a function of
+//! libc, not even a memcpy that the compiler adds: memory is read word by word, in a way that the
+//! compiler leaves alone. The structures are those of the ELF specification.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use heapprof_collect::sys;
+
+use crate::objects;
+
+// What the linker says of where this library is.
+std::arch::global_asm!(".hidden _DYNAMIC", ".hidden __ehdr_start");
+
+unsafe extern "C" {
+    #[link_name = "_DYNAMIC"]
+    static OWN_DYNAMIC: u8;
+    #[link_name = "__ehdr_start"]
+    static OWN_START: u8;
+}
+
+/// The objects that are glibc's. Before 2.34 it had some functions in objects of their own.
+const GLIBC: [&[u8]; 4] = [
+    b"libc.so.6",
+    b"ld-linux-x86-64.so.2",
+    b"libpthread.so.0",
+    b"libdl.so.2",
+];
+
+/// Functions of ours that a program's own may stand in front of: then its allocator is the one that
+/// everybody has, also libc, whose memory we free.
+const ALLOCATOR: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
+
+/// A list of objects, or of entries, longer than this is a broken one.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Reads a value.
+///
+/// # Safety
+/// There is such a value.
+unsafe fn get<T: Copy>(at: usize) -> T {
+    // SAFETY: the caller's contract. It is volatile, so that no loop becomes a call of libc's.
+    unsafe { (at as *const T).read_volatile() }
+}
+
+/// Whether the text at an address is this one.
+///
+/// # Safety
+/// There is a text that ends with a zero.
+unsafe fn is_text(at: usize, wanted: &[u8]) -> bool {
+    for (i, byte) in wanted.iter().enumerate() {
+        // SAFETY: no byte before this one was the last.
+        if unsafe { get::<u8>(at + i) } != *byte {
+            return false;
+        }
+    }
+    // SAFETY: as above.
+    unsafe { get::<u8>(at + wanted.len()) == 0 }
+}
+
+/// Whether two texts are the same.
+///
+/// # Safety
+/// As for [`is_text`].
+unsafe fn are_same(one: usize, other: usize) -> bool {
+    for i in 0.. {
+        // SAFETY: no byte before these was the last.
+        let [a, b] = unsafe { [get::<u8>(one + i), get::<u8>(other + i)] };
+        if a != b {
+            return false;
+        }
+        if a == 0 {
+            break;
+        }
+    }
+    true
+}
+
+/// A word that is written once, by whoever binds the slots.
+#[derive(Debug)]
+struct Word(AtomicUsize);
+
+impl Word {
+    const fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    fn get(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, value: usize) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// What is read of a loaded object. Addresses are 0 for what it does not have. It lies where it
+/// stays, because to move it would be a memcpy.
+struct Image {
+    base: Word,
+    end: Word,
+    /// The part that the loader has made read-only: from one page to another.
+    read_only: [Word; 2],
+    symbols: Word,
+    texts: Word,
+    hashes: Word,
+    /// A number for each symbol, which version it has.
+    versions: Word,
+    /// The versions that it defines, and those that it needs.
+    defined: Word,
+    needed: Word,
+    /// Two tables of relocations, and their sizes.
+    relocations: [[Word; 2]; 2],
+}
+
+/// This library.
+static OWN: Image = Image::new();
+/// Those of [`GLIBC`] that are loaded.
+static LOADED: [Image; GLIBC.len()] = [const { Image::new() }; GLIBC.len()];
+
+/// A symbol of an object.
+#[derive(Clone, Copy)]
+struct Entry {
+    name: usize,
+    /// What it is: 2 is a function, 10 one that chooses a function.
+    kind: u8,
+    is_defined: bool,
+    address: usize,
+}
+
+const FUNCTION: u8 = 2;
+const CHOOSER: u8 = 10;
+
+impl Image {
+    const fn new() -> Self {
+        Self {
+            base: Word::new(),
+            end: Word::new(),
+            read_only: [const { Word::new() }; 2],
+            symbols: Word::new(),
+            texts: Word::new(),
+            hashes: Word::new(),
+            versions: Word::new(),
+            defined: Word::new(),
+            needed: Word::new(),
+            relocations: [const { [const { Word::new() }; 2] }; 2],
+        }
+    }
+
+    /// Reads an object that begins at `base`, if it is none that was read.
+    ///
+    /// # Safety
+    /// The loader has mapped it, and it stays.
+    unsafe fn read(&self, base: usize, dynamic: usize) {
+        const HEADER: usize = 56;
+        // SAFETY: the beginning of the object's file, and its headers behind it, are mapped.
+        unsafe {
+            if self.base.get() != 0 || get::<[u8; 4]>(base) != *b"\x7fELF" {
+                return;
+            }
+            self.base.set(base);
+            let headers = base + get::<usize>(base + 32);
+            for i in 0..usize::from(get::<u16>(base + 56)) {
+                let at = headers + HEADER * i;
+                let from = base + get::<usize>(at + 16);
+                let end = from + get::<usize>(at + 40);
+                match get::<u32>(at) {
+                    libc::PT_LOAD => self.end.set(self.end.get().max(end)),
+                    libc::PT_GNU_RELRO => {
+                        self.read_only[0].set(from & !4095);
+                        self.read_only[1].set(end & !4095);
+                    }
+                    _ => {}
+                }
+            }
+            self.read_dynamic(dynamic);
+        }
+    }
+
+    /// # Safety
+    /// As for [`read`](Self::read).
+    unsafe fn read_dynamic(&self, dynamic: usize) {
+        let base = self.base.get();
+        for i in 0..MAX_ENTRIES {
+            // SAFETY: no entry before this one was the last.
+            let [tag, value] = unsafe { get::<[usize; 2]>(dynamic + 16 * i) };
+            // Old versions of glibc write the address over the value from the file.
+            let at = if value >= base { value } else { base + value };
+            match tag {
+                0 => break,
+                2 => self.relocations[1][1].set(value),
+                5 => self.texts.set(at),
+                6 => self.symbols.set(at),
+                7 => self.relocations[0][0].set(at),
+                8 => self.relocations[0][1].set(value),
+                23 => self.relocations[1][0].set(at),
+                0x6fff_fef5 => self.hashes.set(at),
+                0x6fff_fff0 => self.versions.set(at),
+                0x6fff_fffc => self.defined.set(at),
+                0x6fff_fffe => self.needed.set(at),
+                _ => {}
+            }
+        }
+    }
+
+    fn holds(&self, address: usize) -> bool {
+        (self.base.get()..self.end.get()).contains(&address)
+    }
+
+    /// # Safety
+    /// The object has so many symbols.
+    unsafe fn symbol(&self, number: usize) -> Entry {
+        let at = self.symbols.get() + 24 * number;
+        // SAFETY: the caller's contract.
+        unsafe {
+            Entry {
+                name: self.texts.get() + get::<u32>(at) as usize,
+                kind: get::<u8>(at + 4) & 15,
+                is_defined: get::<u16>(at + 6) != 0,
+                address: self.base.get() + get::<usize>(at + 8),
+            }
+        }
+    }
+
+    /// The number of a symbol's version; 0 and 1 are none.
+    ///
+    /// # Safety
+    /// As for [`symbol`](Self::symbol).
+    unsafe fn version(&self, symbol: usize) -> u16 {
+        match self.versions.get() {
+            0 => 0,
+            // SAFETY: the caller's contract.
+            versions => unsafe { get::<u16>(versions + 2 * symbol) & 0x7fff },
+        }
+    }
+
+    /// The hash of a version that the object needs of another one.
+    ///
+    /// # Safety
+    /// The loader has read the object's versions.
+    unsafe fn needed_hash(&self, version: u16) -> Option<u32> {
+        let mut of = self.needed.get();
+        for _ in 0..MAX_ENTRIES {
+            if of == 0 {
+                break;
+            }
+            // SAFETY: an entry for each object, with as many entries as it says behind it.
+            unsafe {
+                let mut at = of + get::<u32>(of + 8) as usize;
+                for _ in 0..get::<u16>(of + 2) {
+                    if get::<u16>(at + 6) == version {
+                        return Some(get::<u32>(at));
+                    }
+                    at += get::<u32>(at + 12) as usize;
+                }
+                of = match get::<u32>(of + 12) {
+                    0 => 0,
+                    next => of + next as usize,
+                };
+            }
+        }
+        None
+    }
+
+    /// The hash of a version that the object defines.
+    ///
+    /// # Safety
+    /// As for [`needed_hash`](Self::needed_hash).
+    unsafe fn defined_hash(&self, version: u16) -> Option<u32> {
+        let mut at = self.defined.get();
+        for _ in 0..MAX_ENTRIES {
+            if at == 0 {
+                break;
+            }
+            // SAFETY: an entry for each version.
+            unsafe {
+                if get::<u16>(at + 4) == version {
+                    return Some(get::<u32>(at + 8));
+                }
+                at = match get::<u32>(at + 16) {
+                    0 => 0,
+                    next => at + next as usize,
+                };
+            }
+        }
+        None
+    }
+
+    /// The function that the object defines by this name, in this version.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new); `name` is a text that ends with a zero.
+    unsafe fn function(&self, name: usize, version: Option<u32>) -> Option<usize> {
+        let mut hash = 5381u32;
+        // SAFETY: the object's table of hashes has this form.
+        unsafe {
+            for i in 0.. {
+                let byte = get::<u8>(name + i);
+                if byte == 0 {
+                    break;
+                }
+                hash = hash.wrapping_mul(33).wrapping_add(byte.into());
+            }
+            let table = self.hashes.get();
+            if table == 0 {
+                return None;
+            }
+            let [buckets, first, words] = [0, 4, 8].map(|at| get::<u32>(table + at) as usize);
+            let bucket = table + 16 + 8 * words;
+            let chain = bucket + 4 * buckets;
+            let begin = get::<u32>(bucket + 4 * (hash as usize % buckets.max(1))) as usize;
+            if buckets == 0 || begin < first {
+                return None;
+            }
+            for symbol in begin..begin + MAX_ENTRIES {
+                let found = get::<u32>(chain + 4 * (symbol - first));
+                if found | 1 == hash | 1 {
+                    let entry = self.symbol(symbol);
+                    let is_right =
+                        version.is_none() || self.defined_hash(self.version(symbol)) == version;
+                    if entry.is_defined && is_right && are_same(entry.name, name) {
+                        return chosen(entry);
+                    }
+                }
+                if found & 1 != 0 {
+                    break;
+                }
+            }
+        }
+        None
+    }
+}
+
+/// The function that a symbol stands for.
+fn chosen(entry: Entry) -> Option<usize> {
+    match entry.kind {
+        FUNCTION => Some(entry.address),
+        CHOOSER => {
+            // SAFETY: a function of glibc's that chooses another one by the processor, and calls
+            // nothing.
+            let choose =
+                unsafe { std::mem::transmute::<usize, extern "C" fn() -> usize>(entry.address) };
+            Some(choose())
+        }
+        _ => None,
+    }
+}
+
+/// Reads the objects that are glibc's. Returns whether there is one.
+fn read_glibc() -> bool {
+    let mut map = objects::first_map();
+    for _ in 0..MAX_ENTRIES {
+        if map == 0 {
+            break;
+        }
+        // SAFETY: an entry of the loader's list: base, name, dynamic section, the next one. The
+        // names end with a zero, and objects that are glibc's stay for good.
+        unsafe {
+            let [base, path, dynamic, next] = get::<[usize; 4]>(map);
+            for (name, image) in GLIBC.iter().zip(&LOADED) {
+                if base != 0 && dynamic != 0 && path != 0 && is_file(path, name) {
+                    image.read(base, dynamic);
+                }
+            }
+            map = next;
+        }
+    }
+    LOADED[0].base.get() != 0
+}
+
+/// Whether a path leads to a file of this name.
+///
+/// # Safety
+/// There is a text that ends with a zero.
+unsafe fn is_file(path: usize, name: &[u8]) -> bool {
+    let mut from = path;
+    for at in path.. {
+        // SAFETY: no byte before this one was the last.
+        match unsafe { get::<u8>(at) } {
+            0 => break,
+            b'/' => from = at + 1,
+            _ => {}
+        }
+    }
+    // SAFETY: the caller's contract.
+    unsafe { is_text(from, name) }
+}
+
+/// Leads each slot that leads elsewhere to what glibc defines, or to what this library does.
+fn lead() {
+    const LEN: usize = 24;
+    let mut is_open = false;
+    for [table, size] in &OWN.relocations {
+        let mut at = table.get();
+        let end = at + size.get();
+        while at < end {
+            // SAFETY: a table of relocations, of the loader's size.
+            let [place, info, added] = unsafe { get::<[usize; 3]>(at) };
+            let is_word = matches!(info & 0xffff_ffff, 1 | 6 | 7);
+            if is_word && info >> 32 != 0 && added == 0 {
+                lead_slot(OWN.base.get() + place, info >> 32, &mut is_open);
+            }
+            at += LEN;
+        }
+    }
+    if is_open {
+        protect(libc::PROT_READ);
+    }
+}
+
+/// Leads the slot at `at`, which is for a symbol of this number.
+fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
+    // SAFETY: the loader has filled this slot, and it is aligned.
+    let slot = unsafe { AtomicUsize::from_ptr(at as *mut usize) };
+    let leads_to = slot.load(Ordering::Relaxed);
+    if leads_to == 0 || OWN.holds(leads_to) || LOADED.iter().any(|of| of.holds(leads_to)) {
+        return;
+    }
+    // SAFETY: the loader has read the symbol and its version.
+    let right = unsafe {
+        let entry = OWN.symbol(symbol);
+        if entry.is_defined {
+            let is_allocators = ALLOCATOR.iter().any(|name| is_text(entry.name, name));
+            (!is_allocators).then_some(entry.address)
+        } else {
+            let version = OWN.needed_hash(OWN.version(symbol));
+            let mut all = LOADED.iter();
+            all.find_map(|of| of.function(entry.name, version))
+        }
+    };
+    let is_read_only = (OWN.read_only[0].get()..OWN.read_only[1].get()).contains(&at);
+    if let Some(right) = right {
+        if is_read_only && !*is_open {
+            *is_open = protect(libc::PROT_READ | libc::PROT_WRITE);
+        }
+        if !is_read_only || *is_open {
+            slot.store(right, Ordering::Release);
+        }
+    }
+}
+
+/// Gives these rights to the part of this library that the loader has made read-only. Returns
+/// whether it has them.
+fn protect(rights: i32) -> bool {
+    let [from, end] = [OWN.read_only[0].get(), OWN.read_only[1].get()];
+    let args = [from, end - from, rights as usize, 0, 0, 0];
+    // SAFETY: pages of our own, which hold no code.
+    unsafe { sys::call(libc::SYS_mprotect, args) == 0 }
+}
+
+/// Leads our slots to glibc's functions, once.
+pub fn bind() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    // SAFETY: the linker's names for the beginning of this library, and of its dynamic section.
+    unsafe {
+        OWN.read(
+            &raw const OWN_START as usize,
+            &raw const OWN_DYNAMIC as usize,
+        )
+    };
+    if OWN.base.get() != 0 && read_glibc() {
+        lead();
+    }
+}
