@@ -79,6 +79,8 @@ mod death;
 mod kept;
 // Kernels that lack newer system calls.
 mod old_kernel;
+// Programs of other C libraries, and static ones, that a recorded one starts.
+mod other_libc;
 mod own_code;
 // Each thread's share, with `record --threads`.
 mod threads;

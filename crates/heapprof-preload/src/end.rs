@@ -10,7 +10,7 @@ use crate::atfork;
 use crate::hook::{announced, label};
 use crate::perl::PERL;
 use crate::python::PYTHON;
-use crate::real::{ALIGNED_ALLOC, Behind};
+use crate::real::{self, ALIGNED_ALLOC, Behind};
 use crate::wiretap;
 
 /// How far the last dump is.
@@ -219,7 +219,6 @@ pub unsafe extern "C" fn __assert_fail(
 }
 
 unsafe extern "C" {
-    fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), dso: *mut c_void) -> c_int;
     fn __cxa_atexit(
         function: extern "C" fn(*mut c_void),
         argument: *mut c_void,
@@ -265,7 +264,9 @@ pub fn register() {
     unsafe {
         for _ in 0..AT_ONCE {
             let none = std::ptr::null_mut();
-            __cxa_at_quick_exit(at_exit, none);
+            if let Some(at_quick_exit) = real::at_quick_exit() {
+                at_quick_exit(at_exit, none);
+            }
             __cxa_atexit(at_exit, none, none);
         }
     }

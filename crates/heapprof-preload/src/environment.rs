@@ -178,6 +178,16 @@ fn read_gperftools() -> Result<Gperftools, Misunderstood> {
     })
 }
 
+/// Says to `record`, if there is one, why this process is not recorded.
+pub fn say_unrecorded(why: &str) {
+    let follows = parsed(variable::FOLLOW.name, &setting::ANSWER);
+    let Some(list) = get(variable::LIST.name).filter(|_| !matches!(follows, Ok(Some(false))))
+    else {
+        return;
+    };
+    heapprof_collect::say_unrecorded(list, why);
+}
+
 /// Where the wiretap leads, and the file of its key; `None` if there is no wiretap.
 pub fn wiretap() -> Option<(&'static [u8], Option<&'static [u8]>)> {
     let address = get(variable::WIRETAP.name)?;

@@ -293,7 +293,7 @@ impl Image {
     /// The function that the object defines by this name, in this version.
     ///
     /// # Safety
-    /// As for [`new`](Self::new); `name` is a text that ends with a zero.
+    /// As for [`read`](Self::read); `name` is a text that ends with a zero.
     unsafe fn function(&self, name: usize, version: Option<u32>) -> Option<usize> {
         let mut hash = 5381u32;
         // SAFETY: the object's table of hashes has this form.

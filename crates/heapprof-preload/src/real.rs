@@ -1,7 +1,7 @@
 //! The functions behind the hooks: glibc's own, or those of another allocator that comes after us.
 
-use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use heapprof_collect::ENGINE;
 
@@ -20,15 +20,41 @@ pub struct Real {
     pub aligned_alloc: Option<unsafe extern "C" fn(usize, usize) -> *mut u8>,
 }
 
-// The table begins with glibc's allocator, by its other names (GLIBC_2.2.5), which we do not take.
-// So no lookup is needed before the first allocation. The table lies within reach of the assembly.
+/// What glibc alone has. Each is null where there is another libc.
+#[repr(C)]
+struct Glibc {
+    /// Its allocator, in the order of [`Real`], by its other names (GLIBC_2.2.5), which we do not
+    /// take. So no lookup is needed before the first allocation.
+    family: [usize; first::FAMILY],
+    dlvsym: Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void>,
+    sigaction: Option<Sigaction>,
+    at_quick_exit: Option<AtQuickExit>,
+}
+
+/// The type of sigaction.
+pub type Sigaction =
+    unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+/// The type of `__cxa_at_quick_exit`.
+pub type AtQuickExit = unsafe extern "C" fn(extern "C" fn(*mut c_void), *mut c_void) -> c_int;
+
+// The loader of another libc would refuse the library if these were needed.
 std::arch::global_asm!(
-    ".pushsection .data.heapprof_real,\"aw\",@progbits",
-    ".balign 64",
-    ".globl heapprof_real",
-    ".hidden heapprof_real",
-    ".type heapprof_real,@object",
-    "heapprof_real:",
+    ".weak __libc_malloc",
+    ".weak __libc_free",
+    ".weak __libc_calloc",
+    ".weak __libc_realloc",
+    ".weak __libc_memalign",
+    ".weak __libc_valloc",
+    ".weak __libc_pvalloc",
+    ".weak dlvsym",
+    ".weak __sigaction",
+    ".weak __cxa_at_quick_exit",
+    ".pushsection .data.rel.ro.heapprof_glibc,\"aw\",@progbits",
+    ".balign 8",
+    ".globl heapprof_glibc",
+    ".hidden heapprof_glibc",
+    ".type heapprof_glibc,@object",
+    "heapprof_glibc:",
     ".quad __libc_malloc",
     ".quad __libc_free",
     ".quad __libc_calloc",
@@ -36,10 +62,64 @@ std::arch::global_asm!(
     ".quad __libc_memalign",
     ".quad __libc_valloc",
     ".quad __libc_pvalloc",
+    ".quad dlvsym",
+    ".quad __sigaction",
+    ".quad __cxa_at_quick_exit",
+    ".size heapprof_glibc, 80",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    #[link_name = "heapprof_glibc"]
+    safe static GLIBC: Glibc;
+}
+
+/// Whether the program's libc is glibc. The library does nothing where there is another one.
+pub fn is_glibc() -> bool {
+    GLIBC.family[0] != 0
+}
+
+/// glibc's `__cxa_at_quick_exit`.
+pub fn at_quick_exit() -> Option<AtQuickExit> {
+    GLIBC.at_quick_exit
+}
+
+/// libc's sigaction, by a name that nobody else takes, or else as the loader finds it.
+pub fn sigaction(behind: &Behind) -> Option<Sigaction> {
+    GLIBC.sigaction.or_else(|| {
+        let found = behind.get();
+        // SAFETY: a function of this name has this type.
+        (!found.is_null())
+            .then(|| unsafe { std::mem::transmute::<*const c_void, Sigaction>(found) })
+    })
+}
+
+// The table begins with functions that find the real ones, and lies within reach of the assembly.
+std::arch::global_asm!(
+    ".pushsection .data.heapprof_real,\"aw\",@progbits",
+    ".balign 64",
+    ".globl heapprof_real",
+    ".hidden heapprof_real",
+    ".type heapprof_real,@object",
+    "heapprof_real:",
+    ".quad {malloc}",
+    ".quad {free}",
+    ".quad {calloc}",
+    ".quad {realloc}",
+    ".quad {memalign}",
+    ".quad {valloc}",
+    ".quad {pvalloc}",
     ".quad 0",
     ".quad 0",
     ".size heapprof_real, 72",
     ".popsection",
+    malloc = sym first::malloc,
+    free = sym first::free,
+    calloc = sym first::calloc,
+    realloc = sym first::realloc,
+    memalign = sym first::memalign,
+    valloc = sym first::valloc,
+    pvalloc = sym first::pvalloc,
 );
 
 unsafe extern "C" {
@@ -70,6 +150,36 @@ pub fn find() {
     fill(next_of_family);
 }
 
+/// Puts libc's allocator where the table still has the functions that it begins with.
+fn settle() {
+    let table = (&raw mut REAL).cast::<AtomicUsize>();
+    for (i, (name, first)) in first::all().into_iter().enumerate() {
+        // SAFETY: the table begins with a word for each of these functions.
+        let slot = unsafe { &*table.add(i) };
+        if slot.load(Ordering::Relaxed) != first as usize {
+            continue;
+        }
+        let own = match GLIBC.family[i] {
+            0 => of_other_libc(name),
+            own => own,
+        };
+        if own != 0 {
+            let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+            let _ = slot.compare_exchange(first as usize, own, release, relaxed);
+        }
+    }
+}
+
+/// A function of another libc than glibc; 0 if it has none of this name.
+fn of_other_libc(name: &CStr) -> usize {
+    let found = next(name);
+    if found.is_none() {
+        // SAFETY: forgets the error, which is not the program's.
+        unsafe { libc::dlerror() };
+    }
+    found.unwrap_or_default() as usize
+}
+
 /// Takes the functions that `find` finds for the family, in a program that was not started with the
 /// library.
 pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
@@ -84,6 +194,7 @@ pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
 
 /// Fills the table with what `find` finds, unless that is glibc's allocator.
 fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
+    settle();
     let Some(malloc) = find(c"malloc") else {
         return;
     };
@@ -132,10 +243,11 @@ fn fill(find: impl Fn(&CStr) -> Option<*const c_void>) {
 fn next_of_family(name: &CStr) -> Option<*const c_void> {
     let found = next(name).filter(|found| !is_libc(*found));
     let by_version = || {
+        let dlvsym = GLIBC.dlvsym?;
         let versions = [c"GLIBC_2.2.5", c"GLIBC_2.16"];
         versions.into_iter().find_map(|version| {
             // SAFETY: names that end in zero.
-            let found = unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
+            let found = unsafe { dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
             (!found.is_null()).then_some(found.cast_const())
         })
     };
@@ -248,4 +360,88 @@ pub fn defined_elsewhere(name: &CStr) -> bool {
     // SAFETY: a name that ends in zero.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     !first.is_null() && object(first) != object(find as *const c_void)
+}
+
+/// What the hooks go on to before the real functions are known: each finds them, and goes on to its
+/// own. In glibc that takes no lookup, because its allocator has second names.
+mod first {
+    use std::ffi::{CStr, c_void};
+
+    use super::{real, settle};
+
+    /// How many functions there are.
+    pub const FAMILY: usize = 7;
+    const PAGE: usize = 4096;
+
+    /// The functions' names, and the functions here, in the order of the table.
+    pub fn all() -> [(&'static CStr, *const c_void); FAMILY] {
+        [
+            (c"malloc", malloc as *const c_void),
+            (c"free", free as *const c_void),
+            (c"calloc", calloc as *const c_void),
+            (c"realloc", realloc as *const c_void),
+            (c"memalign", memalign as *const c_void),
+            (c"valloc", valloc as *const c_void),
+            (c"pvalloc", pvalloc as *const c_void),
+        ]
+    }
+
+    /// A function of the table, if it is another one than this by now.
+    macro_rules! found {
+        ($name:ident) => {{
+            settle();
+            let found = real().$name;
+            (found as *const c_void != $name as *const c_void).then_some(found)
+        }};
+    }
+
+    pub unsafe extern "C" fn malloc(size: usize) -> *mut u8 {
+        // SAFETY: malloc's contract, passed on.
+        found!(malloc).map_or(std::ptr::null_mut(), |found| unsafe { found(size) })
+    }
+
+    pub unsafe extern "C" fn free(address: *mut u8) {
+        if let Some(found) = found!(free) {
+            // SAFETY: free's contract, passed on.
+            unsafe { found(address) }
+        }
+    }
+
+    pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut u8 {
+        // SAFETY: calloc's contract, passed on.
+        found!(calloc).map_or(std::ptr::null_mut(), |found| unsafe { found(count, size) })
+    }
+
+    pub unsafe extern "C" fn realloc(address: *mut u8, size: usize) -> *mut u8 {
+        // SAFETY: realloc's contract, passed on.
+        found!(realloc).map_or(std::ptr::null_mut(), |found| unsafe {
+            found(address, size)
+        })
+    }
+
+    pub unsafe extern "C" fn memalign(alignment: usize, size: usize) -> *mut u8 {
+        let found = found!(memalign);
+        // SAFETY: memalign's contract, passed on.
+        found.map_or(std::ptr::null_mut(), |found| unsafe {
+            found(alignment, size)
+        })
+    }
+
+    pub unsafe extern "C" fn valloc(size: usize) -> *mut u8 {
+        match found!(valloc) {
+            // SAFETY: valloc's contract, passed on.
+            Some(found) => unsafe { found(size) },
+            // SAFETY: memalign takes any power of two.
+            None => unsafe { memalign(PAGE, size) },
+        }
+    }
+
+    pub unsafe extern "C" fn pvalloc(size: usize) -> *mut u8 {
+        match found!(pvalloc) {
+            // SAFETY: pvalloc's contract, passed on.
+            Some(found) => unsafe { found(size) },
+            // SAFETY: memalign takes any power of two.
+            None => unsafe { memalign(PAGE, size.next_multiple_of(PAGE)) },
+        }
+    }
 }

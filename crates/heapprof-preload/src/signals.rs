@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use heapprof_collect::ENGINE;
 
 use crate::end;
-use crate::real::Behind;
+use crate::real::{self, Behind, Sigaction};
 
 /// Signals that we take whenever the program has them at their default, one bit each.
 static WANTED: AtomicU64 = AtomicU64::new(0);
@@ -20,12 +20,15 @@ static OURS: AtomicU64 = AtomicU64::new(0);
 /// The signal that dumps; the others end the program.
 static DUMP: AtomicU64 = AtomicU64::new(0);
 
-unsafe extern "C" {
-    /// glibc's sigaction by its other name.
-    fn __sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
+/// libc's own sigaction.
+unsafe fn sigaction_of_libc(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: sigaction's contract, passed on.
+    real::sigaction(&SIGACTION).map_or(-1, |own| unsafe { own(signal, new, old) })
 }
-
-type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 
 /// Passes on the program's own call: to another library's sigaction behind ours (such as
 /// libjsig's), or else to glibc's.
@@ -38,7 +41,7 @@ unsafe fn passed_on(
     unsafe {
         match SIGACTION.between() {
             Some(other) => std::mem::transmute::<*const c_void, Sigaction>(other)(signal, new, old),
-            None => __sigaction(signal, new, old),
+            None => sigaction_of_libc(signal, new, old),
         }
     }
 }
@@ -83,7 +86,7 @@ fn install(signal: c_int) -> bool {
         new.sa_sigaction = handler as usize;
         new.sa_flags = flags;
         libc::sigfillset(&raw mut new.sa_mask);
-        __sigaction(signal, &raw const new, std::ptr::null_mut()) == 0
+        sigaction_of_libc(signal, &raw const new, std::ptr::null_mut()) == 0
     };
     if done {
         OURS.fetch_or(bit(signal), Ordering::AcqRel);
@@ -115,7 +118,7 @@ fn handler_of(signal: c_int) -> Option<libc::sighandler_t> {
     // SAFETY: a valid structure to write to.
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
-        (__sigaction(signal, std::ptr::null(), &raw mut now) == 0).then_some(now.sa_sigaction)
+        (sigaction_of_libc(signal, std::ptr::null(), &raw mut now) == 0).then_some(now.sa_sigaction)
     }
 }
 
@@ -149,7 +152,7 @@ pub fn give_back() {
         unsafe {
             let default: libc::sigaction = std::mem::zeroed();
             if is_in_place(signal) {
-                __sigaction(signal, &raw const default, std::ptr::null_mut());
+                sigaction_of_libc(signal, &raw const default, std::ptr::null_mut());
             }
         }
     }

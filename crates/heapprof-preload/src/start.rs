@@ -76,6 +76,10 @@ fn begin_once(caller: *const c_void) {
         // The allocator behind us must be known before anything is passed on to it.
         real::find();
         let ready = environment::is_there();
+        if ready && !real::is_glibc() {
+            be_idle();
+            return;
+        }
         if ready
             && STATE
                 .compare_exchange(NEW, STARTING, Ordering::AcqRel, Ordering::Acquire)
@@ -87,6 +91,18 @@ fn begin_once(caller: *const c_void) {
             STATE.store(DONE, Ordering::Release);
         }
     });
+}
+
+/// Does nothing in a program with another libc than glibc, but for a word to `record`.
+fn be_idle() {
+    let relaxed = Ordering::Relaxed;
+    if STATE
+        .compare_exchange(NEW, DONE, Ordering::AcqRel, relaxed)
+        .is_ok()
+        && !is_secure()
+    {
+        environment::say_unrecorded("its C library is not glibc");
+    }
 }
 
 #[used]
@@ -108,6 +124,9 @@ pub fn begin_early() {
     }
     begin_once(begin_early as *const c_void);
     ENGINE.lifecycle().let_clock_go();
+    if !real::is_glibc() {
+        return;
+    }
     if is_done() && !is_secure() {
         ENGINE.lifecycle().apart(interpreters::look);
     }

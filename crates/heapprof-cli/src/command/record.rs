@@ -159,6 +159,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
 
 /// Adds what was saved of processes that ended without a word to what the processes said.
 fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended) -> Ending {
+    let unrecorded = std::mem::take(&mut said.unrecorded);
     let mut private = std::mem::take(&mut said.private);
     let saved = saved.unwrap_or_else(|error| {
         private.push(Private {
@@ -179,6 +180,7 @@ fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended
         died: saved.died,
         unread: saved.unread,
         private,
+        unrecorded,
         ..Ending::default()
     }
 }

@@ -314,6 +314,15 @@ pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
     }
 }
 
+/// Says in the list of a recording why this process is no part of it.
+pub fn say_unrecorded(list: &[u8], why: &str) {
+    let mut entry = format!("?{} {why}\n", sys::process_id()).into_bytes();
+    entry.extend_from_slice(sys::executed().map_or(b"", |path| path.to_bytes()));
+    if let Ok(entry) = CString::new(entry) {
+        add_to_list(list, &entry);
+    }
+}
+
 /// The most bytes that what processes say of their stacks may take, because nobody may be reading
 /// it any more.
 const MOST_OF_LINES: i64 = 256 << 20;

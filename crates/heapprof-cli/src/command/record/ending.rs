@@ -8,7 +8,7 @@ use super::kept::Died;
 use super::oom::Oom;
 use super::residents::Residents;
 use super::words::{bytes, plural, shown};
-use super::written::{Private, Written};
+use super::written::{Private, Unrecorded, Written};
 
 /// What is known of ends.
 #[derive(Default)]
@@ -19,6 +19,8 @@ pub(super) struct Ending {
     pub(super) unread: Vec<u32>,
     /// The processes whose books were in private memory, and why.
     pub(super) private: Vec<Private>,
+    /// The processes that were not recorded, although they had the library.
+    pub(super) unrecorded: Vec<Unrecorded>,
     /// What was resident of the program and of those that descend from it.
     pub(super) residents: Residents,
 }
@@ -41,6 +43,20 @@ impl Ending {
                  have left nothing of them",
                 self.private.len(),
                 if self.private.len() == 1 { "" } else { "es" },
+                first.why
+            ),
+        }
+    }
+
+    /// What a line adds of processes that were not recorded.
+    pub(super) fn of_unrecorded(&self) -> String {
+        match self.unrecorded.as_slice() {
+            [] => String::new(),
+            [one] => format!("; {} was not recorded: {}", one.program, one.why),
+            [first, ..] => format!(
+                "; {} processes were not recorded, the first of {}: {}",
+                self.unrecorded.len(),
+                first.program,
                 first.why
             ),
         }

@@ -221,6 +221,7 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
     let mut line = format!("{path}: {}", summary(of, told));
     line += &others(recorded, main, small);
     line += &ending.of_private(of.process);
+    line += &ending.of_unrecorded();
     let question = match next.written.in_use < next.written.peak / 10 {
         true => "-t peak_space ",
         false => "",
@@ -534,6 +535,10 @@ fn own_allocator(main: &Recorded) -> Option<String> {
 fn nothing(ended: &Ended, ending: &Ending) -> String {
     if ending.unread.contains(&ended.process) {
         return "no profile: the program left none, and its books could not be read".to_string();
+    }
+    let mut unrecorded = ending.unrecorded.iter();
+    if let Some(one) = unrecorded.find(|one| one.process == ended.process) {
+        return format!("no profile: {} was not recorded: {}", one.program, one.why);
     }
     match ended.signal {
         Some(signal) => format!(

@@ -65,6 +65,15 @@ pub(super) struct Private {
     pub(super) owner: Owner,
 }
 
+/// A process that is no part of the recording, although it could have been one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unrecorded {
+    pub(super) process: u32,
+    pub(super) why: String,
+    /// Where the program was, as text that is safe to show.
+    pub(super) program: String,
+}
+
 /// What a list says.
 #[derive(Default)]
 pub(super) struct Said {
@@ -74,6 +83,8 @@ pub(super) struct Said {
     pub(super) failed: Vec<Failed>,
     /// Whose books could not be kept.
     pub(super) private: Vec<Private>,
+    /// Which processes were not recorded.
+    pub(super) unrecorded: Vec<Unrecorded>,
 }
 
 /// More processes are not told of.
@@ -86,6 +97,7 @@ const MOST_REASONS: usize = 10;
 pub(super) fn read(list: &[Entries]) -> Said {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
     let mut private = Vec::<Private>::new();
+    let mut unrecorded = Vec::<Unrecorded>::new();
     // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
     let entries = list.iter().flat_map(|of| {
@@ -112,6 +124,9 @@ pub(super) fn read(list: &[Entries]) -> Said {
                 !private.iter().any(known) && private.len() < MOST_PRIVATE
             };
             private.extend(private_of(entry, owner).filter(is_new));
+        } else if let Some(entry) = entry.strip_prefix(b"?") {
+            let is_one_more = unrecorded.len() < MOST_PRIVATE;
+            unrecorded.extend(unrecorded_of(entry).filter(|_| is_one_more));
         } else if let Some((path, one)) = parse(entry, owner) {
             if let Some(before) = last.insert((owner.user, path), written.len()) {
                 written[before] = None;
@@ -123,6 +138,7 @@ pub(super) fn read(list: &[Entries]) -> Said {
         written: written.into_iter().flatten().collect(),
         failed,
         private,
+        unrecorded,
     }
 }
 
@@ -141,6 +157,18 @@ fn reason(why: &[u8]) -> (Option<String>, String) {
         }
         None => (None, text.into_owned()),
     }
+}
+
+/// Which process was not recorded, and why: its number, a text, and in a second line its program.
+fn unrecorded_of(entry: &[u8]) -> Option<Unrecorded> {
+    let text = String::from_utf8_lossy(entry);
+    let (process, rest) = text.split_once(' ')?;
+    let (why, program) = rest.split_once('\n')?;
+    Some(Unrecorded {
+        process: process.parse().ok()?,
+        why: heapprof_text::printable(why).into_owned(),
+        program: heapprof_text::printable(program).into_owned(),
+    })
 }
 
 /// Whose books could not be kept, and why: a process, an errno or 0, and a text.

@@ -1,0 +1,147 @@
+//! Programs that the library can't record, and that a recorded program starts: of another C
+//! library, static ones, of another architecture. They run as they do by themselves.
+
+use std::path::Path;
+use std::process::Command;
+
+use heapprof_tests::built::{Built, build, have, is_here};
+use heapprof_tests::fixtures::json;
+use heapprof_tests::harness::{Run, heapprof};
+
+/// Uses every function of the allocator's, has threads and a child, and starts another program.
+const PROGRAM: &str = r#"
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <malloc.h>
+    #include <pthread.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static volatile int caught;
+    static void on_signal(int signal) { caught += signal; }
+    static void *work(void *none) {
+        for (int i = 1; i < 3000; i++) {
+            char *p = malloc(i), *q = calloc(i, 3), *r = 0;
+            memset(p, 1, i);
+            p = realloc(p, 2 * i);
+            if (posix_memalign((void **)&r, 64, i) || !p || !q || q[i] || (unsigned long)r % 64) exit(90);
+            free(r);
+            r = aligned_alloc(32, 32 * i);
+            if (!r || (unsigned long)r % 32) exit(91);
+            free(p), free(q), free(r);
+        }
+        return none;
+    }
+    static void at_end(void) { puts("at the end"); }
+    int main(int argc, char **argv) {
+        pthread_t threads[3];
+        atexit(at_end);
+        signal(SIGUSR1, on_signal);
+        raise(SIGUSR1);
+        for (int i = 0; i < 3; i++) pthread_create(&threads[i], 0, work, 0);
+        for (int i = 0; i < 3; i++) pthread_join(threads[i], 0);
+        void *map = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (map == MAP_FAILED || munmap(map, 1 << 20)) return 92;
+        printf("handled %d, no error: %d\n", caught, dlerror() == 0);
+        fflush(stdout);
+        pid_t child = fork();
+        if (!child) {
+            work(0);
+            _exit(5);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        printf("child %d\n", WEXITSTATUS(status));
+        if (argc > 1) {
+            fflush(stdout);
+            execl("/bin/sh", "sh", "-c", "echo became a shell; exit 6", (char *)0);
+        }
+        return 7;
+    }
+"#;
+
+/// Runs a shell that starts the program three times, by itself or recorded.
+fn run_by_shell(folder: &Path, program: &Path, options: Option<&[&str]>) -> Run {
+    let script = "\"$0\"; echo $?; \"$0\" more; echo $?; \"$0\"; exit $?";
+    let mut command = match options {
+        None => Command::new("sh"),
+        Some(options) => {
+            let mut command = Command::new(heapprof());
+            command.args(["record", "-o", "p.pb.gz"]).args(options);
+            command.args(["--", "sh"]);
+            command
+        }
+    };
+    command.args(["-c", script]).arg(program);
+    Run::from(command.current_dir(folder).output().unwrap())
+}
+
+/// What a run has said, without the lines of heapprof.
+fn own_errors(run: &Run) -> String {
+    let lines = run
+        .err
+        .lines()
+        .filter(|line| !line.starts_with("heapprof: "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Runs it bare and recorded, and compares. Returns what record said.
+fn is_as_bare(built: &Built, name: &str, code: i32) -> String {
+    let program = built.path(name);
+    let folder = tempfile::tempdir().unwrap();
+    let bare = run_by_shell(folder.path(), &program, None);
+    assert_eq!(bare.code, code, "{name}: {}", bare.err);
+    let mut said = String::new();
+    for options in [
+        &["--exact"][..],
+        &["--period", "4KiB"],
+        &["--exact", "--mmap"],
+    ] {
+        let recorded = run_by_shell(folder.path(), &program, Some(options));
+        assert_eq!(recorded.code, bare.code, "{name}: {}", recorded.err);
+        assert_eq!(recorded.out, bare.out, "{name}: {}", recorded.err);
+        assert_eq!(own_errors(&recorded), own_errors(&bare), "{name}");
+        // The shell itself was recorded.
+        let words = ["top", "-t", "alloc_objects", "-f", "json", "p.pb.gz"];
+        assert!(json(folder.path(), &words)["total"].is_i64(), "{name}");
+        said = recorded.err;
+    }
+    said
+}
+
+#[test]
+fn a_program_of_musl_runs_as_by_itself_and_is_said() {
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    if !is_here("musl-gcc") {
+        eprintln!("skipped: there is no musl-gcc");
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    built.run("musl-gcc -O1 source.c -o with_musl -pthread");
+    let said = is_as_bare(&built, "with_musl", 7);
+    let path = built.path("with_musl").display().to_string();
+    let is_told = said.contains("3 processes were not recorded, the first of")
+        && said.contains(&path)
+        && said.contains("its C library is not glibc");
+    assert!(is_told, "{said}");
+}
+
+#[test]
+fn a_static_program_runs_as_by_itself() {
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    let built = build(PROGRAM, "gcc -O1 -g -pthread");
+    built.run("gcc -O1 -static -pthread source.c -o fixed");
+    is_as_bare(&built, "fixed", 7);
+    if is_here("musl-gcc") {
+        built.run("musl-gcc -O1 -static -pthread source.c -o fixed_musl");
+        is_as_bare(&built, "fixed_musl", 7);
+    }
+}
