@@ -6,13 +6,14 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use heapprof_profile::decode;
 
 use heapprof_tests::expectations::check;
 use heapprof_tests::harness::{command, heapprof, root};
 use heapprof_tests::listener::Listener;
+use heapprof_tests::needs;
+use heapprof_tests::waits::{HANG_TIMEOUT, ended, wait_for};
 
 /// Builds an example of heapprof-alloc with `flags` of its own. Returns the path of the binary,
 /// which is called `name`, or `None` if it can't be built here.
@@ -92,17 +93,7 @@ fn dumps_of_a_program_without_memory() {
 fn a_program_that_ends_while_it_forks() {
     let program = build("alloc_ending", "alloc_ending", &[], &[]).expect("alloc_ending builds");
     let mut run = Command::new(program).spawn().unwrap();
-    let until = Instant::now() + Duration::from_secs(60);
-    let ended = loop {
-        match run.try_wait().unwrap() {
-            None if Instant::now() < until => std::thread::sleep(Duration::from_millis(50)),
-            ended => break ended,
-        }
-    };
-    if ended.is_none() {
-        run.kill().unwrap();
-    }
-    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    assert!(ended(&mut run).success());
 }
 
 fn counted(name: &str, cargo: &[&str], flags: &[&str]) -> PathBuf {
@@ -220,11 +211,7 @@ fn numbers_hold_with_musl() {
         Path::new(&folder).is_dir()
     });
     if !there {
-        let required = std::env::var_os("HEAPPROF_REQUIRE").is_some()
-            && std::env::var("HEAPPROF_WITHOUT").as_deref() != Ok("musl");
-        assert!(!required, "rustup target add {TARGET}");
-        eprintln!("SKIPPED: no {TARGET}");
-        return;
+        return needs::miss("musl", "");
     }
     let program = counted(
         "alloc_counted.musl",
@@ -246,7 +233,7 @@ impl Drop for Served {
 
 fn fetch(address: &str, path: &str) -> std::io::Result<Vec<u8>> {
     let mut connection = TcpStream::connect(address)?;
-    connection.set_read_timeout(Some(Duration::from_secs(30)))?;
+    connection.set_read_timeout(Some(HANG_TIMEOUT))?;
     write!(
         connection,
         "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
@@ -266,23 +253,21 @@ fn the_example_serves_profiles_as_go_does() {
         .unwrap();
     let address = port.to_string();
     let mut served = Served(Command::new(&program).arg(&address).spawn().unwrap());
-    let start = Instant::now();
-    let found = loop {
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(start.elapsed() < Duration::from_secs(60), "no answer");
+    let end = b"\r\n\r\n";
+    let head_of = |answer: &[u8]| answer.windows(4).position(|w| w == end).unwrap();
+    // The cache grows until it is large enough to be sampled.
+    let found = wait_for("an answer with samples", || {
         assert!(served.0.try_wait().unwrap().is_none(), "it ended");
-        if let Ok(answer) = fetch(&address, "/debug/pprof/heap?debug=0") {
-            // The cache needs this long to be large enough to be sampled.
-            if start.elapsed() > Duration::from_secs(2) {
-                break answer;
-            }
-        }
-    };
+        let answer = fetch(&address, "/debug/pprof/heap?debug=0").ok()?;
+        let body = &answer[head_of(&answer) + end.len()..];
+        let profile = decode(body).unwrap();
+        let mut in_use = (0..profile.samples.len()).map(|i| profile.samples.values(i)[3]);
+        in_use.any(|bytes| bytes > 0).then_some(answer)
+    });
     let missing = fetch(&address, "/").unwrap();
     assert!(missing.starts_with(b"HTTP/1.1 404 "));
 
-    let end = b"\r\n\r\n";
-    let head = found.windows(4).position(|w| w == end).unwrap();
+    let head = head_of(&found);
     assert!(found.starts_with(b"HTTP/1.1 200 OK\r\n"));
     let body = &found[head + end.len()..];
     let profile = decode(body).unwrap();

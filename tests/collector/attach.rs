@@ -12,6 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use heapprof_tests::built::{Built, build, have, library};
 use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, command, is_root, root, run};
+use heapprof_tests::needs;
 
 /// A program that waits for lines.
 pub(crate) struct Waiting {
@@ -215,7 +216,6 @@ fn other_allocators_are_attached_to() {
         "libmimalloc.so.2",
     ] {
         let Some(path) = library(name) else {
-            eprintln!("skipped: there is no {name}");
             continue;
         };
         let linked = hostile(&format!("-Wl,--no-as-needed {path}"));
@@ -409,7 +409,7 @@ fn filters_are_read_by_root_and_kept_to() {
         return;
     }
     if !is_root() {
-        eprintln!("skipped: only root reads filters of system calls");
+        needs::cannot("root, who reads filters of system calls");
         return;
     }
     let built = hostile("");
@@ -430,7 +430,7 @@ fn a_container_is_attached_to_from_outside() {
         return;
     }
     if !is_root() {
-        eprintln!("skipped: only root makes containers here");
+        needs::cannot("root, who makes containers");
         return;
     }
     let built = hostile("");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use heapprof_profile::{Profile, decode};
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::harness::{command, run};
+use heapprof_tests::needs;
 use heapprof_tests::waits::{in_state, try_for};
 
 /// Main and its threads allocate and free, then children are forked, which do the same. What each
@@ -390,7 +391,7 @@ fn the_oom_killer_s_victim_leaves_its_profile() {
     let Some(built) = program() else { return };
     for number in 0..rounds(3) {
         let Some(group) = Group::new(number as u32) else {
-            eprintln!("skipped: no memory cgroup can be made (needs root)");
+            needs::cannot("root, for a memory cgroup");
             return;
         };
         check(&built, round_of(number, Death::Oom), Some(&group));

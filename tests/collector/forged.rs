@@ -12,6 +12,7 @@ use heapprof_books::{Books, Kept as Header, MAGIC};
 use heapprof_live::{Core, Error, Kept};
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::preloaded;
+use heapprof_tests::needs;
 use heapprof_tests::waits::processor_time;
 
 /// Has stacks, threads and temporary allocations, and waits.
@@ -203,7 +204,7 @@ fn kept_by_a_program(folder: &Path) -> Option<File> {
     program.kill().unwrap();
     program.wait().unwrap();
     if file.is_none() {
-        eprintln!("skipped: another process's mapped files cannot be opened (needs root)");
+        needs::cannot("root, who opens mapped files of other processes");
     }
     file
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{Run, heapprof, root, run};
+use heapprof_tests::needs;
 
 /// Runs `record` with a program behind some words of a launcher's. Returns its output, its message
 /// and its exit code.
@@ -201,7 +202,7 @@ fn a_hidden_proc_is_no_obstacle() {
     let output = command.arg(program).arg("k").current_dir(folder.path());
     let run = Run::from(output.output().unwrap());
     if run.code == 77 || run.err.contains("unshare failed") {
-        eprintln!("skipped: no namespace with a /proc of its own can be made (needs root)");
+        needs::cannot("root, for a namespace with a /proc of its own");
         return;
     }
     assert_eq!(

@@ -5,6 +5,7 @@ use std::process::Command;
 
 use heapprof_tests::built::have;
 use heapprof_tests::harness::command;
+use heapprof_tests::needs::perl_options;
 
 use crate::scripts::{Sample, has_threads, program, read, samples};
 
@@ -121,36 +122,14 @@ fn code_that_is_freed_is_not_read() {
     }
 }
 
-/// What a program that holds a perl is compiled with; `None` if it can't be.
+/// What a program that holds a perl is compiled and linked with; `None` if it can't be.
 pub(crate) fn embed_options() -> Option<String> {
-    if !have(&["gcc", "perl"]) {
-        return None;
-    }
-    let options = Command::new("perl")
-        .args(["-MExtUtils::Embed", "-e", "ccopts; print ' '; ldopts"])
-        .output()
-        .unwrap();
-    let options = String::from_utf8(options.stdout)
-        .unwrap()
-        .replace('\n', " ");
-    let has_headers = options
-        .split_whitespace()
-        .filter_map(|o| o.strip_prefix("-I"))
-        .any(|folder| Path::new(folder).join("perl.h").exists());
-    if !has_headers {
-        assert!(
-            std::env::var_os("HEAPPROF_REQUIRE").is_none(),
-            "libperl-dev is required here"
-        );
-        eprintln!("SKIPPED a test: there are no headers of Perl (libperl-dev)");
-        return None;
-    }
-    Some(options)
+    perl_options(true)
 }
 
-/// Whether modules and programs can be compiled for the perl in PATH.
+/// Whether modules can be compiled for the perl in PATH.
 pub(crate) fn has_headers() -> bool {
-    embed_options().is_some()
+    perl_options(false).is_some()
 }
 
 /// Compiles a program of `tests/perl`.

@@ -7,6 +7,7 @@ use std::process::Command;
 
 use heapprof_profile::Profile;
 use heapprof_tests::built::have;
+use heapprof_tests::needs::perl_module;
 
 use crate::perl_module::{heapprof, installed, text};
 use crate::scripts::{comments, has_threads, program, read};
@@ -85,23 +86,6 @@ fn bare(folder: &Path, script: &[&str]) -> (String, Option<i32>) {
     (text(&done.stdout), done.status.code())
 }
 
-/// Whether this perl has a module. If everything is required, it must have those that can be
-/// installed.
-fn has_module(module: &str) -> bool {
-    let has = Command::new("perl")
-        .args([&format!("-M{module}"), "-e1"])
-        .output()
-        .is_ok_and(|done| done.status.success());
-    if !has {
-        assert!(
-            std::env::var_os("HEAPPROF_REQUIRE").is_none(),
-            "{module} is required here"
-        );
-        eprintln!("SKIPPED a test: perl has no {module}");
-    }
-    has
-}
-
 /// The example that Devel::MemoryTrace::Light's own documentation gives: malloc blames `nothing`,
 /// which only empties the list of free heads.
 #[test]
@@ -138,7 +122,7 @@ fn planted_leaks_are_those_of_test_leaktrace() {
     let Some(cache) = installed(folder.path()) else {
         return;
     };
-    if !has_module("Test::LeakTrace") {
+    if !perl_module("Test::LeakTrace") {
         return;
     }
     let script = program("leaks.pl");
@@ -247,7 +231,7 @@ fn programs_run_as_without_tracing() {
     ] {
         let is_there = match name {
             "threads" => has_threads(),
-            "coro" => has_module("Coro"),
+            "coro" => perl_module("Coro"),
             _ => true,
         };
         if !is_there {
@@ -272,7 +256,7 @@ fn coroutines_have_their_values() {
     let Some(cache) = installed(folder.path()) else {
         return;
     };
-    if !has_module("Coro") {
+    if !perl_module("Coro") {
         return;
     }
     let script = "use Coro; our (@first, @second);\n\
@@ -395,7 +379,7 @@ fn what_is_missing_is_said() {
     let none = "--perl-values: no values were traced: ";
     refused(&cache, &["--", "perl", "-T", "-e", "1"], none);
     refused(&cache, &["--", "true"], none);
-    if has_module("Test::LeakTrace") {
+    if perl_module("Test::LeakTrace") {
         // It replaces the run loop, too.
         let loop_of_its_own = ["--", "perl", "-MTest::LeakTrace", "-e", "print 'ran'"];
         let out = refused(
@@ -415,7 +399,7 @@ fn a_cycle_in_a_catalyst_application_is_found() {
     let Some(cache) = installed(folder.path()) else {
         return;
     };
-    if !has_module("Catalyst") {
+    if !perl_module("Catalyst") {
         return;
     }
     let script = program("catalyst.pl");

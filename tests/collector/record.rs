@@ -11,6 +11,7 @@ use heapprof_profile::decode;
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{Run, command, heapprof, run};
+use heapprof_tests::needs;
 use heapprof_tests::watched::with_default_signals;
 
 /// A program that counts the signals of one kind, from its start to 0.3 seconds after the first.
@@ -379,7 +380,7 @@ fn programs_with_rights_of_their_own_are_said() {
     std::fs::copy("/bin/true", &file).unwrap();
     // Only root can give a file away.
     if chown(&file, Some(12345), Some(12345)).is_err() {
-        eprintln!("SKIPPED a test: not root");
+        needs::cannot("root, who gives files away");
         return;
     }
     for (mode, what) in [(0o4755, "is setuid, so"), (0o2755, "is setgid, so")] {
@@ -394,7 +395,7 @@ fn programs_with_rights_of_their_own_are_said() {
         .arg(&file)
         .output();
     if !set.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED a part of a test: no capabilities here");
+        needs::cannot("capabilities of files (setcap)");
         return;
     }
     let found = run(folder.path(), &["record", "-o", "a.pb.gz", "--", "./true"]);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use heapprof_analysis::{SCHEMA_VERSION, Store};
 
+use heapprof_tests::built::have;
 use heapprof_tests::harness::{command, name, ok, run, sample_profiles, valid};
 
 fn with_db<'a>(db: &'a str, args: &[&'a str]) -> Vec<&'a str> {
@@ -530,11 +531,7 @@ fn plain_sqlite_reads_the_file() {
         .stdout(Stdio::piped())
         .spawn();
     let Ok(mut child) = child else {
-        assert!(
-            std::env::var_os("HEAPPROF_REQUIRE").is_none(),
-            "sqlite3 is required here"
-        );
-        eprintln!("SKIPPED plain_sqlite_reads_the_file: there is no sqlite3 command");
+        have(&["sqlite3"]);
         return;
     };
     let mut text = String::new();

@@ -11,6 +11,7 @@ use heapprof_profile::{LocationIndex, Profile, Unit};
 use serde_json::Value;
 
 use crate::formats::{reading, samples};
+use heapprof_tests::built::have;
 use heapprof_tests::harness::{name, run, sample_profiles, valid};
 
 /// The samples, ours and those of other tools, without the largest.
@@ -427,11 +428,7 @@ fn perl_pprof(tool: &str, file: &Path) -> Option<BTreeMap<String, i64>> {
         .arg(file)
         .output();
     let Ok(output) = output else {
-        assert!(
-            std::env::var_os("HEAPPROF_REQUIRE").is_none(),
-            "{tool} is not installed"
-        );
-        eprintln!("skipped: {tool} is not installed");
+        have(&[tool]);
         return None;
     };
     let row =

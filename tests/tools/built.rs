@@ -8,6 +8,7 @@ use heapprof_profile::{Mapping, Profile, ProfileBuilder};
 use heapprof_symbolize::{Options, Source, Summary, symbolize};
 
 use crate::harness::root;
+pub use crate::needs::{have, is_here, library};
 
 /// A program in C: lists, with functions inlined into each other.
 pub const C: &str = r#"
@@ -82,39 +83,6 @@ fn main() {
     std::process::exit(shop::fill(&mut shelf, std::env::args().count()) as i32 & 0);
 }
 "#;
-
-/// Whether all these commands are installed. If HEAPPROF_REQUIRE is set, a missing one is an error.
-pub fn have(tools: &[&str]) -> bool {
-    let missing: Vec<&&str> = tools.iter().filter(|tool| !is_here(tool)).collect();
-    if missing.is_empty() {
-        return true;
-    }
-    assert!(
-        std::env::var_os("HEAPPROF_REQUIRE").is_none(),
-        "{missing:?} are required here"
-    );
-    eprintln!("SKIPPED a test: there is no {missing:?}");
-    false
-}
-
-/// Whether a command can be run.
-pub fn is_here(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok()
-}
-
-/// The path of a shared library of this machine. If it is missing, a message says so, and it is an
-/// error if everything is required.
-pub fn library(name: &str) -> Option<String> {
-    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64"];
-    let mut paths = folders.iter().map(|folder| format!("{folder}/{name}"));
-    let found = paths.find(|path| Path::new(path).exists());
-    if found.is_none() {
-        let required = std::env::var_os("HEAPPROF_REQUIRE").is_some();
-        assert!(!required, "{name} is not installed");
-        eprintln!("SKIPPED a test: {name} is not installed");
-    }
-    found
-}
 
 fn run(folder: &Path, line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -13,6 +13,7 @@ pub mod fixtures;
 pub mod fleet;
 pub mod harness;
 pub mod listener;
+pub mod needs;
 pub mod samples;
 pub mod surroundings;
 pub mod waits;

@@ -164,8 +164,9 @@ unsafe fn enter(folder: &Path) {
     set("PYTHONDONTWRITEBYTECODE", Path::new("1"));
 }
 
-/// Removes the folders.
+/// Says what was skipped, and removes the folders.
 extern "C" fn end() {
+    crate::needs::summarize();
     if let Some(folder) = MADE.get() {
         let _ = std::fs::remove_dir_all(folder);
     }
