@@ -91,6 +91,7 @@ mod alloc;
 // Stacks compared with those of libgcc's unwinder and of gdb.
 mod stacks;
 // Sampled values over many rounds, compared with theory.
+mod rights;
 mod sampling;
 // Exact values and the peak, compared with a replay of the events.
 mod peak;

@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use heapprof_live::{Event, Log as Ring, Logged};
 use heapprof_profile::{Location, Profile};
-use heapprof_symbolize::Symbolizer;
 
 mod progress;
 
@@ -24,7 +23,7 @@ use progress::Progress;
 
 use crate::args::{FileMode, LogArgs};
 use crate::outside;
-use crate::place::Owner;
+use crate::rights::{ProcessNamer, RightsLedger};
 use crate::{messages, output};
 
 /// So many events are handed over at once, and so many times they may wait.
@@ -85,8 +84,8 @@ enum Message {
 struct Program {
     pid: u32,
     logged: Logged,
-    owner: Owner,
-    symbolizer: Symbolizer,
+    rights: RightsLedger,
+    namer: ProcessNamer,
     began: Instant,
 }
 
@@ -140,14 +139,14 @@ impl Log {
     }
 
     /// Begins with the events of a program, or of what it has become.
-    pub(crate) fn begin(&mut self, logged: Logged, pid: u32, owner: Owner) -> Result<()> {
+    pub(crate) fn begin(&mut self, logged: Logged, pid: u32, rights: RightsLedger) -> Result<()> {
         let ring = logged.log()?;
         let ring = ring.context("there is no memory for a log in it")?;
         let program = Program {
             pid,
             logged,
-            owner,
-            symbolizer: outside::symbolizer_of(pid),
+            rights,
+            namer: outside::namer_of(pid),
             began: Instant::now(),
         };
         let before = self.reading.take();
@@ -422,7 +421,8 @@ impl Text {
             return;
         };
         // Files that cannot be read give no names.
-        let _ = outside::give_names(&mut profile, &mut program.symbolizer, program.owner);
+        let rights = program.rights.least(program.pid);
+        let _ = outside::give_names(&mut profile, &mut program.namer, rights);
         self.stacks
             .resize((next as usize).max(first), (UNKNOWN.to_string(), false));
         let mut len = 0;

@@ -27,6 +27,7 @@ mod place;
 mod preload;
 mod progress;
 mod records;
+mod rights;
 mod selection;
 mod sockets;
 mod source;

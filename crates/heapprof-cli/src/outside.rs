@@ -4,17 +4,18 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::Source;
 use heapprof_live::{Core, Error, Found, Kept, Process, recorded};
 use heapprof_profile::Profile;
-use heapprof_symbolize::{Options, Symbolizer};
-use rustix::fs::{fstat, stat};
+use heapprof_symbolize::Options;
+use rustix::fs::fstat;
 use rustix::process::geteuid;
 
-use crate::place::{Owner, acting};
+use crate::place::Owner;
+use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::{messages, name, records};
 
 /// A process by its number or its name.
@@ -37,8 +38,8 @@ enum Books {
 /// A process that can be read again and again.
 pub(crate) struct Watched {
     books: Books,
-    owner: Owner,
-    symbolizer: Symbolizer,
+    rights: RightsLedger,
+    namer: ProcessNamer,
 }
 
 /// What an argument names.
@@ -96,7 +97,8 @@ pub(crate) fn open_core(path: &Path) -> io::Result<(File, Owner)> {
 fn of_core(path: &str) -> Result<Profile> {
     let (file, owner) = open_core(&name::path(path)).context("cannot be read")?;
     let mut profile = Core::open(file)?.snapshot()?;
-    acting(owner, || drop(symbolizer(None).symbolize(&mut profile)))
+    namer(None)
+        .symbolize(&mut profile, ProcessRights::User(owner))
         .context("the files that it names cannot be read")?;
     Ok(profile)
 }
@@ -110,8 +112,8 @@ pub(crate) fn root_of(pid: u32) -> Option<PathBuf> {
 }
 
 /// What names code, with its files below `root`.
-pub(crate) fn symbolizer(root: Option<PathBuf>) -> Symbolizer {
-    Symbolizer::new(Options {
+pub(crate) fn namer(root: Option<PathBuf>) -> ProcessNamer {
+    ProcessNamer::new(Options {
         number_functions: true,
         root,
         ..Options::default()
@@ -119,8 +121,8 @@ pub(crate) fn symbolizer(root: Option<PathBuf>) -> Symbolizer {
 }
 
 /// What names code of a process.
-pub(crate) fn symbolizer_of(pid: u32) -> Symbolizer {
-    symbolizer(root_of(pid))
+pub(crate) fn namer_of(pid: u32) -> ProcessNamer {
+    namer(root_of(pid))
 }
 
 impl Watched {
@@ -131,20 +133,13 @@ impl Watched {
             Ok(pid) => Books::open(pid).map_err(|error| advised(&error, which))?,
             Err(_) => only(which)?,
         };
-        let owner = match &books {
-            Books::Process(process) => {
-                let path = format!("/proc/{}", process.pid());
-                let found = stat(path.as_str()).map_err(|_| advised(&Error::NoProcess, which))?;
-                Owner::of(&found)
-            }
-            // Only our own `record` was asked.
-            Books::Kept(..) => Owner::us(),
-        };
-        let symbolizer = symbolizer_of(books.pid());
+        let pid = books.pid();
+        let rights = RightsLedger::default();
+        rights.open(pid, Owner::us());
         Ok(Self {
             books,
-            owner,
-            symbolizer,
+            rights,
+            namer: namer_of(pid),
         })
     }
 
@@ -161,12 +156,12 @@ impl Watched {
         Ok(found)
     }
 
-    /// The books that a process of this owner keeps in a file.
-    pub(crate) fn of_kept(kept: Kept, pid: u32, owner: Owner) -> Self {
+    /// The books that a process keeps in a file, with what is known of its rights.
+    pub(crate) fn of_kept(kept: Kept, pid: u32, rights: RightsLedger) -> Self {
         Self {
             books: Books::Kept(kept, pid),
-            owner,
-            symbolizer: symbolizer_of(pid),
+            rights,
+            namer: namer_of(pid),
         }
     }
 
@@ -200,24 +195,22 @@ impl Watched {
             },
             Books::Kept(kept, pid) => kept.read("read from record's file", *pid, "")?.profile,
         };
-        give_names(&mut profile, &mut self.symbolizer, self.owner)?;
+        // Of what it says of itself by now.
+        let rights = self.rights.least(self.pid());
+        give_names(&mut profile, &mut self.namer, rights)?;
         Ok(profile)
     }
 }
 
 /// Gives the code of a process its names. The files that the profile names are read with the rights
-/// of the process's owner, who names them.
+/// of the process, which names them.
 pub(crate) fn give_names(
     profile: &mut Profile,
-    symbolizer: &mut Symbolizer,
-    owner: Owner,
+    namer: &mut ProcessNamer,
+    rights: ProcessRights,
 ) -> Result<()> {
-    let is_us = owner.is_us();
-    acting(owner, || match is_us {
-        true => drop(symbolizer.symbolize(profile)),
-        false => drop(symbolizer.symbolize_until(profile, Instant::now() + FILES)),
-    })
-    .context("its files cannot be read")
+    let named = namer.symbolize_within(profile, rights, FILES);
+    named.map(drop).context("its files cannot be read")
 }
 
 impl Books {

@@ -197,6 +197,8 @@ pub use crate::reason::Reason;
 pub use crate::recording::dumps::Dumps;
 pub use crate::recording::fork::Forks;
 pub use crate::recording::lifecycle::Lifecycle;
+#[cfg(not(shuttle))]
+pub use crate::recording::rights::RightsLeft;
 pub use crate::recording::scripts::StackProviders;
 pub use crate::recording::signals::raise_default;
 pub use crate::stack::call_site::CallSite;

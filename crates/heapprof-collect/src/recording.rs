@@ -15,6 +15,8 @@ pub(crate) mod live;
 mod model;
 mod notes;
 pub(crate) mod pools;
+#[cfg(not(shuttle))]
+pub(crate) mod rights;
 pub(crate) mod scripts;
 pub(crate) mod signals;
 pub(crate) mod snapshot;

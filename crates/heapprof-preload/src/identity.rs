@@ -1,27 +1,152 @@
 //! Functions that act on all threads of a process, or only while it has one: new identities and
-//! namespaces.
+//! namespaces. Some of them lower the rights of the process, which is said before.
 //!
 //! libc gives each thread the new identity, and ends the program if one thread may not have it. The
 //! kernel denies some namespaces to a process with two threads. So our own thread ends before.
 
-use heapprof_collect::ENGINE;
+use std::ffi::c_int;
+
+use heapprof_collect::{ENGINE, RightsLeft, sys};
 
 use crate::hook::announced;
+use crate::real::Behind;
 
-/// Called before any of these functions.
+/// A user's number that stands for no change.
+const SAME: u32 = u32::MAX;
+
+/// Called before a function that changes nothing that others must know of.
 unsafe extern "C" fn before() {
     ENGINE.lifecycle().end_clock();
 }
 
+fn becomes(user: u32, is_for_good: bool) {
+    ENGINE.lifecycle().end_clock();
+    if user != SAME {
+        let left = RightsLeft::User { user, is_for_good };
+        ENGINE.lifecycle().lowers_rights(left);
+    }
+}
+
+/// Called before setuid. Root's changes all numbers of the user.
+unsafe extern "C" fn before_setuid(user: u32) {
+    becomes(user, true);
+}
+
+/// Called before seteuid.
+unsafe extern "C" fn before_seteuid(user: u32) {
+    becomes(user, false);
+}
+
+/// Called before setreuid.
+unsafe extern "C" fn before_setreuid(real: u32, effective: u32) {
+    becomes(effective, real == effective);
+}
+
+/// Called before setresuid.
+unsafe extern "C" fn before_setresuid(real: u32, effective: u32, saved: u32) {
+    becomes(effective, [real, saved] == [effective; 2]);
+}
+
+/// Called before unshare.
+unsafe extern "C" fn before_unshare(flags: c_int) {
+    ENGINE.lifecycle().end_clock();
+    if flags & libc::CLONE_NEWUSER != 0 {
+        ENGINE.lifecycle().lowers_rights(RightsLeft::Unknown);
+    }
+}
+
+/// Called before setns. Without a kind, only the kernel knows which namespace a file stands for.
+unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
+    ENGINE.lifecycle().end_clock();
+    if kind == 0 || kind & libc::CLONE_NEWUSER != 0 {
+        ENGINE.lifecycle().lowers_rights(RightsLeft::Unknown);
+    }
+}
+
+/// Called before capset, which may take capabilities away from root.
+unsafe extern "C" fn before_capset(header: usize, data: usize) {
+    /// The versions of the header of Linux 2.6.25 and later, and the words of their data.
+    const VERSIONS: [u32; 2] = [0x2007_1026, 0x2008_0522];
+    let mut version = [0; 4];
+    if sys::read_memory(header, &mut version) < version.len() {
+        return;
+    }
+    let is_long = VERSIONS.contains(&u32::from_ne_bytes(version));
+    if let Some(wanted) = effective(data, is_long)
+        && let Some(own) = own_capabilities()
+        && own & !wanted != 0
+    {
+        ENGINE.lifecycle().lowers_rights(RightsLeft::Unknown);
+    }
+}
+
+/// The effective capabilities in the data of capset and capget.
+fn effective(data: usize, is_long: bool) -> Option<u64> {
+    let mut words = [0; 24];
+    let len = if is_long { 24 } else { 12 };
+    (sys::read_memory(data, &mut words[..len]) == len).then_some(())?;
+    let word = |at: usize| {
+        let bytes = words[at..at + 4].try_into().unwrap_or_default();
+        u64::from(u32::from_ne_bytes(bytes))
+    };
+    // In the short form, nothing is said of the later half.
+    Some(word(0) | word(12) << 32)
+}
+
+/// The effective capabilities of this thread.
+fn own_capabilities() -> Option<u64> {
+    let header = [0x2008_0522u32, 0];
+    let mut data = [0u32; 6];
+    let args = [
+        header.as_ptr() as usize,
+        data.as_mut_ptr() as usize,
+        0,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes as much as `data` has.
+    let result = unsafe { sys::call(libc::SYS_capget, args) };
+    (result == 0).then_some(())?;
+    effective(data.as_ptr() as usize, true)
+}
+
 announced! {
     before, BEHIND, Place:
-    setuid, setgid, seteuid, setegid, setreuid, setregid, setresuid, setresgid, setgroups,
-    initgroups, unshare, setns,
+    setgid, setegid, setregid, setresgid, setgroups, initgroups,
+}
+
+announced! { before_setuid, SETUID, PlaceOfSetuid: setuid }
+announced! { before_seteuid, SETEUID, PlaceOfSeteuid: seteuid }
+announced! { before_setreuid, SETREUID, PlaceOfSetreuid: setreuid }
+announced! { before_setresuid, SETRESUID, PlaceOfSetresuid: setresuid }
+announced! { before_unshare, UNSHARE, PlaceOfUnshare: unshare }
+announced! { before_setns, SETNS, PlaceOfSetns: setns }
+announced! { before_capset, CAPSET, PlaceOfCapset: capset }
+
+/// Called before syscall, with the numbers that change who a process is.
+pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) {
+    let [user, effective, saved] = [first as u32, second as u32, third as u32];
+    // SAFETY: these read their arguments, and capset's as the kernel does.
+    unsafe {
+        match number {
+            libc::SYS_setuid => before_setuid(user),
+            libc::SYS_setreuid => before_setreuid(user, effective),
+            libc::SYS_setresuid => before_setresuid(user, effective, saved),
+            libc::SYS_unshare => before_unshare(first as c_int),
+            libc::SYS_setns => before_setns(first as c_int, second as c_int),
+            libc::SYS_capset => before_capset(first, second),
+            _ => {}
+        }
+    }
 }
 
 /// Looks up what stands behind our functions. It is called at the start.
 pub fn prepare() {
-    for function in &BEHIND {
+    let tables: [&[Behind]; 8] = [
+        &BEHIND, &SETUID, &SETEUID, &SETREUID, &SETRESUID, &UNSHARE, &SETNS, &CAPSET,
+    ];
+    for function in tables.into_iter().flatten() {
         function.find();
     }
 }

@@ -7,7 +7,7 @@ use heapprof_collect::ENGINE;
 
 use crate::hook::{announce, announced, label};
 use crate::real::{Behind, go_on_to};
-use crate::{end, signals};
+use crate::{end, identity, signals};
 
 static SYSCALL: Behind = Behind::new(c"syscall");
 
@@ -58,8 +58,7 @@ unsafe extern "C" fn before_syscall(
         }
         // SAFETY: it reads its arguments.
         libc::SYS_prctl => unsafe { before_prctl(first as c_int, second, third) },
-        libc::SYS_unshare | libc::SYS_setns => ENGINE.lifecycle().end_clock(),
-        _ => {}
+        _ => identity::before_syscall(number, [first, second, third]),
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
+use crate::Options;
 use crate::demangle::demangle;
 use crate::elf::Elf;
 use crate::storage::Storage;
@@ -16,10 +17,11 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Reads the symbols of a file. A file that can't be read has none.
+    /// Reads the symbols of a file. A file that can't be read, or may not be by these options, has
+    /// none.
     #[must_use]
-    pub fn open(path: &Path) -> Self {
-        let storage = Storage::new();
+    pub fn open(path: &Path, options: &Options) -> Self {
+        let storage = Storage::with(options);
         let Ok(Some(elf)) = Elf::open(path, &storage) else {
             return Self::default();
         };
@@ -72,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_function_of_this_program_is_found_by_its_place() {
-        let labels = Labels::open(&std::env::current_exe().unwrap());
+        let labels = Labels::open(&std::env::current_exe().unwrap(), &Options::default());
         // The function that makes a file's labels is one of them.
         let is_it = |name: &str| name.contains("abels::Labels") && name.ends_with("::open");
         let is_open = |name: &str| demangle(name).is_some_and(|name| is_it(&name));
@@ -82,6 +84,9 @@ mod tests {
             assert!(is_it(&labels.at(place).unwrap()), "{place:#x}");
         }
         assert_ne!(labels.at(*end), labels.at(*start));
-        assert_eq!(Labels::open(Path::new("/dev/null")).at(0), None);
+        assert_eq!(
+            Labels::open(Path::new("/dev/null"), &Options::default()).at(0),
+            None
+        );
     }
 }

@@ -25,6 +25,7 @@ mod minidebug;
 mod package;
 mod places;
 pub mod program;
+mod public;
 mod resolve;
 mod scopes;
 mod simplify;
@@ -73,6 +74,9 @@ pub struct Options {
     pub number_functions: bool,
     /// The folder that the profiled machine's files are below.
     pub root: Option<PathBuf>,
+    /// Open only files that everybody may read, in folders that everybody may enter: somebody names
+    /// them who may have fewer rights than this process.
+    pub public_files_only: bool,
 }
 
 /// Gives the locations of `profile` lines, as far as the mapped files are on this machine.

@@ -18,6 +18,11 @@ impl<'o> Places<'o> {
         Self { options }
     }
 
+    /// What was asked for.
+    pub(crate) fn options(&self) -> &'o Options {
+        self.options
+    }
+
     /// Whether an address in no symbol gets the name of the symbol before it.
     pub(crate) fn nearest(&self) -> bool {
         self.options.nearest

@@ -43,7 +43,7 @@ pub(crate) fn resolve(
     places: &Places<'_>,
     summary: &mut FileSummary,
 ) {
-    let storage = Storage::new();
+    let storage = Storage::with(places.options());
     let mut found = Found::look(wanted, places, &storage);
     summary.warnings.append(&mut found.warnings);
     summary.binary = found.binary.as_ref().map(|elf| elf.path.clone());

@@ -5,11 +5,14 @@ use std::cell::Cell;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use rustix::fs::OFlags;
 use typed_arena::Arena;
+
+use crate::Options;
+use crate::public::open_public;
 
 /// The most bytes that are read, for one binary, from files that others may write to.
 const MOST: u64 = 1 << 30;
@@ -20,14 +23,30 @@ pub(crate) struct Storage {
     bytes: Arena<Vec<u8>>,
     /// How many bytes may still be read from files that others may write to.
     left: Cell<u64>,
+    /// Whether only files are opened that everybody may read.
+    is_public: bool,
+    /// The folder that the files are below, if they are.
+    root: Option<PathBuf>,
 }
 
 impl Storage {
+    /// Opens what this process may read.
     pub(crate) fn new() -> Self {
         Self {
             maps: Arena::new(),
             bytes: Arena::new(),
             left: Cell::new(MOST),
+            is_public: false,
+            root: None,
+        }
+    }
+
+    /// Opens what this process may read, or only what everybody may if the options say so.
+    pub(crate) fn with(options: &Options) -> Self {
+        Self {
+            is_public: options.public_files_only,
+            root: options.root.clone(),
+            ..Self::new()
         }
     }
 
@@ -38,16 +57,10 @@ impl Storage {
     /// user's file. Such a file is [read](Self::read) instead: if it were shortened while it is
     /// mapped, that would end this process.
     pub(crate) fn map(&self, path: &Path) -> io::Result<&[u8]> {
-        // Anything other than a plain file is not even opened, because opening alone can have an
-        // effect.
-        is_plain(&std::fs::metadata(path)?)?;
-        // The path may lead to another file by now. If that is a pipe, opening must not wait for
-        // it.
-        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(flags)
-            .open(path)?;
+        let file = match self.is_public {
+            true => open_public(path, self.root.as_deref())?,
+            false => open_plain(path)?,
+        };
         let metadata = file.metadata()?;
         is_plain(&metadata)?;
         if metadata.len() == 0 {
@@ -91,6 +104,16 @@ impl Storage {
     pub(crate) fn keep(&self, bytes: Vec<u8>) -> &[u8] {
         self.bytes.alloc(bytes)
     }
+}
+
+/// Opens a file by its path.
+fn open_plain(path: &Path) -> io::Result<File> {
+    // Anything other than a plain file is not even opened, because opening alone can have an
+    // effect.
+    is_plain(&std::fs::metadata(path)?)?;
+    // The path may lead to another file by now. If that is a pipe, opening must not wait for it.
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// Whether someone other than us and root may write to the file. The mask of an access list is in

@@ -10,7 +10,6 @@ use heapprof_attach::{Attached, Target, Wish};
 use heapprof_live::{Kept, Logged, Process};
 use heapprof_process::{is_there, status};
 use heapprof_profile::Profile;
-use rustix::fs::stat;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -20,6 +19,7 @@ use crate::args::{AttachArgs, DetachArgs};
 use crate::log::Log;
 use crate::outside::Watched;
 use crate::place::Owner;
+use crate::rights::RightsLedger;
 use crate::{messages, preload};
 
 /// How often it is looked whether it is over.
@@ -54,10 +54,8 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     refuse_terminal(output)?;
     check_place(output)?;
     let target = Target::open(args.pid, library).with_context(of_process)?;
-    let owner = stat(format!("/proc/{}", args.pid).as_str())
-        .map_err(io::Error::from)
-        .with_context(of_process)?;
-    let owner = Owner::of(&owner);
+    let rights = RightsLedger::default();
+    rights.open(args.pid, Owner::us());
     let wish = Wish {
         period: (!args.is_exact()).then_some(args.period),
         frames: args.frames.number(),
@@ -71,8 +69,8 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     let attached = target.attach(library, wish).with_context(of_process)?;
     // Until here they end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
-    let mut recording = Recording::new(args.pid, owner, attached);
-    recording.begin(log, owner)?;
+    let mut recording = Recording::new(args.pid, rights, attached);
+    recording.begin(log)?;
     recording.greet(args);
     let over = recording.wait(args.time, &mut signals);
     let profile = recording.end(over)?;
@@ -142,24 +140,26 @@ struct Recording {
     /// What was read last, if the program keeps no books in a file.
     last: Option<Profile>,
     log: Option<Log>,
+    rights: RightsLedger,
 }
 
 impl Recording {
-    fn new(pid: u32, owner: Owner, mut attached: Attached) -> Self {
+    fn new(pid: u32, rights: RightsLedger, mut attached: Attached) -> Self {
         let kept = attached.kept.take().and_then(|file| Kept::new(file).ok());
         let kept = kept.filter(Kept::is_sealed);
         Self {
             pid,
             attached,
-            kept: kept.map(|kept| Watched::of_kept(kept, pid, owner)),
+            kept: kept.map(|kept| Watched::of_kept(kept, pid, rights.clone())),
             began: Instant::now(),
             last: None,
             log: None,
+            rights,
         }
     }
 
     /// Begins to write the log, if there is to be one. Leaves the program if that can't be.
-    fn begin(&mut self, log: Option<Log>, owner: Owner) -> Result<()> {
+    fn begin(&mut self, log: Option<Log>) -> Result<()> {
         let Some(mut log) = log else {
             return Ok(());
         };
@@ -169,7 +169,7 @@ impl Recording {
             None => Process::open(self.pid).map(|process| Logged::Process(Box::new(process))),
         };
         let logged = logged.map_err(anyhow::Error::from);
-        let begun = logged.and_then(|logged| log.begin(logged, self.pid, owner));
+        let begun = logged.and_then(|logged| log.begin(logged, self.pid, self.rights.clone()));
         if begun.is_err() {
             let _ = leave(self.pid);
         }

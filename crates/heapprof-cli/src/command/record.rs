@@ -50,6 +50,7 @@ use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};
 use crate::log::Log;
 use crate::place::Owner;
+use crate::rights::RightsLedger;
 use crate::{messages, perl_module, preload};
 
 pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
@@ -68,7 +69,8 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     let names = Names::new(args.output.as_deref(), program)?;
     let said = line_output::open(args)?;
     let mut list = List::new().context("no temporary file can be made")?;
-    let follow = |least| Follower::start(list.path(), least, args, said);
+    let rights = RightsLedger::default();
+    let follow = |least| Follower::start(list.path(), least, args, said, rights.clone());
     let follower = args.follow_lines.map(follow).transpose()?;
     let wanted = Wanted {
         names: names.clone(),
@@ -77,8 +79,10 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     };
     let log = Log::open(&args.log, mode, args.output.as_deref())?;
     let audit = args.fork_audit.then(Audit::default);
-    let mut keeper = Keeper::new(list.path(), wanted, log, audit);
-    let live = args.live.then(|| Live::new(args, &list, color));
+    let mut keeper = Keeper::new(list.path(), wanted, log, audit, rights.clone());
+    let live = args
+        .live
+        .then(|| Live::new(args, &list, color, rights.clone()));
     let mut live = live.transpose()?;
     let mut reader = None;
     let mut start = |words: &[&OsStr], preloaded| {
@@ -105,6 +109,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
             args.on_signal,
             live.as_mut(),
             keeper.as_mut().ok(),
+            &rights,
         )
     };
     let mut ended = start(&[program], preloaded);
@@ -135,6 +140,9 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         }
     };
     let mut said = written::read(&list.read().context("the list of profiles")?);
+    for one in &mut said.written {
+        one.rights = one.rights.with(rights.seen(one.process));
+    }
     let mut ending = ending(&mut said, saved, &ended);
     ending.residents = residents;
     if !list.path().exists() {

@@ -46,6 +46,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         number_functions: true,
         force: args.force,
         root: args.sysroot.clone(),
+        public_files_only: false,
     };
     let summary = symbolize(&mut profile, &options);
     for warning in summary.files.iter().flat_map(|file| &file.warnings) {

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,11 +14,11 @@ use heapprof_heapwalk::{Core, Error, Image, Outside, capture, class, release};
 use heapprof_process::maps::Map;
 use heapprof_profile::Profile;
 use heapprof_report::Measure;
-use heapprof_symbolize::{Labels, class_name, demangle};
-use rustix::fs::fstat;
+use heapprof_symbolize::{Labels, Options, class_name, demangle};
 
 use crate::outside::{open_core, root_of};
-use crate::place::{Owner, acting};
+use crate::place::Owner;
+use crate::rights::{ProcessRights, RightsLedger};
 use crate::{name, named_process};
 
 /// A longer name of a class is cut.
@@ -29,7 +28,7 @@ const LONGEST: usize = 1000;
 pub(in crate::command) struct Target {
     pub(in crate::command) what: What,
     /// With whose rights the files are read that it names.
-    pub(in crate::command) owner: Owner,
+    pub(in crate::command) rights: ProcessRights,
     /// The symbols of each file that was asked about, by its path then.
     labels: Mutex<HashMap<Vec<u8>, Labels>>,
 }
@@ -64,7 +63,7 @@ impl Target {
     pub(in crate::command) fn has_program(&self) -> Result<bool> {
         match &self.what {
             What::Process(..) => Ok(true),
-            What::Core(_, core) => Ok(acting(self.owner, || core.has_program())?),
+            What::Core(_, core) => Ok(self.rights.acting(|| core.has_program())?),
         }
     }
 
@@ -73,7 +72,10 @@ impl Target {
         let core = Core::open(file, program.map(Path::to_path_buf))?;
         let image = core.image()?;
         Ok((
-            Self::new(What::Core(path.to_path_buf(), core), owner),
+            Self::new(
+                What::Core(path.to_path_buf(), core),
+                ProcessRights::User(owner),
+            ),
             image,
         ))
     }
@@ -85,25 +87,26 @@ impl Target {
             false => error,
         })?;
         let of_process = || -> Result<_, Error> {
-            let proc = File::open(format!("/proc/{pid}")).map_err(|_| Error::NoProcess)?;
-            let owner = Owner::of(&fstat(&proc).map_err(std::io::Error::from)?);
-            Ok((capture(pid)?, owner))
+            let rights = RightsLedger::default();
+            rights.open(pid, Owner::us());
+            let captured = capture(pid)?;
+            Ok((captured, rights.least(pid)))
         };
-        let (captured, owner) = of_process().map_err(|error| advised(target, error))?;
+        let (captured, rights) = of_process().map_err(|error| advised(target, error))?;
         let bytes = Measure::new("bytes", None)?;
         let note = format!(
             "it was held for {} while {} were copied",
             millis(captured.held),
             bytes.show(i128::from(captured.copied))
         );
-        let own = Self::new(What::Process(pid, captured.memory), owner);
+        let own = Self::new(What::Process(pid, captured.memory), rights);
         Ok((own, captured.image, vec![note]))
     }
 
-    fn new(what: What, owner: Owner) -> Self {
+    fn new(what: What, rights: ProcessRights) -> Self {
         Self {
             what,
-            owner,
+            rights,
             labels: Mutex::default(),
         }
     }
@@ -123,7 +126,9 @@ impl Target {
         };
         for i in 0..profile.mapping.len() {
             let start = profile.mapping[i].memory_start;
-            let now = acting(self.owner, || core.path_at(start).map(Path::to_path_buf));
+            let now = self
+                .rights
+                .acting(|| core.path_at(start).map(Path::to_path_buf));
             if let Ok(Some(now)) = now {
                 profile.mapping[i].filename = profile.strings.intern(&now.to_string_lossy());
             }
@@ -132,7 +137,7 @@ impl Target {
 
     /// The release of glibc that the program has, by libc's own words.
     pub(in crate::command) fn release(&self, image: &Image) -> Option<String> {
-        let found = acting(self.owner, || match &self.what {
+        let found = self.rights.acting(|| match &self.what {
             What::Process(_, memory) => release(image, memory),
             What::Core(_, core) => release(image, core),
         });
@@ -142,7 +147,7 @@ impl Target {
     /// The name of what an object's first word leads to: its class, or a function or variable with
     /// `&` in front.
     pub(in crate::command) fn name(&self, image: &Image, address: u64) -> Option<String> {
-        let class = acting(self.owner, || match &self.what {
+        let class = self.rights.acting(|| match &self.what {
             What::Process(_, memory) => class(memory, address),
             What::Core(_, core) => class(core, address),
         });
@@ -185,12 +190,16 @@ impl Target {
     fn with_labels<T>(&self, map: &Map, ask: impl FnOnce(&Labels) -> Option<T>) -> Option<T> {
         let mut labels = self.labels.lock().ok()?;
         if !labels.contains_key(&map.path) {
-            let found = acting(self.owner, || {
+            let options = Options {
+                public_files_only: self.rights == ProcessRights::Public,
+                ..Options::default()
+            };
+            let found = self.rights.acting(|| {
                 let path = match &self.what {
                     What::Process(pid, _) => Some(path_of(*pid, &map.path)),
                     What::Core(_, core) => core.path_at(map.start).map(Path::to_path_buf),
                 };
-                path.map_or_else(Labels::default, |path| Labels::open(&path))
+                path.map_or_else(Labels::default, |path| Labels::open(&path, &options))
             });
             labels.insert(map.path.clone(), found.unwrap_or_default());
         }

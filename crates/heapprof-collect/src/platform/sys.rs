@@ -15,7 +15,7 @@ pub(crate) use file::{
     rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
 };
 pub(crate) use keep::{
-    hand_over, limit, map_behind, map_file, memory_file, move_over, tell, try_to_send,
+    hand_over, limit, map_behind, map_file, memory_file, move_over, say, tell, try_to_send,
 };
 pub(crate) use memory::{
     LARGE, PAGE, discard, hint, map_dense, map_word, resident, shared_word, wipe_on_fork,
@@ -233,6 +233,12 @@ pub fn parent_id() -> i32 {
 pub(crate) fn effective_user() -> u32 {
     // SAFETY: takes no arguments.
     unsafe { call(libc::SYS_geteuid, [0; 6]) as u32 }
+}
+
+/// The group that this process acts as.
+pub(crate) fn effective_group() -> u32 {
+    // SAFETY: takes no arguments.
+    unsafe { call(libc::SYS_getegid, [0; 6]) as u32 }
 }
 
 /// The calling thread's id.

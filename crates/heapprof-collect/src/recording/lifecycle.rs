@@ -8,6 +8,8 @@ use crate::mode::Mode;
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
 use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
+use crate::recording::rights::{self, RightsLeft};
+#[cfg(not(shuttle))]
 use crate::recording::{audit, kept};
 use crate::recording::{clock, unload};
 
@@ -162,6 +164,12 @@ impl Lifecycle {
     /// program's allocations look at the clock.
     pub fn end_clock(self) {
         clock::end(self.0);
+    }
+
+    /// Says that the process is about to lower its rights, and what is left to it then.
+    #[cfg(not(shuttle))]
+    pub fn lowers_rights(self, left: RightsLeft) {
+        rights::lowers(self.0, left);
     }
 
     /// Runs `close`, which may unload code, and remembers what lay where.

@@ -11,7 +11,7 @@ use heapprof_profile::{Profile, ProfileBuilder};
 use super::words::Words;
 use crate::command::target::{Target, What};
 use crate::messages;
-use crate::outside::{give_names, open_core, symbolizer, symbolizer_of};
+use crate::outside::{give_names, namer, namer_of, open_core};
 
 /// The sample types, the default one second.
 const TYPES: [(&str, &str); 8] = [
@@ -100,11 +100,11 @@ impl<'a> Recorded<'a> {
         };
         let mut profile = profile.context("the stacks of its recording")?;
         target.place_files(&mut profile);
-        let mut symbolizer = match self {
-            Self::Process(_, pid) => symbolizer_of(*pid),
-            Self::Core(_) => symbolizer(None),
+        let mut namer = match self {
+            Self::Process(_, pid) => namer_of(*pid),
+            Self::Core(_) => namer(None),
         };
-        give_names(&mut profile, &mut symbolizer, target.owner)?;
+        give_names(&mut profile, &mut namer, target.rights)?;
         Ok(profile)
     }
 }

@@ -14,7 +14,6 @@ use crate::args::PerlHeapArgs;
 use crate::command::Shared;
 use crate::command::target::{Target, What, is_same};
 use crate::name;
-use crate::place::acting;
 
 /// Values, and where they come from.
 pub(super) struct Origin {
@@ -110,7 +109,7 @@ impl Origin {
             }
         };
         let wanted = args.identify.or(args.who);
-        let walked = acting(target.owner, || match &target.what {
+        let walked = target.rights.acting(|| match &target.what {
             What::Process(_, memory) => walk(&image, memory, heap.as_ref(), wanted),
             What::Core(_, core) => walk(&image, core, heap.as_ref(), wanted),
         })?;

@@ -15,17 +15,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heapprof_process::{is_there, status};
-use heapprof_profile::Profile;
 use heapprof_profile::fork::Ending;
-use heapprof_symbolize::{Options, Symbolizer};
+use heapprof_symbolize::Options;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use self::child::{Child, Ended, Made, SHARE};
 pub(super) use self::said::Said;
 use self::said::What;
-use super::kept::{Wanted, put};
-use crate::place::{Owner, acting};
+use super::kept::{Replaces, Wanted, put};
+use crate::rights::{ProcessNamer, ProcessRights};
 
 /// More children are not kept in mind at a time, and not of more is written.
 const MOST: usize = 10_000;
@@ -58,10 +57,10 @@ impl Audit {
     }
 
     /// Notes what a process says.
-    pub(super) fn hear(&mut self, pid: Pid, said: Said, owner: Owner) {
+    pub(super) fn hear(&mut self, pid: Pid, said: Said, rights: ProcessRights) {
         let number = number_of(pid);
         if let What::Forked(parent) = said.what {
-            return self.forked(pid, said.generation, parent, owner);
+            return self.forked(pid, said.generation, parent, rights);
         }
         // The program that a child became is no child.
         let generation = u32::from(said.generation);
@@ -70,6 +69,7 @@ impl Audit {
         let Some(child) = child.filter(|child| child.fork.generation == generation) else {
             return;
         };
+        child.speaks(rights);
         child.goes_on();
         child.is_unheard(said.untold);
         match said.what {
@@ -99,7 +99,7 @@ impl Audit {
     }
 
     /// A child has been forked, and waits.
-    fn forked(&mut self, pid: Pid, generation: u8, told: u32, owner: Owner) {
+    fn forked(&mut self, pid: Pid, generation: u8, told: u32, rights: ProcessRights) {
         let ends = pidfd_open(pid, PidfdFlags::empty()).ok();
         let pid = number_of(pid);
         self.end(pid);
@@ -113,7 +113,7 @@ impl Audit {
         let parent = parent.trim().parse().unwrap_or(0);
         let is_known = parent == self.main || self.children.contains_key(&parent);
         let parent = if is_known { parent } else { 0 };
-        let child = Child::new(pid, generation, [told, parent], owner, ends);
+        let child = Child::new(pid, generation, [told, parent], rights, ends);
         self.children.insert(pid, child);
     }
 
@@ -226,7 +226,12 @@ impl Audit {
         for made in profiles {
             let names = &wanted.names;
             let (path, _) = names.of_last(self.main, false, made.pid, &made.program);
-            match put(&made.profile, &beside(&path), false, wanted.mode) {
+            match put(
+                &made.profile,
+                &beside(&path),
+                Replaces::Nothing,
+                wanted.mode,
+            ) {
                 Ok(_) => written += 1,
                 Err(error) => notes.push(format!("--fork-audit: {error:#}")),
             }
@@ -239,28 +244,14 @@ fn number_of(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Gives the frames of profiles names, with the rights of the users whose processes they are of:
-/// names come from files that these have mapped.
+/// Gives the frames of profiles names, with the rights of the processes that they are of: names
+/// come from files that these have mapped.
 fn name(profiles: &mut [Made]) {
-    profiles.sort_by_key(|made| (made.owner.user, made.owner.group));
-    for of_owner in profiles.chunk_by_mut(|a, b| a.owner == b.owner) {
-        let owner = of_owner[0].owner;
-        let mut named: Vec<Profile> = of_owner
-            .iter_mut()
-            .map(|made| std::mem::take(&mut made.profile))
-            .collect();
-        // The children of a program have the same libraries.
-        let give = |named: &mut Vec<Profile>| {
-            let mut symbolizer = Symbolizer::new(Options::default());
-            for profile in named {
-                symbolizer.symbolize(profile);
-            }
-        };
+    // The children of a program have the same libraries.
+    let mut namer = ProcessNamer::new(Options::default());
+    for made in profiles {
         // Without these rights, they stay as they are.
-        let _ = acting(owner, || give(&mut named));
-        for (made, named) in of_owner.iter_mut().zip(named) {
-            made.profile = named;
-        }
+        let _ = namer.symbolize(&mut made.profile, made.rights);
     }
 }
 

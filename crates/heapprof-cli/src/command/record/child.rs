@@ -12,8 +12,8 @@ use std::time::Duration;
 use heapprof_process::run_state;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getsid, kill_process,
-    kill_process_group, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getsid,
+    kill_process, kill_process_group, waitid, waitpid,
 };
 use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{
@@ -27,6 +27,8 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use super::keeper::Keeper;
 use super::live::Live;
 use crate::inherited;
+use crate::place::Owner;
+use crate::rights::RightsLedger;
 
 /// How the program ended.
 pub(in crate::command) struct Ended {
@@ -65,7 +67,7 @@ pub(in crate::command) fn run_unrecorded(
     command: &mut Command,
     began: impl FnOnce(u32),
 ) -> io::Result<Ended> {
-    run(command, began, None, None, None)
+    run(command, began, None, None, None, &RightsLedger::default())
 }
 
 /// Runs the program to its end. `began` is told its number. `more` is a signal that it wants
@@ -77,6 +79,7 @@ pub(super) fn run(
     more: Option<i32>,
     live: Option<&mut Live>,
     keeper: Option<&mut Keeper>,
+    rights: &RightsLedger,
 ) -> io::Result<Ended> {
     // Ctrl-C is for the program, and we wait for what it does about it. A signal that was ignored
     // stays ignored, for the child too.
@@ -87,6 +90,7 @@ pub(super) fn run(
     let mut signals = SignalsInfo::<WithRawSiginfo>::new(all)?;
     let child = command.spawn()?;
     let (process, pid) = (child.id(), Pid::from_child(&child));
+    rights.open(process, Owner::us());
     began(process);
     let mut keeper = keeper;
     if let Some(keeper) = &mut keeper {
@@ -98,7 +102,7 @@ pub(super) fn run(
         live.began(process);
     }
     let status = loop {
-        if let Some(status) = end_of(pid, live.as_deref())? {
+        if let Some(status) = end_of(pid, live.as_deref(), keeper.as_deref(), rights)? {
             break status;
         }
         for info in signals.wait().filter(|info| info.si_signo != SIGCHLD) {
@@ -156,9 +160,26 @@ fn is_ctrl_c(info: &libc::siginfo_t) -> bool {
 
 /// Returns how the program ended, if it has. Other children are processes that became ours because
 /// we are the first process of a namespace.
-fn end_of(program: Pid, live: Option<&Live>) -> io::Result<Option<WaitStatus>> {
+///
+/// What the kernel says of the rights of those that have ended is noted before they are reaped.
+fn end_of(
+    program: Pid,
+    live: Option<&Live>,
+    keeper: Option<&Keeper>,
+    rights: &RightsLedger,
+) -> io::Result<Option<WaitStatus>> {
     let whom = (!getpid().is_init()).then_some(program);
     loop {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if let Ok(Some(_)) = waitid(WaitId::Pid(program), look) {
+            if let Some(keeper) = keeper {
+                keeper.before_reaping();
+            }
+            rights.close(program.as_raw_nonzero().get().unsigned_abs());
+        }
+        if whom.is_none() {
+            rights.close_ended();
+        }
         match waitpid(whom, WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             Ok(Some((process, _))) if process != program => {}
             Ok(Some((_, status))) if status.stopped() => stop_too(program, live),

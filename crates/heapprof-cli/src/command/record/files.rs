@@ -8,11 +8,12 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 use heapprof_analysis::{Resident, Runtime, Spread, nameless, resident, unseen_runtime};
 use heapprof_profile::{Profile, ReadOptions, decode_with, encode};
-use heapprof_symbolize::{Options, Symbolizer};
+use heapprof_symbolize::Options;
 
 use super::residents::Residents;
 use super::written::Written;
 use crate::place::{self, Access, Opened, Owner, Place, Trust, acting};
+use crate::rights::ProcessNamer;
 use crate::{messages, output};
 
 /// What an entry's path leads to.
@@ -87,7 +88,7 @@ fn open(one: &Written) -> io::Result<(Place, Opened)> {
 /// makes the answer.
 fn each<T: Send>(
     entries: &[&Written],
-    work: impl Fn(&mut Symbolizer, &Written) -> T + Sync,
+    work: impl Fn(&mut ProcessNamer, &Written) -> T + Sync,
     refused: impl Fn(io::Error) -> T,
 ) -> Vec<T> {
     let mut done: Vec<Option<T>> = entries.iter().map(|_| None).collect();
@@ -97,11 +98,11 @@ fn each<T: Send>(
         let of_owner: Vec<usize> = of_owner.collect();
         let worked = acting(owner, || {
             // The processes of a recording have the same libraries.
-            let mut symbolizer = Symbolizer::new(Options {
+            let mut namer = ProcessNamer::new(Options {
                 number_functions: true,
                 ..Options::default()
             });
-            let each = of_owner.iter().map(|&i| work(&mut symbolizer, entries[i]));
+            let each = of_owner.iter().map(|&i| work(&mut namer, entries[i]));
             each.collect::<Vec<T>>()
         });
         match worked {
@@ -122,7 +123,7 @@ fn each<T: Send>(
 
 /// What the paths of the entries lead to.
 pub(super) fn look(entries: &[&Written]) -> Vec<Found> {
-    let look = |_: &mut Symbolizer, one: &Written| match look_at(one) {
+    let look = |_: &mut ProcessNamer, one: &Written| match look_at(one) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
         Err(error) => Found::Refused(error),
@@ -169,7 +170,7 @@ pub(super) fn read(
     with_symbols: bool,
     residents: &Residents,
 ) -> Vec<Result<Told>> {
-    let read = |symbolizer: &mut Symbolizer, one: &Written| {
+    let read = |namer: &mut ProcessNamer, one: &Written| {
         let unreadable = || one.path.display().to_string();
         let (place, opened) = open(one).with_context(unreadable)?;
         // Exact values need not be added up, because what the entry says of them is right.
@@ -180,7 +181,9 @@ pub(super) fn read(
         let has_residents = with_symbols && residents.put_into(&mut profile, one.process);
         let mut told = told(&profile, one);
         if with_symbols {
-            let summary = symbolizer.symbolize(&mut profile);
+            // The process that named the files may have had fewer rights than the file's owner.
+            let summary = namer.symbolize(&mut profile, one.rights);
+            let summary = summary.with_context(unreadable)?;
             let is_named = summary.resolved() + summary.numbered() > 0;
             if has_residents || is_named {
                 let shown = one.path.display().to_string();
@@ -268,7 +271,7 @@ fn sampled(profile: &Profile) -> Sampled {
 
 /// Removes the profiles. Returns how many.
 pub(super) fn remove(entries: &[&Written]) -> usize {
-    let remove = |_: &mut Symbolizer, one: &Written| {
+    let remove = |_: &mut ProcessNamer, one: &Written| {
         open(one).is_ok_and(|(place, _)| place.remove().is_ok())
     };
     let removed = each(entries, remove, |_| false);
@@ -277,7 +280,7 @@ pub(super) fn remove(entries: &[&Written]) -> usize {
 
 /// Makes a profile the newest one here, which commands read if none is named.
 pub(super) fn touch(one: &Written) {
-    let touch = |_: &mut Symbolizer, one: &Written| {
+    let touch = |_: &mut ProcessNamer, one: &Written| {
         open(one).and_then(|(_, opened)| opened.file.set_modified(SystemTime::now()))
     };
     each(&[one], touch, Err);

@@ -2,6 +2,9 @@
 //! the profile of each process that ends without having written it, and gives the file of one that
 //! goes on to its user's other commands, when they ask.
 
+mod callers;
+mod lowered;
+
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,31 +15,30 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heapprof_live::{Kept, Logged, State};
-use heapprof_process::{Folder, is_there, status};
+use heapprof_process::{Folder, is_there};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::fcntl_setfl;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 
+use self::callers::{Caller, caller};
+use self::lowered::Lowered;
 use super::audit::{Audit, Said, is_readable};
 use super::kept::{Died, End, Wanted, Who, write};
 use super::oom::{self, Counts};
 use super::written::Written;
 use crate::log::Log;
-use crate::peer::Peer;
 use crate::place::Owner;
 use crate::records::{self, Question};
+use crate::rights::{ProcessRights, RightsLedger};
 use crate::sockets::{Kind, Listening};
 
 /// So many processes may wait to be looked at. The kernel may have a lower limit.
 const BACKLOG: i32 = 4096;
 /// More processes at a time are not kept.
 const MOST: usize = 4096;
-/// So long a process may take to hand its file over once it has called.
-const PATIENCE: Duration = Duration::from_millis(200);
 /// So long the processes of a program that was killed may take to end, too.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
@@ -53,6 +55,8 @@ const MOST_REPLACED: u32 = 200;
 const MOST_NOTES: usize = 20;
 /// So long a signal is kept back at most, until those were looked at that it may end.
 const BEFORE_SIGNAL: Duration = Duration::from_secs(2);
+/// So long the program is not reaped at most, until those were heard that have called.
+const BEFORE_REAPING: Duration = Duration::from_secs(5);
 /// So long nobody is let in when there was no room.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -85,6 +89,8 @@ pub(super) struct Keeper {
 enum Word {
     /// The program has ended, and whether it was killed.
     End(bool),
+    /// The program has ended, and is reaped after the answer.
+    Reaping(Sender<()>),
     /// A signal came at this moment, which may end the program. It is passed on after the answer.
     Signal(Instant, Sender<()>),
 }
@@ -108,6 +114,7 @@ impl Keeper {
         wanted: Wanted,
         log: Option<Log>,
         audit: Option<Audit>,
+        rights: RightsLedger,
     ) -> io::Result<Self> {
         let path = list.with_file_name("kept");
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -134,6 +141,7 @@ impl Keeper {
             spent: Duration::ZERO,
             replaced: 0,
             is_short: false,
+            rights,
             callers: Vec::new(),
             processes: Vec::new(),
             saved: Saved::default(),
@@ -177,6 +185,16 @@ impl Keeper {
         let _ = is_done.recv_timeout(BEFORE_SIGNAL);
     }
 
+    /// Has everybody heard who has called before the program ended, as long as the kernel knows who
+    /// the program was.
+    pub(super) fn before_reaping(&self) {
+        let (done, is_done) = channel();
+        if let Work::Thread(_) = self.work {
+            self.tell(Word::Reaping(done));
+            let _ = is_done.recv_timeout(BEFORE_REAPING);
+        }
+    }
+
     fn tell(&self, word: Word) {
         let _ = self.words.send(word);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -196,21 +214,6 @@ impl Keeper {
             Work::Nobody => Saved::default(),
         }
     }
-}
-
-/// Begins to write the events of a process.
-fn begin(log: &mut Log, kept: &Kept, main: u32, owner: Owner) -> anyhow::Result<()> {
-    log.begin(Logged::Kept(kept.again()?), main, owner)
-}
-
-/// Somebody who has called, and has not said anything yet.
-struct Caller {
-    socket: OwnedFd,
-    /// Whether they ask for something, instead of handing a file over.
-    asks: bool,
-    owner: Owner,
-    pid: Pid,
-    until: Instant,
 }
 
 /// A process that keeps its books in a file.
@@ -244,6 +247,8 @@ struct Keeping {
     replaced: u32,
     /// Whether there was no room for somebody who called.
     is_short: bool,
+    /// What is known of the rights of processes.
+    rights: RightsLedger,
     callers: Vec<Caller>,
     processes: Vec<Process>,
     saved: Saved,
@@ -272,8 +277,13 @@ impl Keeping {
             if self.counts.look() {
                 self.processes.iter_mut().for_each(Process::look);
             }
-            self.finish_those(End::Death, Process::has_ended);
+            let ended = self.processes.iter().filter(|process| process.has_ended());
+            let ended: Vec<Pid> = ended.map(|process| process.pid).collect();
+            // What they have said before is heard before they are given up.
             self.take_all();
+            self.finish_those(End::Death, |process| {
+                ended.contains(&process.pid) && process.has_ended()
+            });
             if let Some(audit) = &mut self.audit {
                 audit.look();
             }
@@ -289,6 +299,10 @@ impl Keeping {
                 Ok(Word::End(true)) => until = Some(Instant::now() + AFTER_KILL),
                 // Whoever has called by now is still heard.
                 Ok(Word::End(false)) => until = Some(Instant::now() + self.grace()),
+                Ok(Word::Reaping(done)) => {
+                    self.take_all();
+                    let _ = done.send(());
+                }
                 Ok(Word::Signal(came, done)) => {
                     if let Some(audit) = &mut self.audit {
                         audit.look_at_all(came + BEFORE_SIGNAL);
@@ -369,6 +383,7 @@ impl Keeping {
         for caller in std::mem::take(&mut self.callers) {
             match records::receive(&caller.socket, LONGEST) {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
+                Ok((text, None)) if Lowered::of(&text).is_some() => self.lower(&caller, &text),
                 Ok((text, None)) if self.audit.is_some() => self.note_child(&caller, &text),
                 Ok((_, Some(file))) => self.take(&caller, file),
                 // There was no number for the file, or it is somebody else who calls.
@@ -405,13 +420,28 @@ impl Keeping {
         drop(answered);
     }
 
+    /// Notes that a process is about to lower its rights. That it had those of its socket is the
+    /// kernel's word.
+    fn lower(&self, caller: &Caller, text: &[u8]) {
+        if let Some(lowered) = Lowered::of(text) {
+            let rights = ProcessRights::User(caller.owner).with(lowered.rights);
+            let pid = number_of(caller.pid);
+            self.rights.lower(pid, rights, lowered.is_for_good);
+        }
+    }
+
     /// Notes what a process says that waits for its audit, and lets it go on.
     fn note_child(&mut self, caller: &Caller, text: &[u8]) {
         let (Some(audit), Some(said)) = (&mut self.audit, Said::of(text)) else {
             return;
         };
         let is_new = said.is_of_new_child();
-        audit.hear(caller.pid, said, caller.owner);
+        let rights = ProcessRights::User(caller.owner);
+        let rights = rights.with(ProcessRights::now(number_of(caller.pid)));
+        if is_new {
+            self.rights.open(number_of(caller.pid), caller.owner);
+        }
+        audit.hear(caller.pid, said, rights);
         // It may be gone, or have lost its patience.
         if records::answer(&caller.socket, "go on\n", None).is_err() && is_new {
             audit.did_not_wait(caller.pid);
@@ -430,6 +460,7 @@ impl Keeping {
             let note = "there were too many processes to keep the books of all of them";
             return self.note(note.to_string());
         }
+        self.rights.open(number_of(pid), caller.owner);
         let process = Process {
             kept,
             pid,
@@ -440,7 +471,7 @@ impl Keeping {
         };
         if process.number() == self.main
             && let Some(log) = &mut self.log
-            && let Err(error) = begin(log, &process.kept, self.main, caller.owner)
+            && let Err(error) = begin(log, &process.kept, self.main, &self.rights)
         {
             self.note(format!("--log: there are no events: {error:#}"));
         }
@@ -457,6 +488,9 @@ impl Keeping {
 
     /// Writes the profile of a process, unless it has done so itself.
     fn finish(&mut self, process: &Process, end: End) {
+        if end == End::Death {
+            self.rights.close(process.number());
+        }
         let has_said_all = match process.kept.state() {
             Ok(State::GoesOn) => false,
             Ok(State::BeforeExec) => !process.stays,
@@ -479,7 +513,7 @@ impl Keeping {
         let who = Who {
             pid,
             main: self.main,
-            owner: process.owner_now(),
+            rights: self.rights.least(pid),
         };
         let began = Instant::now();
         let written = write(&process.kept, who, end, &self.wanted);
@@ -514,7 +548,7 @@ impl Keeping {
 
 impl Process {
     fn number(&self) -> u32 {
-        self.pid.as_raw_nonzero().get().unsigned_abs()
+        number_of(self.pid)
     }
 
     /// Looks whether it is still the program that has said that it becomes another one.
@@ -541,18 +575,15 @@ impl Process {
             None => !is_there(self.number()),
         }
     }
+}
 
-    /// The user that it is of now, as long as that can be found out: it may have changed since it
-    /// has handed its file over.
-    fn owner_now(&self) -> Owner {
-        let ids = status(self.number(), ["Uid:", "Gid:"]);
-        // The real one, the effective one, and others.
-        let effective = ids.map(|ids| ids.split_whitespace().nth(1)?.parse().ok());
-        match effective.into() {
-            (Some(user), Some(group)) => Owner { user, group },
-            _ => self.owner,
-        }
-    }
+fn number_of(pid: Pid) -> u32 {
+    pid.as_raw_nonzero().get().unsigned_abs()
+}
+
+/// Begins to write the events of a process.
+fn begin(log: &mut Log, kept: &Kept, main: u32, rights: &RightsLedger) -> anyhow::Result<()> {
+    log.begin(Logged::Kept(kept.again()?), main, rights.clone())
 }
 
 /// Allows as many open files as this process may have: two for each process that is kept. The
@@ -561,20 +592,4 @@ fn allow_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
-}
-
-/// Somebody who has called; `None` if they may not: only this user and root may ask.
-fn caller(socket: OwnedFd, asks: bool) -> Option<Caller> {
-    fcntl_setfl(&socket, rustix::fs::OFlags::NONBLOCK).ok()?;
-    let Peer { pid, owner } = Peer::of(&socket)?;
-    let may = !asks || owner.is_us() || owner.user == 0;
-    // Of a process without a number here, nobody could say when it ends.
-    let pid = pid.or(asks.then(rustix::process::getpid))?;
-    may.then(|| Caller {
-        socket,
-        asks,
-        owner,
-        pid,
-        until: Instant::now() + PATIENCE,
-    })
 }

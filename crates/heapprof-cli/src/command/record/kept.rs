@@ -16,7 +16,8 @@ use super::oom::Oom;
 use super::written::Written;
 use crate::args::FileMode;
 use crate::output;
-use crate::place::{Access, Owner, Place, Trust, acting, make_folder};
+use crate::place::{Access, Owner, Place, Trust, make_folder};
+use crate::rights::ProcessRights;
 
 /// How the profiles are to be written.
 #[derive(Clone)]
@@ -51,7 +52,7 @@ pub(super) struct Who {
     pub(super) pid: u32,
     /// The process that `record` started.
     pub(super) main: u32,
-    pub(super) owner: Owner,
+    pub(super) rights: ProcessRights,
 }
 
 /// Writes the profile of a process where it would have written it, with its user's rights. Returns
@@ -62,7 +63,7 @@ pub(super) fn write(
     end: End,
     wanted: &Wanted,
 ) -> Result<(Written, Option<String>)> {
-    let Who { pid, main, owner } = who;
+    let Who { pid, main, rights } = who;
     let how = match end {
         End::Death => "killed",
         End::Exec => "became another program without a word",
@@ -73,7 +74,14 @@ pub(super) fn write(
     let (path, replaces) = names.of_last(main, pid == main, left.process, &left.program);
     // The process goes on, and its next program has the name.
     let replaces = replaces && end == End::Death;
-    let path = acting(owner, || put(&left.profile, &path, replaces, wanted.mode))??;
+    // What somebody said whose rights are not known is for nobody else to read.
+    let (replaces, mode) = match (replaces, rights) {
+        (true, ProcessRights::Public) => (Replaces::Own, PRIVATE),
+        (false, ProcessRights::Public) => (Replaces::Nothing, PRIVATE),
+        (true, _) => (Replaces::All, wanted.mode),
+        (false, _) => (Replaces::Nothing, wanted.mode),
+    };
+    let path = rights.acting(|| put(&left.profile, &path, replaces, mode))??;
     let note = left.is_full.then(|| {
         let shown = path.display();
         format!("{shown}: is not of all that was recorded: there was no room for the rest")
@@ -89,17 +97,30 @@ pub(super) fn write(
         stacks: left.profile.samples.len(),
         lost: left.lost,
         path,
-        owner,
+        owner: rights.owner(),
+        rights,
     };
     Ok((written, note))
 }
 
-/// Writes the profile, under another name if it `replaces` nothing and there is such a file.
-/// Returns where it is.
+/// Which files a profile takes the place of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Replaces {
+    Nothing,
+    /// Those of this user.
+    Own,
+    All,
+}
+
+/// The mode of a file that only its user may read.
+const PRIVATE: FileMode = FileMode(0o600);
+
+/// Writes the profile, under another name if there is a file that it does not replace. Returns
+/// where it is.
 pub(super) fn put(
     profile: &Profile,
     path: &Path,
-    replaces: bool,
+    replaces: Replaces,
     mode: FileMode,
 ) -> Result<PathBuf> {
     let named = || format!("{}: cannot be written", path.display());
@@ -113,7 +134,12 @@ pub(super) fn put(
         };
         let place = Place::in_folder(there, &name);
         let there = place.stat().with_context(named)?;
-        if !replaces && there.is_some() {
+        let is_replaced = there.as_ref().is_none_or(|there| match replaces {
+            Replaces::Nothing => false,
+            Replaces::Own => Owner::of(there).is_us(),
+            Replaces::All => true,
+        });
+        if !is_replaced {
             continue;
         }
         let kind = there.map(|there| FileType::from_raw_mode(there.st_mode));

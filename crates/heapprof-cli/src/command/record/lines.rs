@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use heapprof_analysis::{Place as Line, line_growth};
 use heapprof_profile::{ReadOptions, decode_with};
 use heapprof_report::LineGrowth;
-use heapprof_symbolize::{Options, Symbolizer};
+use heapprof_symbolize::Options;
 
 use super::followed::Followed;
 use super::line_output::Output;
@@ -28,6 +28,7 @@ use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
 use crate::messages;
 use crate::place::{Owner, acting};
+use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 
 /// How long the thread sleeps between two looks.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -61,12 +62,14 @@ impl Follower {
         least: u64,
         args: &RecordArgs,
         output: Output,
+        rights: RightsLedger,
     ) -> Result<Self> {
         let has_ended = Arc::new(AtomicBool::new(false));
         let (name, own) = Tail::of_own(list, LINES).context("no temporary file can be made")?;
         let mut lines = Lines {
             folder: list.to_path_buf(),
             users: vec![User::new(name, own)],
+            rights,
             saying: Saying {
                 least: i64::try_from(least).unwrap_or(i64::MAX),
                 symbolizes: !args.no_symbolize,
@@ -111,6 +114,7 @@ struct Lines {
     folder: PathBuf,
     /// Whose processes are followed. We come first.
     users: Vec<User>,
+    rights: RightsLedger,
     saying: Saying,
     /// Whether it was said that a part of a file was no message.
     is_damaged: bool,
@@ -125,7 +129,7 @@ struct User {
     tail: Tail,
     /// Messages that were read, and that no look has come to yet.
     waiting: VecDeque<Message>,
-    symbolizer: Symbolizer,
+    namer: ProcessNamer,
     followed: Followed,
 }
 
@@ -163,7 +167,7 @@ impl Lines {
             let now = Instant::now();
             let until = now + end.saturating_duration_since(now) / 2;
             while self.saying.output.write(patience) && Instant::now() < until {
-                if !user.read(len, &mut self.saying, until) {
+                if !user.read(len, &mut self.saying, until, &self.rights) {
                     break;
                 }
             }
@@ -200,7 +204,7 @@ impl User {
             name,
             tail,
             waiting: VecDeque::new(),
-            symbolizer: Symbolizer::new(Options {
+            namer: ProcessNamer::new(Options {
                 number_functions: true,
                 ..Options::default()
             }),
@@ -210,7 +214,13 @@ impl User {
 
     /// Reads some messages in the first `len` bytes of the file, and says what they tell, until it
     /// is late. Returns whether there may be more.
-    fn read(&mut self, len: u64, saying: &mut Saying, until: Instant) -> bool {
+    fn read(
+        &mut self,
+        len: u64,
+        saying: &mut Saying,
+        until: Instant,
+        ledger: &RightsLedger,
+    ) -> bool {
         let mut bytes: usize = self.waiting.iter().map(|one| one.profile.len()).sum();
         while self.waiting.len() < AT_ONCE.0 && bytes < AT_ONCE.1 {
             let Ok(Some(message)) = self.tail.next(len) else {
@@ -219,31 +229,32 @@ impl User {
             bytes += message.profile.len();
             self.waiting.push_back(message);
         }
+        let mut has_all = true;
         let (symbolizes, waiting) = (saying.symbolizes, &self.waiting);
-        let (is_us, mut has_all) = (self.tail.owner.is_us(), true);
-        let symbolizer = &mut self.symbolizer;
+        let (owner, namer) = (self.tail.owner, &mut self.namer);
         let options = ReadOptions::default()
             .max_inflated(MOST_MEMORY)
             .max_memory(MOST_MEMORY);
-        let mut grown = |message: &Message| -> Option<Vec<(Line, i64)>> {
+        // The files that are named are read with the rights of whoever names them.
+        let all = waiting.iter().map(|message| ledger.least(message.process));
+        let rights: Vec<_> = all
+            .map(|least| ProcessRights::User(owner).with(least))
+            .collect();
+        let mut grown = |message: &Message, rights| -> Option<Vec<(Line, i64)>> {
             let mut profile = decode_with(&message.profile[..], options).ok()?;
-            match symbolizes {
-                true if is_us => drop(symbolizer.symbolize(&mut profile)),
-                true => {
-                    let until = Instant::now() + FILES;
-                    has_all &= symbolizer.symbolize_until(&mut profile, until);
-                }
-                false => {}
+            if symbolizes {
+                let named = namer.symbolize_within(&mut profile, rights, FILES);
+                has_all &= named.unwrap_or(false);
             }
             let (lines, is_whole) = line_growth(&profile).ok()?;
             has_all &= is_whole;
             Some(lines)
         };
-        // The files that are named are read with the rights of whoever names them.
-        let found = acting(self.tail.owner, || {
+        // What a message says is read with its writer's rights, too.
+        let found = acting(owner, || {
             let mut found = Vec::new();
-            for message in waiting {
-                found.push(grown(message));
+            for (message, rights) in waiting.iter().zip(rights) {
+                found.push(grown(message, rights));
                 if Instant::now() > until {
                     break;
                 }

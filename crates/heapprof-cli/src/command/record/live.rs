@@ -25,6 +25,7 @@ use super::list::List;
 use crate::args::{Color, RecordArgs};
 use crate::command::report::of_file;
 use crate::messages;
+use crate::rights::RightsLedger;
 use crate::terminal::feed::{Feed, News, Wanted};
 use crate::terminal::plain::Plain;
 use crate::terminal::run::{Signals, look, run as show};
@@ -98,14 +99,20 @@ pub(super) struct Live {
 
 impl Live {
     /// Makes what the program is asked by, before it starts.
-    pub(super) fn new(args: &RecordArgs, list: &List, color: Color) -> Result<Self> {
+    pub(super) fn new(
+        args: &RecordArgs,
+        list: &List,
+        color: Color,
+        rights: RightsLedger,
+    ) -> Result<Self> {
         let tty = tty();
         let pause = match tty {
             Some(_) => PAUSE,
             None => args.interval.unwrap_or(PLAIN_PAUSE).max(PAUSE),
         };
         let shared = Arc::new(Mutex::new(Shared::new()));
-        let asker = Asker::new(list, pause, !args.no_symbolize, Arc::clone(&shared));
+        let symbolizes = !args.no_symbolize;
+        let asker = Asker::new(list, pause, symbolizes, Arc::clone(&shared), rights);
         let asker = asker.context("no temporary file can be made")?;
         let printed = match tty {
             Some(_) => Printed::new().context("no temporary file can be made")?,

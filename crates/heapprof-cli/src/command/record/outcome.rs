@@ -18,6 +18,7 @@ use super::written::{Failed, Written};
 use super::{CHILDREN, Names};
 use crate::args::RecordArgs;
 use crate::messages;
+use crate::rights::ProcessRights;
 
 /// A profile that exists, and what was read in it.
 struct Recorded {
@@ -122,6 +123,7 @@ fn that_are_there(written: Vec<Written>) -> (Vec<Written>, Option<Written>, usiz
         match found {
             Found::Profile(owner) => {
                 one.owner = owner;
+                one.rights = one.rights.with(ProcessRights::User(owner));
                 there.push(one);
             }
             Found::Special => piped = piped.or(Some(one)),

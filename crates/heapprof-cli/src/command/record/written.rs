@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use super::list::Entries;
 use crate::place::Owner;
+use crate::rights::ProcessRights;
 
 /// A profile that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(super) struct Written {
     pub(super) path: PathBuf,
     /// The user whose process wrote the entry.
     pub(super) owner: Owner,
+    /// The least rights that the process is known to have had.
+    pub(super) rights: ProcessRights,
 }
 
 /// Profiles that could not be written for the same reason.
@@ -211,6 +214,7 @@ fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
         lost: lost.try_into().ok()?,
         path: OsStr::from_bytes(path).into(),
         owner,
+        rights: ProcessRights::User(owner),
     };
     Some((path, written))
 }

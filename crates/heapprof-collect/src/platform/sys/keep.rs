@@ -111,6 +111,12 @@ pub(crate) fn hand_over(file: &File, path: &CStr, text: &[u8]) -> Result<(), i32
     send(call_at(path, TRIES)?.number() as usize, Some(file), text)
 }
 
+/// Says something to whoever listens at a socket's path, and waits for no answer. The error is an
+/// errno.
+pub(crate) fn say(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
+    send(call_at(path, tries)?.number() as usize, None, text)
+}
+
 /// Says something to whoever listens at a socket's path. Returns whether it was answered, for which
 /// it waits as long as there is patience. The error is an errno: nobody has heard it.
 pub(crate) fn tell(

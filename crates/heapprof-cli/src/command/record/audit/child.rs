@@ -8,7 +8,7 @@ use heapprof_process::{comm, title};
 use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, KIND, Load, Outcome};
 use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
 
-use crate::place::Owner;
+use crate::rights::ProcessRights;
 
 /// A child is looked at for the first time after so long, and then each time it has got older by a
 /// part of its age, but within bounds.
@@ -33,7 +33,8 @@ pub(super) struct Child {
     /// Its parent's number here; 0 if that is not known.
     parent: u32,
     since: Instant,
-    owner: Owner,
+    /// The least rights that it had at any look.
+    rights: ProcessRights,
     forked: Result<Forked, String>,
     /// The last look, and how long after the fork it was.
     seen: Option<(Look, Duration)>,
@@ -60,7 +61,7 @@ pub(super) struct Child {
 /// A child that has ended, and all that is known of it.
 pub(super) struct Ended {
     fork: Fork,
-    owner: Owner,
+    rights: ProcessRights,
     look: Option<Look>,
     loads: Vec<Load>,
 }
@@ -69,7 +70,7 @@ pub(super) struct Ended {
 pub(super) struct Made {
     pub(super) pid: u32,
     pub(super) program: String,
-    pub(super) owner: Owner,
+    pub(super) rights: ProcessRights,
     pub(super) profile: Profile,
 }
 
@@ -79,7 +80,7 @@ impl Child {
         pid: u32,
         generation: u8,
         [told, parent]: [u32; 2],
-        owner: Owner,
+        rights: ProcessRights,
         ends: Option<OwnedFd>,
     ) -> Self {
         let forked = Forked::of(pid).map_err(|error| error.to_string());
@@ -97,7 +98,7 @@ impl Child {
             },
             parent,
             since: Instant::now(),
-            owner,
+            rights,
             forked,
             seen: None,
             before: None,
@@ -110,6 +111,11 @@ impl Child {
             loads: Vec::new(),
             doubts: String::new(),
         }
+    }
+
+    /// Whoever says something for it has these rights.
+    pub(super) fn speaks(&mut self, rights: ProcessRights) {
+        self.rights = self.rights.with(rights);
     }
 
     /// It goes on, because its exec has failed.
@@ -186,6 +192,8 @@ impl Child {
         let generation = u8::try_from(fork.generation).unwrap_or(u8::MAX);
         match look(fork.pid, self.parent, forked, generation) {
             Ok(mut seen) => {
+                // What was read is what it was by now.
+                self.rights = self.rights.with(ProcessRights::now(fork.pid));
                 if !has_others {
                     seen.forget_who_wrote();
                     self.doubts = ALONE.to_string();
@@ -256,7 +264,7 @@ impl Child {
         fork.looked = looked.map_or(0, micros);
         Ended {
             fork,
-            owner: self.owner,
+            rights: self.rights,
             look: seen.map(|(look, _)| look),
             loads: self.loads.into_iter().map(|(_, load)| load).collect(),
         }
@@ -284,7 +292,7 @@ impl Ended {
         Made {
             pid,
             program,
-            owner: self.owner,
+            rights: self.rights,
             profile,
         }
     }

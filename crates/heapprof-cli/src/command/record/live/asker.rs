@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use heapprof_profile::{Profile, ReadOptions, decode_with};
-use heapprof_symbolize::{Options, Symbolizer};
+use heapprof_symbolize::Options;
 
 use super::super::list::{ASKED, List};
 use super::super::tail::{LIVE, Message, Tail, others};
 use super::printed::Printed;
 use super::{Common, locked};
-use crate::place::acting;
+use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::terminal::feed::Which;
 
 /// How long the thread sleeps between two looks.
@@ -58,6 +58,7 @@ struct Work {
     pause: Duration,
     symbolizes: bool,
     users: Vec<User>,
+    rights: RightsLedger,
     shared: Common,
     printed: Option<Arc<Printed>>,
 }
@@ -66,7 +67,7 @@ struct Work {
 struct User {
     name: OsString,
     tail: Tail,
-    symbolizer: Symbolizer,
+    namer: ProcessNamer,
 }
 
 impl User {
@@ -74,7 +75,7 @@ impl User {
         Self {
             name,
             tail,
-            symbolizer: Symbolizer::new(Options {
+            namer: ProcessNamer::new(Options {
                 number_functions: true,
                 ..Options::default()
             }),
@@ -89,6 +90,7 @@ impl Asker {
         pause: Duration,
         symbolizes: bool,
         shared: Common,
+        rights: RightsLedger,
     ) -> io::Result<Self> {
         let folder = list.path().to_path_buf();
         let asked = OpenOptions::new()
@@ -109,6 +111,7 @@ impl Asker {
                 pause,
                 symbolizes,
                 users: vec![User::new(own)],
+                rights,
                 shared,
                 printed: None,
             }),
@@ -218,7 +221,7 @@ impl Work {
                 newest.push(message);
             }
             for message in newest {
-                let Some(profile) = user.read(&message, self.symbolizes) else {
+                let Some(profile) = user.read(&message, self.symbolizes, &self.rights) else {
                     continue;
                 };
                 let mut shared = locked(&self.shared);
@@ -241,18 +244,20 @@ impl Work {
 
 impl User {
     /// The profile of a message, with names.
-    fn read(&mut self, message: &Message, symbolizes: bool) -> Option<Profile> {
+    fn read(
+        &mut self,
+        message: &Message,
+        symbolizes: bool,
+        rights: &RightsLedger,
+    ) -> Option<Profile> {
         let options = ReadOptions::default()
             .max_inflated(MOST_MEMORY)
             .max_memory(MOST_MEMORY);
         let mut profile = decode_with(&message.profile[..], options).ok()?;
         if symbolizes {
-            let (symbolizer, is_us) = (&mut self.symbolizer, self.tail.owner.is_us());
             // The files that are named are read with the rights of whoever names them.
-            let _ = acting(self.tail.owner, || match is_us {
-                true => drop(symbolizer.symbolize(&mut profile)),
-                false => drop(symbolizer.symbolize_until(&mut profile, Instant::now() + FILES)),
-            });
+            let rights = ProcessRights::User(self.tail.owner).with(rights.least(message.process));
+            let _ = self.namer.symbolize_within(&mut profile, rights, FILES);
         }
         Some(profile)
     }

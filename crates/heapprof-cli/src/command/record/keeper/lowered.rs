@@ -1,0 +1,75 @@
+//! What a process says before it lowers its rights.
+
+use crate::place::Owner;
+use crate::rights::ProcessRights;
+
+/// What such a text begins with.
+const BEGIN: &str = "heapprof's lower rights 1";
+
+/// To what a process lowers its rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lowered {
+    pub(super) rights: ProcessRights,
+    /// Whether it can become nobody else afterwards.
+    pub(super) is_for_good: bool,
+}
+
+impl Lowered {
+    /// What a text says; `None` if it says something else. Behind the first words are the user and
+    /// the group, and whether that is only for now. Without them, only the kernel knows what is
+    /// left to the process.
+    pub(super) fn of(text: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(text).ok()?.strip_suffix('\n')?;
+        let rest = text.strip_prefix(BEGIN)?;
+        if rest.is_empty() {
+            return Some(Self {
+                rights: ProcessRights::Public,
+                is_for_good: false,
+            });
+        }
+        let words: Vec<&str> = rest.strip_prefix(' ')?.split(' ').collect();
+        let (user, group, is_for_good) = match words[..] {
+            [user, group] => (user, group, true),
+            [user, group, "now"] => (user, group, false),
+            _ => return None,
+        };
+        let (user, group) = (user.parse().ok()?, group.parse().ok()?);
+        Some(Self {
+            rights: ProcessRights::User(Owner { user, group }),
+            is_for_good,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        let user = |user, group, is_for_good| {
+            let rights = ProcessRights::User(Owner { user, group });
+            Some(Lowered {
+                rights,
+                is_for_good,
+            })
+        };
+        let public = Lowered {
+            rights: ProcessRights::Public,
+            is_for_good: false,
+        };
+        for (text, expected) in [
+            ("heapprof's lower rights 1 7 8\n", user(7, 8, true)),
+            ("heapprof's lower rights 1 7 8 now\n", user(7, 8, false)),
+            ("heapprof's lower rights 1\n", Some(public)),
+            ("heapprof's lower rights 1", None),
+            ("heapprof's lower rights 12 7\n", None),
+            ("heapprof's lower rights 1 7 8 9\n", None),
+            ("heapprof's lower rights 1 -1 8\n", None),
+            ("heapprof's end 1 1 5\n", None),
+            ("", None),
+        ] {
+            assert_eq!(Lowered::of(text.as_bytes()), expected, "{text:?}");
+        }
+    }
+}

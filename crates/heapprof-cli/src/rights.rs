@@ -1,0 +1,193 @@
+//! The rights of a process that somebody reads: what is opened, read and written because the
+//! process said so, is done with the least rights that it may have had while its books were open.
+//!
+//! A process lowers its rights while it runs, and whoever controls it afterwards can write into its
+//! books. That its rights were lowered is believed: from a word of the library, and from what the
+//! kernel says of the process at any time, as long as it was not reaped. That they were not lowered
+//! is believed of the kernel only, which says it of a process that goes on, or that was not reaped
+//! yet. If nobody can know, only what everybody may read is opened.
+
+mod ledger;
+mod namer;
+
+use std::io;
+
+use heapprof_process::status;
+use rustix::process::geteuid;
+
+pub(crate) use ledger::RightsLedger;
+pub(crate) use namer::ProcessNamer;
+
+use crate::place::{Owner, acting};
+
+/// The rights with which files are opened for a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ProcessRights {
+    /// Those of a user. If it is the user of this process, those of this process.
+    User(Owner),
+    /// Those that everybody has.
+    Public,
+}
+
+/// What the kernel says of a process now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Observed {
+    pub(crate) rights: ProcessRights,
+    /// Whether the process can become nobody else.
+    pub(crate) is_final: bool,
+}
+
+impl ProcessRights {
+    /// The rights of this process.
+    pub(crate) fn us() -> Self {
+        Self::User(Owner::us())
+    }
+
+    /// The rights of a process now. If it is gone, or another process has its number, nobody knows
+    /// them.
+    pub(crate) fn now(pid: u32) -> Self {
+        match Self::observe(pid) {
+            Some(found) => found.rights,
+            None if geteuid().is_root() => Self::Public,
+            None => Self::us(),
+        }
+    }
+
+    /// What both may do.
+    pub(crate) fn with(self, other: Self) -> Self {
+        let (Self::User(one), Self::User(two)) = (self, other) else {
+            return Self::Public;
+        };
+        let us = Owner::us();
+        match (one.user == two.user, one.is_us(), two.is_us()) {
+            (true, true, _) => Self::us(),
+            // The group that this process has is the one that was given up.
+            (true, ..) if one.group == two.group || one.group == us.group => other,
+            (true, ..) if two.group == us.group => self,
+            (true, ..) => Self::Public,
+            // Only root can become others.
+            (_, true, _) => other,
+            (_, _, true) => self,
+            _ => Self::Public,
+        }
+    }
+
+    /// Whose files are written for the process. What nobody else may be trusted with is ours.
+    pub(crate) fn owner(self) -> Owner {
+        match self {
+            Self::User(owner) => owner,
+            Self::Public => Owner::us(),
+        }
+    }
+
+    /// Whether these are the rights of this process.
+    pub(crate) fn are_ours(self) -> bool {
+        matches!(self, Self::User(owner) if owner.is_us())
+    }
+
+    /// Does `work` with these rights. Files that everybody may read are opened by whoever opens
+    /// them for [`Public`](Self::Public).
+    pub(crate) fn acting<R: Send>(self, work: impl FnOnce() -> R + Send) -> io::Result<R> {
+        acting(self.owner(), work)
+    }
+
+    /// What the kernel says of a process now, or of one that was not reaped yet; `None` if it is
+    /// gone.
+    pub(crate) fn observe(pid: u32) -> Option<Observed> {
+        let [users, groups, permitted, effective] =
+            status(pid, ["Uid:", "Gid:", "CapPrm:", "CapEff:"]);
+        // The real one, the effective one, the saved one, and that for files.
+        let numbers = |text: &str| -> Option<[u32; 4]> {
+            let all: Vec<u32> = text.split_whitespace().flat_map(str::parse).collect();
+            all.try_into().ok()
+        };
+        let (users, groups) = (numbers(&users)?, numbers(&groups)?);
+        let of = |i: usize| {
+            let (user, group) = (users[i], groups[i]);
+            Self::User(Owner { user, group })
+        };
+        let mut rights = of(1).with(of(3));
+        if !geteuid().is_root() {
+            return Some(Observed {
+                rights,
+                is_final: false,
+            });
+        }
+        // Root without its capabilities, or in another namespace of users, is no root of ours.
+        if rights.are_ours() && !(has_our_capabilities(&effective) && is_among_our_users(pid)) {
+            rights = Self::Public;
+        }
+        let is_one = users == [users[0]; 4] && groups == [groups[0]; 4];
+        let has_none = u64::from_str_radix(&permitted, 16) == Ok(0);
+        Some(Observed {
+            rights,
+            is_final: is_one && has_none && users[0] != 0,
+        })
+    }
+}
+
+/// Whether capabilities, as the kernel writes them, are at least those of this process.
+fn has_our_capabilities(effective: &str) -> bool {
+    let number = |text: &str| u64::from_str_radix(text, 16).ok();
+    let [own] = status(std::process::id(), ["CapEff:"]);
+    match (number(&own), number(effective)) {
+        (Some(own), Some(its)) => own & !its == 0,
+        _ => false,
+    }
+}
+
+/// Whether a process is in our namespace of users.
+fn is_among_our_users(pid: u32) -> bool {
+    let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
+    match (namespace("self"), namespace(&pid.to_string())) {
+        (Some(own), Some(its)) => own == its,
+        // The kernel was built without them.
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_may_do_no_more_than_either() {
+        let us = Owner::us();
+        let user = |user: u32, group: u32| ProcessRights::User(Owner { user, group });
+        let (ours, other) = (ProcessRights::us(), us.user + 1);
+        let third = us.user + 2;
+        let group = us.group + 1;
+        for (one, two, expected) in [
+            (ours, ours, ours),
+            (ours, user(us.user, group), ours),
+            (ours, user(other, group), user(other, group)),
+            (
+                user(other, us.group),
+                user(other, group),
+                user(other, group),
+            ),
+            (
+                user(other, group),
+                user(other, group + 1),
+                ProcessRights::Public,
+            ),
+            (
+                user(other, group),
+                user(third, group),
+                ProcessRights::Public,
+            ),
+            (ours, ProcessRights::Public, ProcessRights::Public),
+        ] {
+            assert_eq!(one.with(two), expected, "{one:?} {two:?}");
+            assert_eq!(two.with(one), expected, "{two:?} {one:?}");
+        }
+    }
+
+    #[test]
+    fn this_process_has_our_rights() {
+        let found = ProcessRights::observe(std::process::id()).unwrap();
+        assert!(found.rights.are_ours() && !found.is_final);
+        assert_eq!(ProcessRights::observe(0), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! Gives code of processes its names, with the rights that are given each time.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use heapprof_profile::Profile;
+use heapprof_symbolize::{Options, Summary, Symbolizer};
+
+use super::ProcessRights;
+
+/// What names code. What was read with other rights is kept apart.
+pub(crate) struct ProcessNamer {
+    own: Symbolizer,
+    public: Symbolizer,
+}
+
+impl ProcessNamer {
+    pub(crate) fn new(options: Options) -> Self {
+        let public = Options {
+            public_files_only: true,
+            ..options.clone()
+        };
+        Self {
+            own: Symbolizer::new(options),
+            public: Symbolizer::new(public),
+        }
+    }
+
+    /// What names code with these rights.
+    fn of(&mut self, rights: ProcessRights) -> &mut Symbolizer {
+        match rights {
+            ProcessRights::User(_) => &mut self.own,
+            ProcessRights::Public => &mut self.public,
+        }
+    }
+
+    /// Gives a profile names with the rights of the process that names the files.
+    ///
+    /// # Errors
+    /// Nobody may act for that user here.
+    pub(crate) fn symbolize(
+        &mut self,
+        profile: &mut Profile,
+        rights: ProcessRights,
+    ) -> io::Result<Summary> {
+        let symbolizer = self.of(rights);
+        rights.acting(|| symbolizer.symbolize(profile))
+    }
+
+    /// Does the same, and reads the files of others for so long at most. Returns whether all files
+    /// were asked.
+    ///
+    /// # Errors
+    /// Nobody may act for that user here.
+    pub(crate) fn symbolize_within(
+        &mut self,
+        profile: &mut Profile,
+        rights: ProcessRights,
+        limit: Duration,
+    ) -> io::Result<bool> {
+        let symbolizer = self.of(rights);
+        let is_ours = rights.are_ours();
+        rights.acting(|| match is_ours {
+            true => {
+                symbolizer.symbolize(profile);
+                true
+            }
+            false => symbolizer.symbolize_until(profile, Instant::now() + limit),
+        })
+    }
+}

@@ -1,0 +1,245 @@
+//! Programs that give up rights and end before anybody has looked. What they name is not opened
+//! with rights that they had before, and their profiles are not written with them, however they are
+//! read.
+//!
+//! `HEAPPROF_ROUNDS=2000 cargo test -p heapprof-tests -- --ignored rights::` runs every combination
+//! again and again.
+
+use std::fs::{FileTimes, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use heapprof_tests::built::{build, have};
+use heapprof_tests::harness::{command, is_root};
+
+/// A user that is not root.
+const NOBODY: u32 = 65534;
+/// Ways to give up rights. By some, the process becomes [`NOBODY`]; by the others it stays root.
+const BECOMES: [&str; 5] = ["uid", "resuid", "euid", "syscall", "bare"];
+const STAYS: [&str; 3] = ["userns", "caps", "barecaps"];
+/// What `record` reads, and the options for that.
+const MODES: [(&str, &[&str]); 4] = [
+    ("profile", &["--period", "256"]),
+    ("log", &["--exact", "--log", "log"]),
+    ("live", &["--period", "256", "--live"]),
+    ("lines", &["--exact", "--follow-lines=64KiB"]),
+];
+/// So long a condition is waited for that must come.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// One run.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    how: &'static str,
+    /// Whether the program's child does it, which the program reaps.
+    in_child: bool,
+    /// Whether `record` reads nothing before the process has ended.
+    is_late: bool,
+    mode: (&'static str, &'static [&'static str]),
+}
+
+/// Where the programs run.
+struct Place {
+    folder: tempfile::TempDir,
+    program: PathBuf,
+    /// A file that only root can open.
+    file: PathBuf,
+}
+
+impl Place {
+    fn new() -> Option<Self> {
+        if !is_root() || !have(&["gcc"]) {
+            return None;
+        }
+        let built = build(include_str!("trust/drops.c"), "gcc -g -O1");
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let be = |path: &Path, mode| {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        std::fs::copy(&built.program, at("drops")).unwrap();
+        std::fs::create_dir(at("secret")).unwrap();
+        let source = "#include <stdlib.h>\nvoid *volatile kept;\n";
+        let function = "void keep_there(void) { kept = malloc(1000); }\n";
+        std::fs::write(at("secret/keep.c"), [source, function].concat()).unwrap();
+        let file = at("secret/libkeep.so");
+        let made = Command::new("gcc")
+            .args(["-g", "-O1", "-shared", "-fPIC", "-o"])
+            .args([&file, &at("secret/keep.c")])
+            .status();
+        assert!(made.unwrap().success());
+        be(folder.path(), 0o755);
+        be(&at("drops"), 0o755);
+        be(&at("secret"), 0o700);
+        be(&file, 0o600);
+        let program = at("drops");
+        Some(Self {
+            folder,
+            program,
+            file,
+        })
+    }
+
+    /// Makes a read of the file seen. Returns when it was read, as far as the file says.
+    fn forget_reads(&self) -> SystemTime {
+        let before = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+        let file = std::fs::File::open(&self.file).unwrap();
+        file.set_times(FileTimes::new().set_accessed(before))
+            .unwrap();
+        before
+    }
+
+    /// Whether the file was read since.
+    fn was_read(&self, before: SystemTime) -> bool {
+        self.file.metadata().unwrap().accessed().unwrap() != before
+    }
+
+    /// Runs a round. Returns whether the file was read by `record`, and the owners and modes of the
+    /// profiles that are there.
+    fn run(&self, round: Round) -> (bool, Vec<(u32, u32)>, String) {
+        let out = self.folder.path().join("out");
+        let _ = std::fs::remove_dir_all(&out);
+        std::fs::create_dir(&out).unwrap();
+        // Every user may write a profile there.
+        std::fs::set_permissions(&out, Permissions::from_mode(0o1777)).unwrap();
+        let (what, options) = round.mode;
+        let mut record = command(&out);
+        record.args(["record", "--keep-small", "-o", "%e.%p.pb.gz"]);
+        record.args(options).arg("--").arg(&self.program);
+        record.arg(round.how);
+        record.arg(if round.in_child { "child" } else { "own" });
+        record.arg(if round.is_late { "late" } else { "any" });
+        record.arg(&self.file).arg(what);
+        record
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut before = self.forget_reads();
+        let child = record.spawn().unwrap();
+        if round.is_late {
+            wait_until(&format!("{round:?}"), || has_ended_under(child.id()));
+            before = self.forget_reads();
+            let number = child.id().to_string();
+            assert!(
+                Command::new("kill")
+                    .args(["-CONT", &number])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(0), "{round:?}: {said}");
+        let profiles = std::fs::read_dir(&out).unwrap().filter_map(|entry| {
+            let entry = entry.unwrap();
+            let found = entry.metadata().unwrap();
+            let is_profile = entry.file_name().to_string_lossy().ends_with(".pb.gz");
+            is_profile.then(|| (found.uid(), found.mode() & 0o777))
+        });
+        let was_read = self.was_read(before);
+        (was_read, profiles.collect(), said)
+    }
+
+    /// Looks at a round in which rights are given up.
+    fn check(&self, round: Round) {
+        let (was_read, profiles, said) = self.run(round);
+        assert!(!was_read, "{round:?}: {said}");
+        assert!(
+            profiles.iter().all(|(_, mode)| *mode == 0o600),
+            "{round:?}: {profiles:?}"
+        );
+        let of_nobody = profiles.iter().filter(|(user, _)| *user == NOBODY).count();
+        match STAYS.contains(&round.how) {
+            true => assert_eq!(of_nobody, 0, "{round:?}: {profiles:?} {said}"),
+            // The kernel, or the library's word, says who it was.
+            false if !round.in_child || round.how == "uid" => {
+                assert_eq!(of_nobody, 1, "{round:?}: {profiles:?} {said}");
+            }
+            false => {}
+        }
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < LIMIT, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Whether a `record` is stopped, and its program has ended.
+fn has_ended_under(record: u32) -> bool {
+    let state = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let rest = text.rsplit(')').next().unwrap_or_default().trim_start();
+        rest.chars().next()
+    };
+    let children = format!("/proc/{record}/task/{record}/children");
+    let children = std::fs::read_to_string(children).unwrap_or_default();
+    let mut children = children
+        .split_whitespace()
+        .filter_map(|word| word.parse::<u32>().ok());
+    state(record) == Some('T') && children.any(|child| state(child) == Some('Z'))
+}
+
+/// All combinations.
+fn rounds() -> Vec<Round> {
+    let mut rounds = Vec::new();
+    for how in BECOMES.into_iter().chain(STAYS) {
+        for in_child in [false, true] {
+            for is_late in [true, false] {
+                for mode in MODES {
+                    rounds.push(Round {
+                        how,
+                        in_child,
+                        is_late,
+                        mode,
+                    });
+                }
+            }
+        }
+    }
+    rounds
+}
+
+/// What a process names that keeps its rights is read: a read would be seen.
+#[test]
+fn a_process_that_keeps_its_rights_has_its_names() {
+    let Some(place) = Place::new() else { return };
+    for mode in MODES {
+        let round = Round {
+            how: "none",
+            in_child: false,
+            is_late: true,
+            mode,
+        };
+        let (was_read, profiles, said) = place.run(round);
+        assert!(was_read, "{round:?}: {said}");
+        assert_eq!(profiles, [(0, 0o600)], "{round:?}: {said}");
+    }
+}
+
+#[test]
+fn nothing_is_opened_for_a_process_that_gave_up_its_rights() {
+    let Some(place) = Place::new() else { return };
+    // Each way meets each mode once in four.
+    let all = rounds().into_iter().enumerate();
+    let some = all.filter(|(number, _)| number % 4 == number / 8 % 4);
+    some.for_each(|(_, round)| place.check(round));
+}
+
+#[test]
+#[ignore = "takes long"]
+fn nothing_is_opened_in_any_of_many_rounds() {
+    let Some(place) = Place::new() else { return };
+    let count = std::env::var("HEAPPROF_ROUNDS").ok();
+    let count = count.map_or(2000, |count| count.parse().unwrap());
+    let all = rounds();
+    for round in all.iter().cycle().take(count) {
+        place.check(*round);
+    }
+}
