@@ -5,6 +5,7 @@ mod audit;
 mod child;
 mod ending;
 mod files;
+mod folder;
 mod followed;
 mod keeper;
 mod kept;

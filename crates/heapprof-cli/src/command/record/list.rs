@@ -1,15 +1,12 @@
 //! Where the processes of a recording say what they wrote: a folder with one file for each user.
 //! The kernel says who made a file, so what is in it is believed as that user's word and no more.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::process::geteuid;
-use tempfile::TempDir;
-
+use super::folder::RecordFolder;
 use super::tail;
 use crate::place::{Owner, Place, Trust, open_folder};
 
@@ -28,45 +25,18 @@ const MOST: u64 = 256 << 20;
 /// The most bytes of all other users together, because they may make any number of files.
 const MOST_OF_OTHERS: u64 = 64 << 20;
 
-/// A folder for temporary files in which others can change nothing of ours. The variable that names
-/// it may be kept from another user (`sudo -E`), so it does not count if its folder is not safe.
-fn temporary_folder() -> PathBuf {
-    let named = std::env::temp_dir();
-    // The path of a socket in it has 107 bytes at most.
-    let is_short = named.as_os_str().len() <= 70;
-    let is_safe = std::fs::metadata(&named).is_ok_and(|found| {
-        let (ours, sticky) = ([0, geteuid().as_raw()], found.mode() & 0o1000 != 0);
-        ours.contains(&found.uid()) && (found.mode() & 0o022 == 0 || sticky)
-    });
-    if is_safe && is_short {
-        named
-    } else {
-        PathBuf::from("/tmp")
-    }
-}
-
 /// The list of a recording.
 pub(super) struct List {
     path: PathBuf,
     /// Our user's file. It stays readable, even if the program removes its name.
     own: File,
-    _folder: TempDir,
+    _folder: RecordFolder,
 }
 
 impl List {
     pub(super) fn new() -> io::Result<Self> {
-        let only = Permissions::from_mode;
-        // The program may become another user, so others may enter the folder. They can't list it,
-        // so other processes do not find the list.
-        let folder = tempfile::Builder::new()
-            .permissions(only(0o711))
-            .tempdir_in(temporary_folder())?;
-        // The rights are these whatever the umask is.
-        std::fs::set_permissions(folder.path(), only(0o711))?;
-        let path = folder.path().join("list");
-        std::fs::create_dir(&path)?;
-        // Each user may add a file, and remove their own.
-        std::fs::set_permissions(&path, only(0o1733))?;
+        let folder = RecordFolder::new()?;
+        let path = folder.make_list()?;
         let own = tail::make_own(&path, Owner::us().user.to_string().as_ref())?;
         Ok(Self {
             path,

@@ -1,0 +1,204 @@
+//! The folder in which a `record` and its processes talk to each other. Its name is random, and it
+//! goes when `record` ends. If that is killed, the next one of the same user removes it: a lock
+//! says that nobody has it any more.
+
+use std::ffi::OsString;
+use std::fs::Permissions;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, Stat, flock, fstat, openat, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use tempfile::TempDir;
+
+/// What the name of such a folder begins with.
+const PREFIX: &str = ".heapprof-";
+/// The mode of the folder, and of the list of profiles in it.
+const MODE: u32 = 0o711;
+const LIST_MODE: u32 = 0o1733;
+/// The name of the list.
+const LIST: &str = "list";
+/// The maximum number of folders of killed recordings that are removed at once.
+const MAX_REMOVED: usize = 64;
+/// The maximum depth of folders that processes have made in it.
+const MAX_DEPTH: usize = 32;
+
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// The folder of a recording.
+pub(super) struct RecordFolder {
+    folder: TempDir,
+    /// Holds the lock. The kernel gives it back when this process ends, however that is.
+    _lock: OwnedFd,
+}
+
+impl RecordFolder {
+    /// Makes the folder, after those of killed recordings were removed.
+    pub(super) fn new() -> io::Result<Self> {
+        let place = temporary_folder();
+        remove_left(&place);
+        loop {
+            // The program may become another user, so others may enter the folder. They can't list
+            // it, so they do not find what is in it.
+            let only = || Permissions::from_mode(MODE);
+            let folder = tempfile::Builder::new()
+                .prefix(PREFIX)
+                .permissions(only())
+                .tempdir_in(&place)?;
+            // The rights are these whatever the umask is.
+            std::fs::set_permissions(folder.path(), only())?;
+            let lock = openat(CWD, folder.path(), FOLDER, Mode::empty())?;
+            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                // Whoever removes what is left may have come before the lock.
+                Err(Errno::WOULDBLOCK) => continue,
+                Ok(()) if fstat(&lock)?.st_nlink == 0 => continue,
+                // Where there are no locks, nobody removes anything.
+                Ok(()) | Err(_) => {}
+            }
+            return Ok(Self {
+                folder,
+                _lock: lock,
+            });
+        }
+    }
+
+    /// Makes the folder of the list of profiles. Each user may add a file, and remove their own.
+    pub(super) fn make_list(&self) -> io::Result<PathBuf> {
+        let path = self.folder.path().join(LIST);
+        std::fs::create_dir(&path)?;
+        std::fs::set_permissions(&path, Permissions::from_mode(LIST_MODE))?;
+        Ok(path)
+    }
+}
+
+/// A folder for temporary files in which others can change nothing of ours. The variable that names
+/// it may be kept from another user (`sudo -E`), so it does not count if its folder is not safe.
+fn temporary_folder() -> PathBuf {
+    let named = std::env::temp_dir();
+    // The path of a socket in it has 107 bytes at most.
+    let is_short = named.as_os_str().len() <= 70;
+    let is_safe = std::fs::metadata(&named).is_ok_and(|found| {
+        let (ours, sticky) = ([0, geteuid().as_raw()], found.mode() & 0o1000 != 0);
+        ours.contains(&found.uid()) && (found.mode() & 0o022 == 0 || sticky)
+    });
+    if is_safe && is_short {
+        named
+    } else {
+        PathBuf::from("/tmp")
+    }
+}
+
+/// Removes the folders of this user's recordings that were killed.
+fn remove_left(place: &Path) {
+    let Ok(place) = openat(CWD, place, FOLDER, Mode::empty()) else {
+        return;
+    };
+    let is_ours = |name: &OsString| name.as_bytes().starts_with(PREFIX.as_bytes());
+    for name in names(&place).into_iter().filter(is_ours).take(MAX_REMOVED) {
+        let _ = remove_if_left(&place, &name);
+    }
+}
+
+/// Removes a folder if it is this user's, and nobody has its lock.
+fn remove_if_left(place: &OwnedFd, name: &OsString) -> io::Result<()> {
+    let folder = openat(place, name, FOLDER, Mode::empty())?;
+    let found = fstat(&folder)?;
+    // Another folder may have such a name.
+    let list = statat(&folder, LIST, AtFlags::SYMLINK_NOFOLLOW);
+    let is_recording = found.st_mode & 0o7777 == MODE
+        && list.is_ok_and(|list| list.st_mode & 0o7777 == LIST_MODE && is_folder(&list));
+    if found.st_uid != geteuid().as_raw() || !is_recording {
+        return Ok(());
+    }
+    flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
+    empty(&folder, MAX_DEPTH)?;
+    // It has its name still, because nobody else can rename it there.
+    let there = statat(place, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let id = |of: &Stat| (of.st_dev, of.st_ino);
+    if id(&there) == id(&found) {
+        unlinkat(place, name, AtFlags::REMOVEDIR)?;
+    }
+    Ok(())
+}
+
+/// Removes all that is in a folder. No link is followed, and no folder is left whose name leads
+/// elsewhere by now.
+fn empty(folder: &OwnedFd, depth: usize) -> io::Result<()> {
+    for name in names(folder) {
+        let found = statat(folder, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_folder = is_folder(&found);
+        if is_folder && depth > 0 {
+            empty(&openat(folder, &name, FOLDER, Mode::empty())?, depth - 1)?;
+        }
+        let flags = match is_folder {
+            true => AtFlags::REMOVEDIR,
+            false => AtFlags::empty(),
+        };
+        unlinkat(folder, &name, flags)?;
+    }
+    Ok(())
+}
+
+fn is_folder(found: &Stat) -> bool {
+    FileType::from_raw_mode(found.st_mode).is_dir()
+}
+
+/// The names in a folder.
+fn names(folder: &OwnedFd) -> Vec<OsString> {
+    let Ok(entries) = Dir::read_from(folder) else {
+        return Vec::new();
+    };
+    let names = entries.filter_map(Result::ok);
+    let names = names.map(|entry| entry.file_name().to_bytes().to_vec());
+    let names = names.filter(|name| !matches!(&name[..], b"." | b".."));
+    names
+        .map(std::os::unix::ffi::OsStringExt::from_vec)
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_has_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(format!("{PREFIX}{name}"));
+        for name in ["left", "held"] {
+            std::fs::create_dir_all(at(name).join("list/a/b")).unwrap();
+            std::fs::write(at(name).join("list/0"), "x").unwrap();
+            std::os::unix::fs::symlink("/", at(name).join("list/a/link")).unwrap();
+            let be = |path: &Path, mode| {
+                std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            };
+            be(&at(name), MODE);
+            be(&at(name).join(LIST), LIST_MODE);
+        }
+        std::fs::create_dir(place.path().join("other")).unwrap();
+        std::fs::create_dir(at("of_another_kind")).unwrap();
+        std::os::unix::fs::symlink("other", at("link")).unwrap();
+        let held = openat(CWD, at("held"), FOLDER, Mode::empty()).unwrap();
+        flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
+        remove_left(place.path());
+        assert!(!at("left").exists() && at("link").is_symlink());
+        assert!(at("held").join("list/a/b").is_dir() && place.path().join("other").is_dir());
+        assert!(at("of_another_kind").is_dir());
+        drop(held);
+        remove_left(place.path());
+        assert!(!at("held").exists());
+    }
+}
