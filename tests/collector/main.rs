@@ -45,6 +45,8 @@ mod children;
 // The view of a running program, in a terminal.
 mod live;
 // What others may do with our files, and we with theirs.
+// Strangers that keep record busy, and what a killed one leaves.
+mod strangers;
 mod trust;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;

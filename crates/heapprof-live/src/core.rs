@@ -14,6 +14,7 @@ use crate::frozen::Frozen;
 use crate::process::code;
 use crate::profile::{Around, profile};
 use crate::read::Reader;
+use crate::writer::MAX_FRAMES;
 
 /// A core file with the books of a recording.
 #[derive(Debug)]
@@ -95,6 +96,7 @@ impl Core {
             resident: [0; 2],
             code: code(&self.files, memory),
             duration: &|started, _| written.saturating_sub(started),
+            max_frames: MAX_FRAMES,
             thread_name: &|_| None,
         };
         profile(&reader, &books, &around)

@@ -17,6 +17,7 @@ use crate::process::{Found, monotonic, summary};
 use crate::profile::{Around, profile};
 use crate::read::{Reader, u32_at, u64_at};
 use crate::ring::Log;
+use crate::writer::MAX_FRAMES;
 
 const HEAD: usize = size_of::<Header>();
 
@@ -159,11 +160,26 @@ impl Kept {
     /// # Errors
     /// The file may be no file of kept books, or a damaged one.
     pub fn read(&self, reason: &str, pid: u32, wrappers: &str) -> Result<Left, Error> {
+        self.read_within(MAX_FRAMES, reason, pid, wrappers)
+    }
+
+    /// Does the same for a file whose stacks may have no more frames than these together, because
+    /// its process may say what it likes, and frames take memory.
+    ///
+    /// # Errors
+    /// Those of [`read`](Self::read), and [`Error::TooLarge`].
+    pub fn read_within(
+        &self,
+        max_frames: usize,
+        reason: &str,
+        pid: u32,
+        wrappers: &str,
+    ) -> Result<Left, Error> {
         const TRIES: usize = 4;
         let mut last = Err(Error::Restarted);
         for _ in 0..TRIES {
             let before = self.recording()?;
-            last = self.read_once(reason, pid, wrappers);
+            last = self.read_once(max_frames, reason, pid, wrappers);
             // What was read of two recordings is nothing.
             if self.recording()? == before {
                 return last;
@@ -179,7 +195,13 @@ impl Kept {
         })
     }
 
-    fn read_once(&self, reason: &str, pid: u32, wrappers: &str) -> Result<Left, Error> {
+    fn read_once(
+        &self,
+        max_frames: usize,
+        reason: &str,
+        pid: u32,
+        wrappers: &str,
+    ) -> Result<Left, Error> {
         self.with_books(|head, reader, books| {
             let around = Around {
                 reason,
@@ -189,6 +211,7 @@ impl Kept {
                 resident: [0; 2],
                 code: Vec::new(),
                 duration: &|_, since| monotonic().saturating_sub(since),
+                max_frames,
                 thread_name: &|_| None,
             };
             let dropped: [u8; 8 * DROPPED] = reader.array(books.dropped)?;

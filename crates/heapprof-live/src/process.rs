@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::profile::{Around, profile};
 use crate::read::{Reader, u64_at};
 use crate::ring::Log;
-use crate::writer::Code;
+use crate::writer::{Code, MAX_FRAMES};
 
 /// How often a process is read whose recording begins anew meanwhile.
 const TRIES: usize = 4;
@@ -200,6 +200,7 @@ impl Process {
             resident: self.resident(),
             code: self.code(),
             duration: &|_, since| monotonic().saturating_sub(since),
+            max_frames: MAX_FRAMES,
             thread_name: &thread_name,
         };
         if heapprof_process::is_swapped(self.pid) {

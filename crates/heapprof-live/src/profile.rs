@@ -33,6 +33,8 @@ pub(crate) struct Around<'a> {
     /// How long the recording has taken, in nanoseconds. It gets when the recording began: since
     /// 1970, and on the clock that nobody sets.
     pub(crate) duration: &'a dyn Fn(i64, i64) -> i64,
+    /// The maximum number of frames of all stacks together.
+    pub(crate) max_frames: usize,
     /// What the kernel calls a thread now.
     pub(crate) thread_name: &'a dyn Fn(u32) -> Option<String>,
 }
@@ -61,6 +63,7 @@ pub(crate) fn profile<M: Memory>(
         code,
         names,
     )?;
+    writer.limit_frames(around.max_frames);
     writer.add_samples(sums.iter().copied().enumerate(), width)?;
     let lacks_labels = writer.lacks_labels;
     let mut builder = writer.builder;

@@ -15,8 +15,8 @@ use crate::read::{Reader, u32_at};
 use crate::stacks::{Frames, Stacks};
 use crate::sums::Sums;
 
-/// So many frames all stacks may have together.
-const MOST_FRAMES: usize = 1 << 26;
+/// The maximum number of frames of all stacks together, unless somebody asks for fewer.
+pub(crate) const MAX_FRAMES: usize = 1 << 26;
 
 /// Code of a file that is or was mapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,6 +58,7 @@ pub(crate) struct Writer<'r, M> {
     labels: HashMap<(Option<u32>, String), LabelSetIndex>,
     /// How many frames all samples have so far.
     frames_added: usize,
+    max_frames: usize,
     names: Names<'r>,
     /// Whether a stack had a label that only the interpreter can explain.
     pub(crate) lacks_labels: bool,
@@ -111,11 +112,17 @@ impl<'r, M: Memory> Writer<'r, M> {
             locations: HashMap::default(),
             labels: HashMap::new(),
             frames_added: 0,
+            max_frames: MAX_FRAMES,
             names,
             lacks_labels: false,
         };
         writer.add_mappings();
         Ok(writer)
+    }
+
+    /// Takes no more frames than these.
+    pub(crate) fn limit_frames(&mut self, max: usize) {
+        self.max_frames = max;
     }
 
     fn add_mappings(&mut self) {
@@ -218,7 +225,7 @@ impl<'r, M: Memory> Writer<'r, M> {
         }
         stack.extend_from_slice(&last.stack[last.stack.len() - same..]);
         self.frames_added += stack.len();
-        if self.frames_added > MOST_FRAMES {
+        if self.frames_added > self.max_frames {
             return Err(Error::TooLarge);
         }
         last.generation = generation;

@@ -117,6 +117,11 @@ impl Audit {
         self.children.insert(pid, child);
     }
 
+    /// Whether a number is that of a child that has not ended.
+    pub(super) fn has(&self, pid: u32) -> bool {
+        self.children.contains_key(&pid)
+    }
+
     /// A process has ended.
     fn end(&mut self, pid: u32) {
         self.ended

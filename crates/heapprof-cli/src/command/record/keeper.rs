@@ -4,50 +4,47 @@
 
 mod callers;
 mod lowered;
+mod process;
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use heapprof_live::{Kept, Logged, State};
-use heapprof_process::{Folder, is_there};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
-};
+use rustix::net::{SocketFlags, accept_with};
 use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
 
-use self::callers::{Caller, caller};
+use self::callers::{Caller, Callers, listening, number_of};
 use self::lowered::Lowered;
-use super::audit::{Audit, Said, is_readable};
+use self::process::Process;
+use super::audit::{Audit, Said};
 use super::kept::{Died, End, Wanted, Who, write};
 use super::oom::{self, Counts};
 use super::written::Written;
 use crate::log::Log;
-use crate::place::Owner;
 use crate::records::{self, Question};
 use crate::rights::{ProcessRights, RightsLedger};
 use crate::sockets::{Kind, Listening};
 
-/// So many processes may wait to be looked at. The kernel may have a lower limit.
-const BACKLOG: i32 = 4096;
-/// More processes at a time are not kept.
+/// More processes at a time are not kept, of this user and of all others together.
 const MOST: usize = 4096;
+const MOST_OF_OTHERS: usize = 1024;
+/// The maximum number of callers that are let in before other work goes on.
+const MAX_AT_ONCE: usize = 1024;
 /// So long the processes of a program that was killed may take to end, too.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
 /// So long a child that was forked last may take to say so.
 const AFTER_LAST_FORK: Duration = Duration::from_millis(200);
 
-/// So long it may take to read a file, and so much longer it may take for all together.
+/// So long it may take to read a file.
 const USUAL: Duration = Duration::from_secs(2);
-const MOST_TIME: Duration = Duration::from_secs(20);
 /// The longest message of somebody who calls, in bytes.
 const LONGEST: usize = 8192;
 /// So many programs may become others without a word, and so many messages are kept.
@@ -116,13 +113,7 @@ impl Keeper {
         audit: Option<Audit>,
         rights: RightsLedger,
     ) -> io::Result<Self> {
-        let path = list.with_file_name("kept");
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        bind(&socket, &SocketAddrUnix::new(&path)?)?;
-        // A process may have become another user. What it hands over is that user's word.
-        std::fs::set_permissions(&path, Permissions::from_mode(0o666))?;
-        listen(&socket, BACKLOG)?;
+        let (socket, path) = listening(list)?;
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let woken = wake.try_clone()?;
         let (words, told) = channel();
@@ -138,11 +129,10 @@ impl Keeper {
             log,
             audit,
             counts: Counts::new(),
-            spent: Duration::ZERO,
             replaced: 0,
             is_short: false,
             rights,
-            callers: Vec::new(),
+            callers: Callers::default(),
             processes: Vec::new(),
             saved: Saved::default(),
         };
@@ -216,18 +206,6 @@ impl Keeper {
     }
 }
 
-/// A process that keeps its books in a file.
-struct Process {
-    kept: Kept,
-    pid: Pid,
-    owner: Owner,
-    /// Readable once the process has ended; `None` if the kernel gives no such thing.
-    ends: Option<OwnedFd>,
-    group: Option<Folder>,
-    /// Whether it has said that it becomes another program, and is the same one some time later.
-    stays: bool,
-}
-
 struct Keeping {
     socket: OwnedFd,
     questions: Option<Listening>,
@@ -241,15 +219,13 @@ struct Keeping {
     /// The forked children and what is known of them, if they are audited.
     audit: Option<Audit>,
     counts: Counts,
-    /// How long reading took beyond what is usual.
-    spent: Duration,
     /// How many files were replaced by those of another program.
     replaced: u32,
     /// Whether there was no room for somebody who called.
     is_short: bool,
     /// What is known of the rights of processes.
     rights: RightsLedger,
-    callers: Vec<Caller>,
+    callers: Callers,
     processes: Vec<Process>,
     saved: Saved,
 }
@@ -258,6 +234,9 @@ impl Keeping {
     /// Works until somebody ends it. Returns what was written.
     fn run(mut self) -> Saved {
         self.keep();
+        if let Some(note) = self.callers.note() {
+            self.note(note);
+        }
         if let Some(log) = self.log.take() {
             log.end(true);
         }
@@ -288,7 +267,7 @@ impl Keeping {
                 audit.look();
             }
             let is_done = until.is_some_and(|until| {
-                let is_idle = self.processes.is_empty() && self.callers.is_empty();
+                let is_idle = self.processes.is_empty() && self.callers.waiting.is_empty();
                 // A child that was forked last may not have called yet.
                 is_idle && self.audit.is_none() || until <= Instant::now()
             });
@@ -329,11 +308,11 @@ impl Keeping {
 
     /// Sleeps until something happens, or until a moment.
     fn wait(&mut self, until: Option<Instant>) {
-        self.is_short |= self.callers.len() >= MOST;
+        self.is_short |= self.callers.are_full();
         let by_hand = self.processes.iter().any(|process| process.ends.is_none());
         let soon = (self.is_short || by_hand).then(|| Instant::now() + PAUSE);
         let counted = (!self.processes.is_empty()).then(|| Instant::now() + oom::PAUSE);
-        let of_callers = self.callers.iter().map(|caller| caller.until);
+        let of_callers = self.callers.waiting.iter().map(|caller| caller.until);
         let looks = self.audit.as_ref().and_then(Audit::until);
         let until = of_callers.chain(until).chain(soon).chain(counted);
         let until = until.chain(looks).min();
@@ -348,6 +327,7 @@ impl Keeping {
         }
         all.extend(
             self.callers
+                .waiting
                 .iter()
                 .map(|caller| each(caller.socket.as_fd())),
         );
@@ -368,9 +348,20 @@ impl Keeping {
             let Some(socket) = socket else {
                 continue;
             };
-            while self.callers.len() < MOST {
+            let is_living = |number: u32| {
+                number == self.main
+                    || self
+                        .processes
+                        .iter()
+                        .any(|process| process.number() == number)
+                    || self.audit.as_ref().is_some_and(|audit| audit.has(number))
+            };
+            for _ in 0..MAX_AT_ONCE {
+                if self.callers.are_full() {
+                    break;
+                }
                 match accept_with(socket, SocketFlags::CLOEXEC) {
-                    Ok(socket) => self.callers.extend(caller(socket, asks)),
+                    Ok(socket) => self.callers.admit(socket, asks, is_living),
                     Err(Errno::INTR) => {}
                     Err(error) => {
                         // Without a number for a file, whoever calls has to wait.
@@ -380,7 +371,7 @@ impl Keeping {
                 }
             }
         }
-        for caller in std::mem::take(&mut self.callers) {
+        for caller in std::mem::take(&mut self.callers.waiting) {
             match records::receive(&caller.socket, LONGEST) {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
                 Ok((text, None)) if Lowered::of(&text).is_some() => self.lower(&caller, &text),
@@ -390,7 +381,7 @@ impl Keeping {
                 Ok((_, None)) => self.note("a process's file could not be taken".to_string()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if Instant::now() < caller.until {
-                        self.callers.push(caller);
+                        self.callers.waiting.push(caller);
                     }
                 }
                 Err(_) => {}
@@ -456,7 +447,9 @@ impl Keeping {
         let pid = caller.pid;
         // What the process was before it became another program is over.
         self.finish_those(End::Exec, |process| process.pid == pid);
-        if self.processes.len() >= MOST {
+        let others = self.processes.iter().filter(|of| !of.owner.is_us()).count();
+        let is_too_many = !caller.owner.is_us() && others >= MOST_OF_OTHERS;
+        if self.processes.len() >= MOST || is_too_many {
             let note = "there were too many processes to keep the books of all of them";
             return self.note(note.to_string());
         }
@@ -481,7 +474,10 @@ impl Keeping {
     /// Writes what those processes left that came to such an end.
     fn finish_those(&mut self, end: End, has_ended: impl Fn(&Process) -> bool) {
         let ended = self.processes.extract_if(.., |process| has_ended(process));
-        for process in ended.collect::<Vec<_>>() {
+        let mut ended: Vec<Process> = ended.collect();
+        // Nobody waits for what other users' processes have held.
+        ended.sort_by_key(|process| (process.number() != self.main, !process.owner.is_us()));
+        for process in ended {
             self.finish(&process, end);
         }
     }
@@ -507,18 +503,20 @@ impl Keeping {
             }
         }
         let pid = process.number();
-        if self.spent > MOST_TIME {
+        let rights = self.rights.least(pid);
+        if !self.callers.have_time(rights) {
             return self.note("it took too long to read what processes held at their end".into());
         }
         let who = Who {
             pid,
             main: self.main,
-            rights: self.rights.least(pid),
+            rights,
         };
         let began = Instant::now();
         let written = write(&process.kept, who, end, &self.wanted);
         // Only books that somebody forged take long.
-        self.spent += began.elapsed().saturating_sub(USUAL);
+        let time = began.elapsed().saturating_sub(USUAL);
+        self.callers.took(rights, time);
         match written {
             Ok((written, note)) => {
                 note.into_iter().for_each(|note| self.note(note));
@@ -544,41 +542,6 @@ impl Keeping {
             self.saved.notes.push(note);
         }
     }
-}
-
-impl Process {
-    fn number(&self) -> u32 {
-        number_of(self.pid)
-    }
-
-    /// Looks whether it is still the program that has said that it becomes another one.
-    fn look(&mut self) {
-        if self.stays || !matches!(self.kept.state(), Ok(State::BeforeExec)) {
-            return;
-        }
-        let Ok(found) = rustix::fs::fstat(self.kept.file()) else {
-            return;
-        };
-        let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
-        let maps = String::from_utf8_lossy(&maps);
-        let inode = found.st_ino.to_string();
-        self.stays = maps.lines().any(|line| {
-            let mut fields = line.split_whitespace().skip(4);
-            fields.next() == Some(&*inode) && fields.next() == Some("/memfd:heapprof")
-        });
-    }
-
-    /// Whether it has ended.
-    fn has_ended(&self) -> bool {
-        match &self.ends {
-            Some(ends) => is_readable(ends),
-            None => !is_there(self.number()),
-        }
-    }
-}
-
-fn number_of(pid: Pid) -> u32 {
-    pid.as_raw_nonzero().get().unsigned_abs()
 }
 
 /// Begins to write the events of a process.

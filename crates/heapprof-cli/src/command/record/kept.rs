@@ -38,6 +38,10 @@ pub(super) struct Died {
 /// So many names are tried for a process that is not to write over another one's profile.
 const MOST_NAMES: u32 = 10_000;
 
+/// The maximum number of frames in the books of a process, and of another user's.
+const MAX_FRAMES: usize = 1 << 26;
+const MAX_FRAMES_OF_OTHERS: usize = 1 << 24;
+
 /// How a process came to its end without having written its profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
@@ -68,7 +72,12 @@ pub(super) fn write(
         End::Death => "killed",
         End::Exec => "became another program without a word",
     };
-    let left = kept.read(how, pid, &wanted.wrappers)?;
+    // What another user's process says takes no more memory than an honest one needs.
+    let max_frames = match rights.are_ours() {
+        true => MAX_FRAMES,
+        false => MAX_FRAMES_OF_OTHERS,
+    };
+    let left = kept.read_within(max_frames, how, pid, &wanted.wrappers)?;
     // What the process says does not lead to any other folder.
     let names = &wanted.names;
     let (path, replaces) = names.of_last(main, pid == main, left.process, &left.program);

@@ -1,0 +1,55 @@
+//! A process whose books a keeper has.
+
+use std::os::fd::OwnedFd;
+
+use heapprof_live::{Kept, State};
+use heapprof_process::{Folder, is_there};
+use rustix::process::Pid;
+
+use super::super::audit::is_readable;
+use super::callers::number_of;
+use crate::place::Owner;
+
+/// A process that keeps its books in a file.
+pub(super) struct Process {
+    pub(super) kept: Kept,
+    pub(super) pid: Pid,
+    pub(super) owner: Owner,
+    /// Readable once the process has ended; `None` if the kernel gives no such thing.
+    pub(super) ends: Option<OwnedFd>,
+    pub(super) group: Option<Folder>,
+    /// Whether it has said that it becomes another program, and is the same one some time later.
+    pub(super) stays: bool,
+}
+
+impl Process {
+    /// Its number.
+    pub(super) fn number(&self) -> u32 {
+        number_of(self.pid)
+    }
+
+    /// Looks whether it is still the program that has said that it becomes another one.
+    pub(super) fn look(&mut self) {
+        if self.stays || !matches!(self.kept.state(), Ok(State::BeforeExec)) {
+            return;
+        }
+        let Ok(found) = rustix::fs::fstat(self.kept.file()) else {
+            return;
+        };
+        let maps = std::fs::read(format!("/proc/{}/maps", self.pid)).unwrap_or_default();
+        let maps = String::from_utf8_lossy(&maps);
+        let inode = found.st_ino.to_string();
+        self.stays = maps.lines().any(|line| {
+            let mut fields = line.split_whitespace().skip(4);
+            fields.next() == Some(&*inode) && fields.next() == Some("/memfd:heapprof")
+        });
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        match &self.ends {
+            Some(ends) => is_readable(ends),
+            None => !is_there(self.number()),
+        }
+    }
+}
