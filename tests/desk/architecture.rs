@@ -123,6 +123,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "stack/capture/tests",
             "stack/capture/verify",
             "stack/handlers",
+            "stack/end",
             "stack/own_stack",
             "stack/provider",
             "stack/recent_stacks",

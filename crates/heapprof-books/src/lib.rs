@@ -226,6 +226,27 @@ pub mod stack {
     pub const FROM_BASE: usize = 6;
     /// `u32`: the number of that other stack.
     pub const BASE: usize = 8;
+    /// `u32`: why it has no frame that is older, one of [`end`](super::end).
+    pub const END: usize = 12;
+}
+
+/// Why a stack has no frame that is older.
+pub mod end {
+    /// The oldest frame is the outermost one of its thread.
+    pub const OUTERMOST: u32 = 0;
+    /// The file of the last frame has no unwind tables.
+    pub const NO_TABLES: u32 = 1;
+    /// The unwind tables of its file do not reach the code of the last frame.
+    pub const NOT_COVERED: u32 = 2;
+    /// The unwind tables say where the caller is, and there is none.
+    pub const NO_CALLER: u32 = 3;
+    /// The code of the last frame is in no file.
+    pub const NO_FILE: u32 = 4;
+    /// The bits that hold one of these.
+    pub const REASON: u32 = 0xff;
+    /// Beside one of these: the oldest frame is no code of a file, and was found by a frame pointer
+    /// that its callee may not have had. The callee is the last frame then.
+    pub const CALLEE: u32 = 0x100;
 }
 
 /// What a frame is, by its highest four bits. Anything else is a return address.

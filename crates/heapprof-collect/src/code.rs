@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::platform::lock::{ForkLock, rank};
 use crate::platform::process::Process;
 use crate::tables::probe_table::ProbeTable;
+use crate::stack::end::Entries;
 use mappings::Mappings;
 use modules::{Module, Modules};
 use seen::Seen;
@@ -26,6 +27,8 @@ pub(crate) struct Code {
     /// Rules by return address (an interrupted pc stands in as pc + 1).
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
     /// Which objects unwinding has met.
+    /// Where the kernel started the program.
+    pub(crate) entries: Entries,
     pub(crate) seen: Seen,
     /// Who wants to know when unwinding meets code of an object: [`Watcher`] as a pointer.
     watcher: AtomicPtr<()>,
@@ -45,6 +48,7 @@ impl Code {
             watcher: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
+            entries: Entries::new(),
 
     /// Called when unwinding meets a module at an address without rules.
     pub(crate) fn touched(&self, process: &Process, module: &Module) {
@@ -94,3 +98,4 @@ impl Code {
         [known, closed, snapshot, &rules.lock]
     }
 }
+            entries: _,

@@ -5,6 +5,7 @@ pub(crate) mod account;
 mod audit;
 pub(crate) mod clock;
 pub(crate) mod dumps;
+pub(crate) mod early_ends;
 pub(crate) mod fork;
 #[cfg(not(shuttle))]
 mod kept;

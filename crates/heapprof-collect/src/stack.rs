@@ -3,6 +3,7 @@
 pub(crate) mod by_thread;
 pub(crate) mod call_site;
 pub(crate) mod capture;
+pub(crate) mod end;
 pub(crate) mod handlers;
 pub(crate) mod merge;
 pub(crate) mod own_stack;

@@ -66,11 +66,13 @@ pub(crate) fn profile<M: Memory>(
     writer.limit_frames(around.max_frames);
     writer.add_samples(sums.iter().copied().enumerate(), width)?;
     let lacks_labels = writer.lacks_labels;
+    let early_ends = std::mem::take(&mut writer.early_ends);
     let mut builder = writer.builder;
 
     let started = reader.i64(books.started)?;
     let duration = (around.duration)(started, reader.i64(books.since)?).max(1);
     let mut comments = describe(reader, books, around, period)?;
+    comments.extend(early_ends.comments());
     if lacks_labels {
         comments.push("labels: those of an interpreter cannot be read from outside".to_string());
     }

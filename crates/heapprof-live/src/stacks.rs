@@ -55,6 +55,14 @@ impl<'r, M: Memory> Stacks<'r, M> {
         Ok(())
     }
 
+    /// Why a stack has no older frame, one of [`heapprof_books::end`].
+    pub(crate) fn end(&self, number: usize) -> Result<u32, Error> {
+        let at = self.place.get(number).copied().unwrap_or(0);
+        let mut head = [0; stack::LEN];
+        self.reader.read_kept(at, &mut head)?;
+        Ok(u32_at(&head, stack::END))
+    }
+
     /// Puts a stack's frames into `frames`, newest first. Returns the generation of mappings that
     /// its addresses are of.
     pub(crate) fn read(&self, number: usize, frames: &mut Vec<u64>) -> Result<u32, Error> {

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_books::{NAMES, name, word};
+use heapprof_books::{NAMES, end, name, word};
 use heapprof_memory::Memory;
 use heapprof_profile::{
-    FrameText, Label, LabelSetIndex, LocationIndex, Mapping, MappingIndex, ProfileBuilder, recorded,
+    EarlyEndCounts, EarlyEndReason, FrameText, Label, LabelSetIndex, LocationIndex, Mapping,
+    MappingIndex, ProfileBuilder, recorded,
 };
 
 use crate::books::Books;
@@ -62,6 +63,8 @@ pub(crate) struct Writer<'r, M> {
     names: Names<'r>,
     /// Whether a stack had a label that only the interpreter can explain.
     pub(crate) lacks_labels: bool,
+    /// The stacks that end before their outermost frame.
+    pub(crate) early_ends: EarlyEndCounts,
 }
 
 /// The stack that was added last: its words, and their locations.
@@ -115,6 +118,7 @@ impl<'r, M: Memory> Writer<'r, M> {
             max_frames: MAX_FRAMES,
             names,
             lacks_labels: false,
+            early_ends: EarlyEndCounts::default(),
         };
         writer.add_mappings();
         Ok(writer)
@@ -157,6 +161,7 @@ impl<'r, M: Memory> Writer<'r, M> {
             let Some(thread) = self.read(number, &mut last)? else {
                 continue;
             };
+            self.count_end(number, &last, sum.allocated)?;
             let labels = self.label_set(thread, None);
             let samples = &mut self.builder.profile.samples;
             samples.push(last.stack.iter().copied(), values, labels);
@@ -232,6 +237,35 @@ impl<'r, M: Memory> Writer<'r, M> {
         last.spare = std::mem::replace(&mut last.words, words);
         last.stack = stack;
         Ok(Some(thread))
+    }
+
+    /// Counts the stack that was read last, if it ends before its outermost frame.
+    fn count_end(&mut self, number: usize, last: &Last, allocated: [i64; 2]) -> Result<(), Error> {
+        let end = self.reader.reached(self.stacks.end(number))?.unwrap_or(0);
+        let Some(reason) = EarlyEndReason::of_number(end & end::REASON) else {
+            return Ok(());
+        };
+        let is_address = |word: &&u64| {
+            !matches!(
+                **word & word::KIND,
+                word::FRAME | word::LABEL | word::THREAD
+            )
+        };
+        let mut oldest = last.words.iter().rev().filter(is_address);
+        let word = match (reason, end & end::CALLEE) {
+            (EarlyEndReason::NoFile, _) => None,
+            (_, 0) => oldest.next(),
+            _ => oldest.nth(1),
+        };
+        self.reader.work(8 * self.code.len())?;
+        let code = word.and_then(|word| find(&self.code, word.wrapping_sub(1), last.generation));
+        let known = code.map(|code| &self.code[code]);
+        self.early_ends.add(code, reason, allocated, || {
+            known.map_or_else(String::new, |code| {
+                recorded::mapped_file(&code.path, code.is_deleted, &code.build_id)
+            })
+        });
+        Ok(())
     }
 
     fn location(&mut self, generation: u32, word: u64) -> Result<LocationIndex, Error> {

@@ -42,6 +42,7 @@
 mod allocators;
 mod builder;
 mod decode;
+mod early_ends;
 mod encode;
 mod equality;
 mod error;
@@ -69,6 +70,7 @@ pub use crate::{
     allocators::{ALLOCATORS, WRAPPERS, after_allocators},
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
+    early_ends::{EarlyEndCounts, EarlyEndReason, EarlyEnds},
     encode::{EncodeOptions, Gzip, QuickSample, encode, encode_samples_quickly, encode_with},
     error::{Error, GzipDefect, Object, Warning, WireDefect},
     history::{

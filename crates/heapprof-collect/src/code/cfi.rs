@@ -84,6 +84,16 @@ fn begins(module: &Module, pc: usize) -> bool {
     fde.is_some_and(|fde| fde.initial_address() == pc as u64)
 }
 
+/// Whether the object has unwind tables that can be searched.
+pub(crate) fn has_tables(module: &Module) -> bool {
+    module.eh_frame_hdr != 0
+}
+
+/// Whether its unwind tables say something of `pc`.
+pub(crate) fn covers(module: &Module, pc: usize) -> bool {
+    find(module, pc).is_some()
+}
+
 fn compact(found: &Found) -> Rule {
     let row = found.row;
     match row.ra {

@@ -1,9 +1,11 @@
 //! The stack of an allocation: captured, and the number that it has in the tables.
 
+use heapprof_books::end::OUTERMOST;
+
 use crate::engine::Engine;
 use crate::platform::sys::hint;
 use crate::stack::call_site::CallSite;
-use crate::stack::capture::{self, Captured};
+use crate::stack::capture::{self, Captured, LastStack};
 use crate::stack::provider::Asked;
 use crate::stack::script::{Call, Found};
 use crate::tables::stacks::Stack;
@@ -213,15 +215,39 @@ fn script_stack(engine: &Engine, own: &mut Own, frame: CallSite) -> Option<u32> 
             let stacks = &engine.books.stacks;
             let generation = engine.code.mappings.generation();
             // The record may hold another stack, and does not say where frames lie.
+            let mut end = OUTERMOST;
             let merged = script.merge(&engine.scripts.providers, |to| {
-                remembered.walk_placed(frame, engine.unwinder(), to)
+                let len = remembered.walk_placed(frame, engine.unwinder(), to);
+                if remembered.walk_ends_early() {
+                    let mut oldest = to[..len].iter().rev().map(|placed| placed.pc);
+                    end = reason_of_end(engine, &mut oldest);
+                }
+                len
             });
-            stacks.find_or_insert(&engine.process, hash, generation, Stack::new(merged))
+            let stack = Stack::new(merged).ending(end);
+            stacks.find_or_insert(&engine.process, hash, generation, stack)
         }),
     };
     script.note_pool(&engine.scripts.pools, id);
     script.numbered(id);
     id
+}
+
+/// Why the recorded stack has no older frame.
+fn end_of_record(engine: &Engine, record: &LastStack) -> u32 {
+    match record.ends_early() {
+        true => reason_of_end(engine, &mut record.frames().iter().copied()),
+        false => OUTERMOST,
+    }
+}
+
+/// Why a stack ends early. The oldest of its return addresses comes first.
+#[cold]
+fn reason_of_end(engine: &Engine, oldest: &mut dyn Iterator<Item = u64>) -> u32 {
+    match (oldest.next(), oldest.next()) {
+        (None, _) => OUTERMOST,
+        (Some(oldest), callee) => engine.unwinder().reason_of_end(oldest, callee),
+    }
 }
 
 fn changed_stack(
@@ -233,22 +259,31 @@ fn changed_stack(
     let generation = engine.code.mappings.generation();
     let record = &mut own.remembered;
     let id = if captured == Captured::Unrecorded {
-        let kept = record.walk(frame, engine.unwinder());
+        let len = record.walk(frame, engine.unwinder());
+        let kept = record.walked(len);
         let hash = mixed(capture::hash(kept), generation);
-        let id = find_or_insert(engine, hash, generation, || Stack::new(kept));
+        let id = find_or_insert(engine, hash, generation, || {
+            Stack::new(kept).ending(match record.walk_ends_early() {
+                true => reason_of_end(engine, &mut kept.iter().rev().copied()),
+                false => OUTERMOST,
+            })
+        });
         // What the record holds, if anything, is not what got this number.
         record.numbered(None, generation);
         id
     } else if record.is_deep() {
         let hash = mixed(record.hash_of_ends(), generation);
-        let id = find_or_insert(engine, hash, generation, || Stack::new(record.ends()));
+        let id = find_or_insert(engine, hash, generation, || {
+            let end = end_of_record(engine, record);
+            Stack::new(record.ends()).ending(end)
+        });
         record.numbered(None, generation);
         id
     } else {
         let hash = mixed(record.hash(), generation);
         let id = find_or_insert(engine, hash, generation, || {
             let base = own.last_stack.map(|last| (last, record.shared()));
-            Stack::on(base, record.frames())
+            Stack::on(base, record.frames()).ending(end_of_record(engine, record))
         });
         record.numbered(id, generation);
         id

@@ -77,6 +77,7 @@ impl Lifecycle {
             }
             dumping.options.with(process, |o| *o = Some(options));
             dumping.begin_time();
+            engine.code.entries.find();
             if !logs || !engine.log.begin(&process.pages.kept) {
                 engine.log.end();
             }

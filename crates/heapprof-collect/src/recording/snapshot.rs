@@ -16,6 +16,7 @@ use crate::options::Frames;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
 use crate::recording::account::account;
+use crate::recording::early_ends::early_ends;
 use crate::recording::notes::notes;
 use crate::recording::pools::{self, PartOfPool};
 use crate::recording::sums::{Sums, sums_and_sizes};
@@ -348,7 +349,7 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex 
 
 /// The mapping that held `address` in `generation`: of those that ever held it, the first one that
 /// was still there then. What came to its place later came in a later generation.
-fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
+pub(super) fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
     let holds = |m: &Mapping| m.start <= address && address < m.end;
     let then = known.iter().position(|m| holds(m) && generation <= m.last);
     then.or_else(|| known.iter().rposition(holds))
@@ -422,6 +423,7 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
     let counts = counters.map(|counter| counter.load(Ordering::Relaxed));
     comments.extend(recorded::dropped(counts));
     if facts.sums.is_empty() {
+    comments.extend(early_ends(engine, facts.sums));
         comments.push(recorded::EMPTY.to_string());
     }
     comments.extend(notes(engine, facts.sums, facts.sizes, resident));

@@ -56,6 +56,10 @@ pub(crate) struct LastStack {
     steady: bool,
     /// Whether the last comparison with memory found no change except in the newest frame.
     tidy: bool,
+    /// Whether the recorded stack ends before its outermost frame.
+    ends_early: bool,
+    /// Whether the stack that [`walk`](Self::walk) found does.
+    walk_ends_early: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<u32>,
     /// How many of the oldest frames are those of the stack that [`numbered`](Self::numbered) was
@@ -277,6 +281,7 @@ impl LastStack {
                 keep = broken;
                 if cursor.pc == 0 {
                     (keep, end) = (0, Some(cursor.slot));
+                    self.ends_early = false;
                     break;
                 }
             }
@@ -292,6 +297,7 @@ impl LastStack {
                 Some(caller) => cursor = caller,
                 None => {
                     (keep, end) = (0, walk::end_word(&mut memory, cursor, rule));
+                    self.ends_early = end.is_none() && unwinder.ends_early(cursor, rule);
                     break;
                 }
             }
@@ -457,18 +463,36 @@ impl LastStack {
         &self.pc[..self.len]
     }
 
-    /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end.
+    /// Whether the recorded stack ends before its outermost frame.
+    pub(crate) fn ends_early(&self) -> bool {
+        self.ends_early
+    }
+
+    /// Whether the stack that was walked last does, by [`walk`](Self::walk) or
+    /// [`walk_placed`](Self::walk_placed).
+    pub(crate) fn walk_ends_early(&self) -> bool {
+        self.walk_ends_early
+    }
+
+    /// What was walked last by [`walk`](Self::walk), `len` frames.
+    pub(crate) fn walked(&self, len: usize) -> &[u64] {
+        &self.kept[..len]
+    }
+
+    /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end. Returns how many
+    /// frames there are for [`walked`](Self::walked).
     #[cold]
-    pub(crate) fn walk(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> &[u64] {
+    pub(crate) fn walk(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> usize {
         let pc = (|cursor: Cursor| cursor.pc as u64, CUT);
-        let len = walk_into(
+        let (len, ends_early) = walk_into(
             &mut self.kept,
             pc,
             (self.bounds, &mut self.foreign),
             frame,
             unwinder,
         );
-        &self.kept[..len]
+        self.walk_ends_early = ends_early;
+        len
     }
 
     /// Unwinds as [`walk`](Self::walk) does, and says where each frame lies. Returns how many there
@@ -486,7 +510,9 @@ impl LastStack {
         };
         let cut = Placed { pc: CUT, slot: 0 };
         let memory = (self.bounds, &mut self.foreign);
-        walk_into(to, (placed, cut), memory, frame, unwinder)
+        let (len, ends_early) = walk_into(to, (placed, cut), memory, frame, unwinder);
+        self.walk_ends_early = ends_early;
+        len
     }
 }
 
@@ -499,13 +525,14 @@ pub(crate) struct Placed {
     pub(crate) slot: u64,
 }
 
+/// Walks a stack into `to`. Returns how many frames it has, and whether it ends early.
 fn walk_into<Frame: Copy>(
     to: &mut [Frame; 2 * KEPT + 1],
     kept: (impl Fn(Cursor) -> Frame, Frame),
     (own, foreign): (Bounds, &mut Foreign),
     frame: CallSite,
     unwinder: Unwinder<'_>,
-) -> usize {
+) -> (usize, bool) {
     if frame.slot < own.start || frame.slot >= own.end {
         return whole::walk(foreign.begin(frame.slot), frame, to, kept, unwinder);
     }

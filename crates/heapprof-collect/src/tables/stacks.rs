@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use heapprof_books::end::OUTERMOST;
+
 use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
@@ -42,7 +44,8 @@ pub(crate) struct StackEntry {
     pub(crate) from_base: u16,
     /// A stack with a lower number.
     pub(crate) base: u32,
-    _unused: u32,
+    /// Why it has no frame that is older, one of [`heapprof_books::end`].
+    end: u32,
 }
 
 /// Words of a [`StackEntry`].
@@ -64,6 +67,8 @@ pub(crate) struct Stack<'a> {
     lacks: usize,
     frames: &'a [u64],
     newest_first: bool,
+    /// Why it has no frame that is older, one of [`heapprof_books::end`].
+    end: u32,
 }
 
 impl<'a> Stack<'a> {
@@ -74,6 +79,7 @@ impl<'a> Stack<'a> {
             lacks: 0,
             frames,
             newest_first: true,
+            end: OUTERMOST,
         }
     }
 
@@ -85,7 +91,13 @@ impl<'a> Stack<'a> {
             lacks: 0,
             frames,
             newest_first: false,
+            end: OUTERMOST,
         }
+    }
+
+    /// The same stack, which has no older frame for this reason, one of [`heapprof_books::end`].
+    pub(crate) fn ending(self, end: u32) -> Self {
+        Self { end, ..self }
     }
 }
 
@@ -148,7 +160,7 @@ impl Stacks {
                     frames: u16::try_from(all).ok()?,
                     from_base: u16::try_from(shared).ok()?,
                     base,
-                    _unused: 0,
+                    end: stack.end,
                 });
                 let to = std::slice::from_raw_parts_mut(at.add(WORDS), own);
                 if stack.newest_first {
@@ -190,6 +202,7 @@ impl Stacks {
             lacks: frames,
             frames: &[Word::Thread(thread).to_word()],
             newest_first: false,
+            end: plain.end,
         };
         self.find_or_insert(process, hash, plain.generation, of_thread)
     }
@@ -223,6 +236,11 @@ impl Stacks {
     fn entry(&self, id: u32) -> &StackEntry {
         // SAFETY: numbers below `len` have a published, immutable entry.
         unsafe { &**self.entry.get(id as usize) }
+    }
+
+    /// Why a stack has no frame that is older, one of [`heapprof_books::end`].
+    pub(crate) fn end(&self, id: u32) -> u32 {
+        self.entry(id).end
     }
 
     /// Puts a stack's return addresses into `frames`, leaf first. Returns its generation of

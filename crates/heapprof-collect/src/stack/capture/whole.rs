@@ -3,7 +3,7 @@
 
 use super::{ENDLESS, KEPT};
 use crate::stack::call_site::CallSite;
-use crate::stack::walk::{Cursor, Direct, Foreign, Memory, Unwinder};
+use crate::stack::walk::{self, Cursor, Direct, Foreign, Memory, Unwinder};
 
 /// Reads the thread's own stack directly, and other memory with the kernel's checks: a signal frame
 /// leads elsewhere.
@@ -16,15 +16,16 @@ impl Memory for Mixed<'_> {
 }
 
 /// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. `of` makes of a
-/// frame what is kept of it, and `cut` stands for the middle. Returns how much of it was filled.
+/// frame what is kept of it, and `cut` stands for the middle. Returns how much of it was filled, and
+/// whether the stack ends before its outermost frame.
 pub(super) fn walk<Frame: Copy>(
     memory: &mut impl Memory,
     frame: CallSite,
     kept: &mut [Frame; 2 * KEPT + 1],
     (of, cut): (impl Fn(Cursor) -> Frame, Frame),
     unwinder: Unwinder<'_>,
-) -> usize {
-    let mut total = 0;
+) -> (usize, bool) {
+    let (mut total, mut ends_early) = (0, false);
     let pc = memory.read(frame.slot).filter(|&pc| pc != 0);
     let mut next = pc.map(|pc| Cursor {
         slot: frame.slot,
@@ -41,15 +42,21 @@ pub(super) fn walk<Frame: Copy>(
         kept[at] = of(cursor);
         total += 1;
         if total == ENDLESS {
+            ends_early = true;
             break;
         }
-        next = unwinder.step(memory, cursor, unwinder.rule(cursor.pc));
+        let rule = unwinder.rule(cursor.pc);
+        next = unwinder.step(memory, cursor, rule);
+        if next.is_none() {
+            let has_end_word = walk::end_word(memory, cursor, rule).is_some();
+            ends_early = !has_end_word && unwinder.ends_early(cursor, rule);
+        }
     }
     if total <= 2 * KEPT {
         kept.copy_within(KEPT + 1.., KEPT);
-        return total;
+        return (total, ends_early);
     }
     kept[KEPT] = cut;
     kept[KEPT + 1..].rotate_left((total - KEPT) % KEPT);
-    2 * KEPT + 1
+    (2 * KEPT + 1, ends_early)
 }

@@ -1,0 +1,101 @@
+//! Where a stack ends: at the outermost frame of its thread, or early, and why then.
+//!
+//! A stack ends at a frame whose unwind table says that there is no caller, at a return address
+//! that is zero, or where the kernel started the program or its loader. Any other end is early:
+//! frames are missing, and a profile says how many stacks that concerns, by file.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use heapprof_books::end;
+
+use crate::code::cfi;
+use crate::code::rule::{Kind, Rule};
+use crate::platform::sys;
+use crate::stack::walk::{Cursor, Unwinder};
+
+/// Where the kernel starts a program: in its loader, and in the program itself. The code there may
+/// have no unwind tables.
+#[derive(Debug)]
+pub(crate) struct Entries {
+    program: AtomicUsize,
+    loader: AtomicUsize,
+}
+
+/// The code at a program's entry has at least so many bytes.
+const PROGRAM_ENTRY_LEN: usize = 34;
+/// The same of the loader's, with what it does before it goes to the program's entry.
+const LOADER_ENTRY_LEN: usize = 128;
+/// Where an ELF file's header says where the kernel is to start it.
+const E_ENTRY: usize = 24;
+
+impl Entries {
+    /// None is known yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            program: AtomicUsize::new(0),
+            loader: AtomicUsize::new(0),
+        }
+    }
+
+    /// Asks where they are. It is called when a recording begins.
+    pub(crate) fn find(&self) {
+        // SAFETY: it reads what the kernel gave the process.
+        let [program, base] =
+            unsafe { [libc::AT_ENTRY, libc::AT_BASE].map(|kind| libc::getauxval(kind) as usize) };
+        self.program.store(program, Ordering::Relaxed);
+        let mut entry = [0; 8];
+        let at = base.wrapping_add(E_ENTRY);
+        if base != 0 && sys::read_memory(at, &mut entry) == entry.len() {
+            let entry = base.wrapping_add(usize::from_ne_bytes(entry));
+            self.loader.store(entry, Ordering::Relaxed);
+        }
+    }
+
+    fn hold(&self, pc: usize) -> bool {
+        let holds = |entry: &AtomicUsize, len: usize| match entry.load(Ordering::Relaxed) {
+            0 => false,
+            entry => pc.wrapping_sub(entry) < len,
+        };
+        holds(&self.program, PROGRAM_ENTRY_LEN) || holds(&self.loader, LOADER_ENTRY_LEN)
+    }
+}
+
+impl Unwinder<'_> {
+    /// Whether a stack ends early at a frame that has no caller, and no zero in its place.
+    #[inline(always)]
+    pub(crate) fn ends_early(self, oldest: Cursor, rule: Rule) -> bool {
+        match rule.kind() {
+            // Such an address is no code, and has this rule for lack of another.
+            Kind::End => oldest.pc < sys::PAGE,
+            _ => !self.code.entries.hold(oldest.pc.wrapping_sub(1)),
+        }
+    }
+
+    /// Why a stack with these two oldest return addresses has ended early.
+    #[cold]
+    pub(crate) fn reason_of_end(self, oldest: u64, callee: Option<u64>) -> u32 {
+        if let Some(reason) = self.reason_in_file(oldest) {
+            return reason;
+        }
+        // What a frame pointer led to may be anything.
+        let guessed = |&callee: &u64| self.rule(callee as usize).kind() == Kind::FramePointer;
+        let callee = callee
+            .filter(guessed)
+            .and_then(|pc| self.reason_in_file(pc));
+        match callee {
+            Some(reason) => reason | end::CALLEE,
+            None => end::NO_FILE,
+        }
+    }
+
+    /// Why a walk has ended at a return address; `None` if that is no code of a file.
+    fn reason_in_file(self, return_address: u64) -> Option<u32> {
+        let pc = (return_address as usize).checked_sub(1)?;
+        let module = self.code.modules.find(self.process, pc)?;
+        Some(match cfi::has_tables(&module) {
+            false => end::NO_TABLES,
+            true if cfi::covers(&module, pc) => end::NO_CALLER,
+            true => end::NOT_COVERED,
+        })
+    }
+}

@@ -1,0 +1,247 @@
+//! Stacks that end before their outermost frame: how many, in which file and why, as comments of a
+//! profile.
+//!
+//! Such a stack lacks its callers, so reports show what it allocated at the wrong place, and nobody
+//! sees it in the names alone.
+
+use std::fmt;
+
+/// Why a walk found no caller of a frame that has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EarlyEndReason {
+    /// The file has no unwind tables.
+    NoTables,
+    /// The unwind tables of the file do not reach that code.
+    NotCovered,
+    /// The unwind tables say where the caller is, and there is none.
+    NoCaller,
+    /// The code is in no file: a program made it while it ran.
+    NoFile,
+}
+
+/// Each reason with its words, in the order of the collector's numbers, from 1.
+const REASONS: [(EarlyEndReason, &str); 4] = [
+    (EarlyEndReason::NoTables, "no unwind tables"),
+    (
+        EarlyEndReason::NotCovered,
+        "unwind tables that do not reach that code",
+    ),
+    (
+        EarlyEndReason::NoCaller,
+        "unwind tables that lead to no caller",
+    ),
+    (EarlyEndReason::NoFile, "code of no file"),
+];
+
+/// What the comment begins with.
+const BEGINNING: &str = "stacks end early: ";
+/// So many files are named. What other files have is added up.
+const MAX_FILES: usize = 10;
+
+/// The stacks that end early in one file for one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlyEnds {
+    /// The file of the last frame that was found; empty for code of no file, and for several files.
+    pub file: String,
+    /// Why they end there; `None` for several files.
+    pub reason: Option<EarlyEndReason>,
+    /// How many stacks.
+    pub stacks: u64,
+    /// How many blocks were allocated there.
+    pub objects: i64,
+    /// How many bytes these had.
+    pub bytes: i64,
+}
+
+impl EarlyEndReason {
+    /// The reason with this number of the collector's; `None` for any other number, such as the 0 of
+    /// a stack that is whole.
+    pub fn of_number(number: u32) -> Option<Self> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        REASONS.get(index).map(|(reason, _)| *reason)
+    }
+
+    /// The reason in words, as they follow on "has" or "is".
+    pub fn text(self) -> &'static str {
+        let found = REASONS.iter().find(|(reason, _)| *reason == self);
+        found.map_or("", |(_, text)| text)
+    }
+}
+
+impl fmt::Display for EarlyEnds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (stacks, objects, bytes) = (self.stacks, self.objects, self.bytes);
+        let why = self.reason.map_or("other files", EarlyEndReason::text);
+        write!(
+            f,
+            "{BEGINNING}{stacks} stacks, {objects} allocations, {bytes} bytes: {why}"
+        )?;
+        match self.file.is_empty() {
+            true => Ok(()),
+            false => write!(f, ": {}", self.file),
+        }
+    }
+}
+
+impl EarlyEnds {
+    /// What a comment says of such stacks, if it does.
+    pub fn parse(comment: &str) -> Option<Self> {
+        let (counts, why) = comment.strip_prefix(BEGINNING)?.split_once(": ")?;
+        let mut counts = counts.split(", ");
+        let mut number = |unit: &str| -> Option<i64> {
+            let number = counts.next()?.strip_suffix(unit)?;
+            number.parse().ok().filter(|&number| number >= 0)
+        };
+        let stacks = number(" stacks")?.unsigned_abs();
+        let (objects, bytes) = (number(" allocations")?, number(" bytes")?);
+        let (why, file) = why.split_once(": ").unwrap_or((why, ""));
+        let found = REASONS.iter().find(|(_, text)| *text == why);
+        Some(Self {
+            file: file.to_string(),
+            reason: found.map(|(reason, _)| *reason),
+            stacks,
+            objects,
+            bytes,
+        })
+    }
+
+    /// What all comments of a profile say of such stacks.
+    pub fn of_comments<'a>(comments: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
+        comments.into_iter().filter_map(Self::parse).collect()
+    }
+
+    /// These stacks and others.
+    fn and(self, other: &Self) -> Self {
+        Self {
+            stacks: self.stacks.saturating_add(other.stacks),
+            objects: self.objects.saturating_add(other.objects),
+            bytes: self.bytes.saturating_add(other.bytes),
+            ..self
+        }
+    }
+}
+
+/// Adds up the stacks that end early, while a profile is made.
+#[derive(Debug, Default)]
+pub struct EarlyEndCounts {
+    /// By the number of a file's mapping, which the caller has, and by reason.
+    counts: Vec<((Option<usize>, EarlyEndReason), EarlyEnds)>,
+}
+
+impl EarlyEndCounts {
+    /// Adds a stack that ends in a mapping, by its number, and has allocated so many objects and
+    /// bytes. `file` names the mapping.
+    pub fn add(
+        &mut self,
+        mapping: Option<usize>,
+        reason: EarlyEndReason,
+        [objects, bytes]: [i64; 2],
+        file: impl FnOnce() -> String,
+    ) {
+        let one = EarlyEnds {
+            file: String::new(),
+            reason: Some(reason),
+            stacks: 1,
+            objects,
+            bytes,
+        };
+        let key = (mapping, reason);
+        match self.counts.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => *known = known.clone().and(&one),
+            None => {
+                let file = file();
+                self.counts.push((key, EarlyEnds { file, ..one }));
+            }
+        }
+    }
+
+    /// The comments that say it, the file with the most bytes first.
+    pub fn comments(self) -> Vec<String> {
+        let mut all: Vec<EarlyEnds> = Vec::new();
+        for (_, one) in self.counts {
+            // A file may be mapped in several places.
+            let is_same =
+                |known: &&mut EarlyEnds| known.file == one.file && known.reason == one.reason;
+            match all.iter_mut().find(is_same) {
+                Some(known) => *known = known.clone().and(&one),
+                None => all.push(one),
+            }
+        }
+        all.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.file.cmp(&b.file)));
+        if all.len() > MAX_FILES {
+            let others = EarlyEnds {
+                file: String::new(),
+                reason: None,
+                stacks: 0,
+                objects: 0,
+                bytes: 0,
+            };
+            let rest = all.split_off(MAX_FILES);
+            all.push(rest.iter().fold(others, EarlyEnds::and));
+        }
+        all.iter().map(ToString::to_string).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_read_again() {
+        let mut counts = EarlyEndCounts::default();
+        let mut add = |mapping, reason, bytes, file: &str| {
+            counts.add(mapping, reason, [1, bytes], || file.to_string());
+        };
+        add(Some(0), EarlyEndReason::NoTables, 10, "/a: b\nc");
+        add(Some(3), EarlyEndReason::NoTables, 5, "/a: b\nc");
+        add(Some(0), EarlyEndReason::NoTables, 1, "not asked again");
+        add(Some(0), EarlyEndReason::NoCaller, 7, "/a: b\nc");
+        add(None, EarlyEndReason::NoFile, 99, "");
+        let comments = counts.comments();
+        let read = EarlyEnds::of_comments(comments.iter().map(String::as_str));
+        let read = read
+            .iter()
+            .map(|of| (of.file.as_str(), of.reason, of.stacks, of.objects, of.bytes));
+        assert_eq!(
+            read.collect::<Vec<_>>(),
+            [
+                ("", Some(EarlyEndReason::NoFile), 1, 1, 99),
+                ("/a: b\nc", Some(EarlyEndReason::NoTables), 3, 3, 16),
+                ("/a: b\nc", Some(EarlyEndReason::NoCaller), 1, 1, 7),
+            ]
+        );
+    }
+
+    #[test]
+    fn many_files_are_added_up() {
+        let mut counts = EarlyEndCounts::default();
+        for file in 0..MAX_FILES + 5 {
+            counts.add(Some(file), EarlyEndReason::NotCovered, [2, 3], || {
+                format!("/{file:02}")
+            });
+        }
+        let comments = counts.comments();
+        assert_eq!(comments.len(), MAX_FILES + 1);
+        assert_eq!(
+            comments.last().map(String::as_str),
+            Some("stacks end early: 5 stacks, 10 allocations, 15 bytes: other files")
+        );
+    }
+
+    #[test]
+    fn other_comments_say_nothing() {
+        for text in [
+            "",
+            "stacks end early: ",
+            "stacks end early: x stacks, 1 allocations, 1 bytes: no unwind tables",
+            "stacks end early: 1 stacks, -1 allocations, 1 bytes: no unwind tables",
+            "stacks end early: 1 stacks: no unwind tables",
+        ] {
+            assert_eq!(EarlyEnds::parse(text), None, "{text}");
+        }
+        assert_eq!(EarlyEndReason::of_number(0), None);
+        assert_eq!(EarlyEndReason::of_number(4), Some(EarlyEndReason::NoFile));
+        assert_eq!(EarlyEndReason::of_number(5), None);
+    }
+}
