@@ -3,6 +3,7 @@
 
 pub(crate) mod cfi;
 pub(crate) mod data;
+pub(crate) mod frame_index;
 pub(crate) mod image;
 pub(crate) mod mappings;
 pub(crate) mod maps;
@@ -14,8 +15,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::platform::lock::{ForkLock, rank};
 use crate::platform::process::Process;
-use crate::tables::probe_table::ProbeTable;
 use crate::stack::end::Entries;
+use crate::tables::probe_table::ProbeTable;
 use mappings::Mappings;
 use modules::{Module, Modules};
 use seen::Seen;
@@ -26,13 +27,16 @@ pub(crate) struct Code {
     pub(crate) modules: Modules,
     /// Rules by return address (an interrupted pc stands in as pc + 1).
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
-    /// Which objects unwinding has met.
     /// Where the kernel started the program.
     pub(crate) entries: Entries,
+    /// Which objects unwinding has met.
     pub(crate) seen: Seen,
     /// Who wants to know when unwinding meets code of an object: [`Watcher`] as a pointer.
     watcher: AtomicPtr<()>,
 }
+
+/// Bytes of the longest path, with the zero at its end.
+const LONGEST_PATH: usize = 4096;
 
 /// Is told where the object begins.
 pub(crate) type Watcher = fn(usize);
@@ -44,11 +48,11 @@ impl Code {
             mappings: Mappings::new(),
             modules: Modules::new(),
             rules: ProbeTable::new(),
+            entries: Entries::new(),
             seen: Seen::new(),
             watcher: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
-            entries: Entries::new(),
 
     /// Called when unwinding meets a module at an address without rules.
     pub(crate) fn touched(&self, process: &Process, module: &Module) {
@@ -61,6 +65,29 @@ impl Code {
         }
         if self.modules.unloads() != 0 {
             self.mappings.touched(process, module);
+        }
+    }
+
+    /// Indexes the unwind tables of objects whose linker made no table of them. It is called when it
+    /// is known anew what code is mapped, by one thread at a time.
+    pub(crate) fn index_frames(&self, process: &Process) {
+        let mut path = [0; LONGEST_PATH];
+        let is_new = |start: usize| {
+            let module = self.modules.find(process, start);
+            module.filter(|module| {
+                module.lacks_table() && !self.modules.indexes.is_known(module.start)
+            })
+        };
+        while let Some((module, path)) = self.mappings.first_of(process, is_new, &mut path) {
+            if self.modules.indexes.add(&module, path) && self.rules.len() != 0 {
+                let addresses = module.start as u64..module.end as u64 + 1;
+                self.rules.remove_range(process, addresses);
+                self.modules.note_index();
+            }
+            if !self.modules.indexes.is_known(module.start) {
+                // There is no room for more.
+                return;
+            }
         }
     }
 
@@ -77,6 +104,7 @@ impl Code {
             return;
         }
         for range in gone {
+            self.modules.indexes.forget(&range);
             // A return address may be the one behind the last instruction.
             let addresses = range.start as u64..range.end as u64 + 1;
             self.rules.remove_range(process, addresses);
@@ -91,6 +119,7 @@ impl Code {
             mappings,
             modules,
             rules,
+            entries: _,
             seen: _,
             watcher: _,
         } = self;
@@ -98,4 +127,3 @@ impl Code {
         [known, closed, snapshot, &rules.lock]
     }
 }
-            entries: _,

@@ -78,7 +78,11 @@ impl Engine {
     /// what the caller does besides.
     pub(crate) fn remember_code(&self, besides: usize) -> Told {
         let reserve = |bytes: usize| self.reserve(bytes.saturating_add(besides));
-        self.code.mappings.remember(&self.process, reserve)
+        let told = self.code.mappings.remember(&self.process, reserve);
+        if told == Told::All {
+            self.code.index_frames(&self.process);
+        }
+        told
     }
 
     /// Begins to record, and forgets what an earlier start recorded. Returns false if that can't

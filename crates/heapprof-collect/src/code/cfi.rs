@@ -86,7 +86,7 @@ fn begins(module: &Module, pc: usize) -> bool {
 
 /// Whether the object has unwind tables that can be searched.
 pub(crate) fn has_tables(module: &Module) -> bool {
-    module.eh_frame_hdr != 0
+    module.eh_frame_hdr != 0 || module.index.is_some()
 }
 
 /// Whether its unwind tables say something of `pc`.
@@ -234,6 +234,13 @@ fn fde_offset(
     module: &Module,
     pc: usize,
 ) -> Option<(EhFrame<Slice>, BaseAddresses, gimli::EhFrameOffset)> {
+    if let Some(index) = &module.index {
+        let offset = index.find(module.start, pc)?;
+        let bases = BaseAddresses::default().set_eh_frame(index.eh_frame as u64);
+        // SAFETY: this is the section of the object, as it was found in memory.
+        let eh_frame = EhFrame::new(unsafe { slice(index.eh_frame, index.end) }, LittleEndian);
+        return Some((eh_frame, bases, offset.into()));
+    }
     let hdr_at = module.eh_frame_hdr;
     if hdr_at == 0 || hdr_at >= module.end {
         return None;

@@ -1,6 +1,7 @@
 //! What code is mapped where: the files of the process and their images, also of code that was
 //! closed.
 
+use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -278,6 +279,28 @@ impl Mappings {
     /// [`remember`](Self::remember) saw it.
     pub(crate) fn known(&self, process: &Process) -> Vec<Mapping> {
         self.known.with(process, |known| known.all.clone())
+    }
+
+    /// The first of the mappings that are there of which `is_wanted` makes something, with its path
+    /// in `path`.
+    pub(crate) fn first_of<'a, T>(
+        &self,
+        process: &Process,
+        is_wanted: impl Fn(usize) -> Option<T>,
+        path: &'a mut [u8],
+    ) -> Option<(T, &'a CStr)> {
+        let room = path.len();
+        let found = self.known.with(process, |known| {
+            let there = known.all.iter().filter(|m| !m.closed && !m.deleted);
+            let mut there = there.filter(|m| m.path.starts_with(b"/") && m.path.len() < room);
+            there.find_map(|mapping| {
+                let wanted = is_wanted(mapping.start)?;
+                path[..mapping.path.len()].copy_from_slice(&mapping.path);
+                path[mapping.path.len()] = 0;
+                Some(wanted)
+            })
+        })?;
+        Some((found, CStr::from_bytes_until_nul(path).ok()?))
     }
 
     /// The locks that fork must hold.

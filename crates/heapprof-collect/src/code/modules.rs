@@ -4,6 +4,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::code::frame_index::{FrameIndex, FrameIndexes};
 use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
@@ -15,6 +16,23 @@ pub(crate) struct Module {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) eh_frame_hdr: usize,
+    /// What stands for the table of `.eh_frame_hdr` where the object has none.
+    pub(crate) index: Option<FrameIndex>,
+}
+
+impl Module {
+    /// Whether its linker made no table of its unwind tables.
+    pub(crate) fn lacks_table(&self) -> bool {
+        /// The table's encoding is the fourth byte of the header, and this one means none.
+        const TABLE_ENCODING: usize = 3;
+        const OMITTED: u8 = 0xff;
+        let at = self.eh_frame_hdr.wrapping_add(TABLE_ENCODING);
+        if self.eh_frame_hdr == 0 || !(self.start..self.end).contains(&at) {
+            return true;
+        }
+        // SAFETY: the loader mapped the object from its start to its end with this header.
+        unsafe { (at as *const u8).read() == OMITTED }
+    }
 }
 
 /// The loaded objects: those that libc does not tell of without a lock, and how often some were
@@ -25,6 +43,8 @@ pub(crate) struct Modules {
     /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
     /// static executables. They are read under the loader's lock, when an address is new.
     snapshot: Locked<{ rank::MODULES }, Snapshot>,
+    /// What stands for tables that objects lack.
+    pub(crate) indexes: FrameIndexes,
 }
 
 /// A list of loaded objects, in memory that stays.
@@ -69,17 +89,27 @@ impl Modules {
                 module: std::ptr::null_mut(),
                 len: 0,
             }),
+            indexes: FrameIndexes::new(),
         }
     }
 
     /// The object that holds `pc`.
     pub(crate) fn find(&self, process: &Process, pc: usize) -> Option<Module> {
+        let mut module = self.loaded(process, pc)?;
+        if module.lacks_table() {
+            module.index = self.indexes.find(module.start);
+        }
+        Some(module)
+    }
+
+    fn loaded(&self, process: &Process, pc: usize) -> Option<Module> {
         if weak::has_dl_find_object() {
             let found = weak::dl_find_object(pc)?;
             let module = Module {
                 start: found.map_start,
                 end: found.map_end,
                 eh_frame_hdr: found.eh_frame,
+                index: None,
             };
             // For a static executable glibc tells where the code is, and the tables lie outside of
             // that.
@@ -113,11 +143,18 @@ impl Modules {
         }
     }
 
+    /// Says that more is known of the code that is loaded: what was remembered about stacks may end
+    /// early.
+    pub(crate) fn note_index(&self) {
+        self.unloads.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The lock that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self {
             unloads: _,
             snapshot,
+            indexes: _,
         } = self;
         [&snapshot.lock]
     }
@@ -147,6 +184,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, data: *mut
         start: usize::MAX,
         end: 0,
         eh_frame_hdr: 0,
+        index: None,
     };
     for header in headers {
         let start = base.wrapping_add(header.p_vaddr as usize);

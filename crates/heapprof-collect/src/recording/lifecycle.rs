@@ -90,10 +90,9 @@ impl Lifecycle {
             clock::start(engine, &triggers);
             #[cfg(not(shuttle))]
             {
-                // Nobody could find out afterwards what lay where.
-                if handed.is_some() {
-                    engine.remember_code(0);
-                }
+                // Nobody could find out afterwards what lay where, and some objects' unwind tables
+                // are found only so.
+                engine.remember_code(0);
                 let handed = handed.as_ref().map(|(file, asked)| (file, asked));
                 kept::show(engine, handed);
                 crate::outside::show(engine);

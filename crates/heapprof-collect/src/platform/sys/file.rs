@@ -155,6 +155,19 @@ impl File {
         }
     }
 
+    /// Reads what is at `offset`; 0 at the end and on errors.
+    pub(crate) fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
+        loop {
+            let at = buf.as_mut_ptr() as usize;
+            let args = [self.0 as usize, at, buf.len(), offset as usize, 0, 0];
+            // SAFETY: the kernel writes at most `buf.len()` bytes into `buf`.
+            let n = unsafe { call(libc::SYS_pread64, args) };
+            if n != -libc::EINTR as isize {
+                return n.max(0) as usize;
+            }
+        }
+    }
+
     /// Writes all of `bytes`. The error is an errno. If a pipe was opened without waiting, this
     /// writes to it only as long as somebody reads.
     pub fn write_all(&self, bytes: &[u8]) -> Result<(), i32> {

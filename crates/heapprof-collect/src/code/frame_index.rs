@@ -1,0 +1,314 @@
+//! Where the entries of an `.eh_frame` are, for objects whose linker made no table of them
+//! (`-Wl,--no-eh-frame-hdr`, or an `.eh_frame_hdr` without its table).
+//!
+//! Only the section headers of the file say where such an `.eh_frame` lies. They are read when code
+//! is looked at, never in an event. The file may be another one by now, so its headers and the
+//! section itself must be what is in memory, byte by byte.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
+
+use crate::code::modules::Module;
+use crate::platform::sys::{self, File, PAGE};
+
+/// So many objects have an index.
+const MAX_OBJECTS: usize = 64;
+/// An `.eh_frame` that is longer is left alone.
+const MAX_SECTION: usize = 64 << 20;
+/// Bytes that all indexes may take.
+const MAX_MEMORY: usize = 16 << 20;
+/// A file with more headers of either kind is left alone.
+const MAX_HEADERS: usize = 4096;
+
+/// A function's entry: where the function begins, and where its entry is, both from the beginning of
+/// the object or of the section.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Entry {
+    function: u32,
+    entry: u32,
+}
+
+/// The index of an object. It stays in memory for good.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameIndex {
+    /// Where the section is in memory.
+    pub(crate) eh_frame: usize,
+    pub(crate) end: usize,
+    entries: *const Entry,
+    len: usize,
+}
+
+/// The indexes of all objects that need one.
+pub(crate) struct FrameIndexes {
+    slot: [Slot; MAX_OBJECTS],
+    taken: AtomicUsize,
+}
+
+/// An object that was looked at. Only looks at code write it, one at a time.
+struct Slot {
+    /// Where the object begins; 0 if there is none, or none any more.
+    start: AtomicUsize,
+    eh_frame: AtomicUsize,
+    end: AtomicUsize,
+    /// Null if the object has no section that can be used.
+    entries: AtomicPtr<Entry>,
+    len: AtomicUsize,
+}
+
+impl FrameIndex {
+    /// Where the entry of the function that holds `pc` is in the section, if there is one.
+    pub(crate) fn find(&self, module_start: usize, pc: usize) -> Option<usize> {
+        // SAFETY: the entries were written before the index was given out, and stay.
+        let all = unsafe { std::slice::from_raw_parts(self.entries, self.len) };
+        let offset = u32::try_from(pc.checked_sub(module_start)?).ok()?;
+        let behind = all.partition_point(|entry| entry.function <= offset);
+        Some(all[behind.checked_sub(1)?].entry as usize)
+    }
+}
+
+impl FrameIndexes {
+    /// None is known yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            slot: [const {
+                Slot {
+                    start: AtomicUsize::new(0),
+                    eh_frame: AtomicUsize::new(0),
+                    end: AtomicUsize::new(0),
+                    entries: AtomicPtr::new(std::ptr::null_mut()),
+                    len: AtomicUsize::new(0),
+                }
+            }; MAX_OBJECTS],
+            taken: AtomicUsize::new(0),
+        }
+    }
+
+    fn slot(&self, start: usize) -> Option<&Slot> {
+        let holds = |slot: &&Slot| slot.start.load(Ordering::Acquire) == start;
+        self.slot.iter().find(holds)
+    }
+
+    /// The index of the object that begins at `start`, if there is one.
+    pub(crate) fn find(&self, start: usize) -> Option<FrameIndex> {
+        let slot = self.slot(start)?;
+        let entries = slot.entries.load(Ordering::Relaxed);
+        (!entries.is_null()).then(|| FrameIndex {
+            eh_frame: slot.eh_frame.load(Ordering::Relaxed),
+            end: slot.end.load(Ordering::Relaxed),
+            entries,
+            len: slot.len.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Whether the object that begins at `start` was looked at.
+    pub(crate) fn is_known(&self, start: usize) -> bool {
+        self.slot(start).is_some()
+    }
+
+    /// Forgets the objects that began in this range, which was unmapped.
+    pub(crate) fn forget(&self, range: &std::ops::Range<usize>) {
+        for slot in &self.slot {
+            if range.contains(&slot.start.load(Ordering::Relaxed)) {
+                slot.start.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Makes the index of an object whose file is at `path`. Returns whether there is one now.
+    ///
+    /// Only one thread at a time may be here.
+    pub(crate) fn add(&self, module: &Module, path: &CStr) -> bool {
+        let Some(slot) = self.slot(0) else {
+            return false;
+        };
+        let made = section(module, path).and_then(|section| {
+            let index = index(module, &section, self.taken.load(Ordering::Relaxed));
+            section.copy.release();
+            index
+        });
+        let (entries, len) = made.map_or((std::ptr::null_mut(), 0), |made| (made.0, made.1));
+        if let Some((_, _, [eh_frame, end], bytes)) = made {
+            slot.eh_frame.store(eh_frame, Ordering::Relaxed);
+            slot.end.store(end, Ordering::Relaxed);
+            self.taken.fetch_add(bytes, Ordering::Relaxed);
+        }
+        slot.len.store(len, Ordering::Relaxed);
+        slot.entries.store(entries, Ordering::Relaxed);
+        slot.start.store(module.start, Ordering::Release);
+        made.is_some()
+    }
+}
+
+/// Memory of our own for a while.
+#[derive(Clone, Copy)]
+struct Buffer {
+    at: *mut u8,
+    len: usize,
+}
+
+impl Buffer {
+    fn new(len: usize) -> Option<Self> {
+        let len = len.next_multiple_of(PAGE);
+        let at = sys::map(len);
+        (!at.is_null()).then_some(Self { at, len })
+    }
+
+    fn release(self) {
+        // SAFETY: it came from `map`, and nothing refers to it any more.
+        unsafe { sys::unmap(self.at, self.len) };
+    }
+}
+
+/// An `.eh_frame`: a copy of it, how many bytes it has, and where it is in memory.
+struct Section {
+    copy: Buffer,
+    len: usize,
+    at: usize,
+}
+
+/// A number in a header.
+fn number<const N: usize>(header: &[u8], at: usize) -> Option<usize> {
+    let mut bytes = [0; 8];
+    bytes[..N].copy_from_slice(header.get(at..at + N)?);
+    Some(u64::from_le_bytes(bytes) as usize)
+}
+
+/// Reads a header of the file.
+fn header<const N: usize>(file: &File, at: usize) -> Option<[u8; N]> {
+    let mut header = [0; N];
+    (file.read_at(&mut header, at as u64) == N).then_some(header)
+}
+
+/// Whether memory has these bytes.
+fn is_in_memory(at: usize, bytes: &[u8]) -> bool {
+    let mut place = at;
+    bytes.chunks(1024).all(|chunk| {
+        let mut found = [0; 1024];
+        let found = &mut found[..chunk.len()];
+        let is_same = sys::read_memory(place, found) == chunk.len() && found == chunk;
+        place += chunk.len();
+        is_same
+    })
+}
+
+/// Finds the section in the file, and copies it if it is what is in memory.
+fn section(module: &Module, path: &CStr) -> Option<Section> {
+    const LOAD: usize = libc::PT_LOAD as usize;
+    let file = File::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
+    let elf: [u8; 64] = header(&file, 0)?;
+    if !elf.starts_with(b"\x7fELF\x02\x01") || !is_in_memory(module.start, &elf) {
+        return None;
+    }
+    let (programs, programs_len) = (number::<8>(&elf, 32)?, number::<2>(&elf, 56)?);
+    let (sections, sections_len) = (number::<8>(&elf, 40)?, number::<2>(&elf, 60)?);
+    let sizes = (number::<2>(&elf, 54)?, number::<2>(&elf, 58)?);
+    if sizes != (56, 64) || programs_len.max(sections_len) > MAX_HEADERS {
+        return None;
+    }
+    // Where the program headers say that the file is, less where it is.
+    let (mut bias, mut holds) = (None, [0usize; 3]);
+    let names = sections.checked_add(64 * number::<2>(&elf, 62)?)?;
+    let names = number::<8>(&header::<64>(&file, names)?, 24)?;
+    let mut found = None;
+    for i in 0..sections_len {
+        let section: [u8; 64] = header(&file, sections.checked_add(64 * i)?)?;
+        let name = names.checked_add(number::<4>(&section, 0)?)?;
+        let is_loaded = number::<8>(&section, 8)? & 2 != 0;
+        if is_loaded && header::<10>(&file, name)? == *b".eh_frame\0" {
+            found = Some([16, 24, 32].map(|at| number::<8>(&section, at).unwrap_or(0)));
+        }
+    }
+    let [address, offset, len] = found?;
+    for i in 0..programs_len {
+        let at = programs.checked_add(56 * i)?;
+        let program: [u8; 56] = header(&file, at)?;
+        if !is_in_memory(module.start.checked_add(at)?, &program) {
+            return None;
+        }
+        if number::<4>(&program, 0)? != LOAD {
+            continue;
+        }
+        let place = [16, 8, 32].map(|at| number::<8>(&program, at).unwrap_or(0));
+        bias.get_or_insert(module.start.wrapping_sub(place[0] & !(PAGE - 1)));
+        if place[0] <= address && address < place[0].saturating_add(place[2]) {
+            holds = place;
+        }
+    }
+    let [piece, piece_offset, piece_len] = holds;
+    let within = address.checked_sub(piece)?;
+    let is_there = within.checked_add(len)? <= piece_len && piece_offset + within == offset;
+    if !is_there || len == 0 || len > MAX_SECTION {
+        return None;
+    }
+    let at = bias?.wrapping_add(address);
+    let copy = Buffer::new(len)?;
+    // SAFETY: it has at least so many bytes, and nobody else knows it.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(copy.at, len) };
+    let mut read = 0;
+    while read < len {
+        match file.read_at(&mut bytes[read..], (offset + read) as u64) {
+            0 => break,
+            n => read += n,
+        }
+    }
+    if read < len || !is_in_memory(at, bytes) {
+        copy.release();
+        return None;
+    }
+    Some(Section { copy, len, at })
+}
+
+/// The entries of a section: where they are, how many, where the section is, and how many bytes they
+/// take.
+type Made = (*mut Entry, usize, [usize; 2], usize);
+
+/// Makes the entries of a section, if there is room for them besides what is `taken`.
+fn index(module: &Module, section: &Section, taken: usize) -> Option<Made> {
+    // SAFETY: the copy is there until the caller gives it back, and nothing of it is kept.
+    let bytes = unsafe { std::slice::from_raw_parts(section.copy.at.cast_const(), section.len) };
+    let mut count = 0;
+    each_function(module, section, bytes, |_| count += 1);
+    let room = count * size_of::<Entry>();
+    if count == 0 || taken + room > MAX_MEMORY {
+        return None;
+    }
+    let copy = Buffer::new(room)?;
+    // SAFETY: there is room for so many, all zero, and nobody else knows it.
+    let all = unsafe { std::slice::from_raw_parts_mut(copy.at.cast::<Entry>(), count) };
+    let mut places = all.iter_mut();
+    each_function(module, section, bytes, |entry| {
+        if let Some(place) = places.next() {
+            *place = entry;
+        }
+    });
+    all.sort_unstable_by_key(|entry| (entry.function, entry.entry));
+    let places = [section.at, section.at + section.len];
+    Some((copy.at.cast(), count, places, copy.len))
+}
+
+/// Calls `with` for the entry of each function of the object. It ends where the section does, or
+/// where it is damaged.
+fn each_function(module: &Module, section: &Section, bytes: &[u8], mut with: impl FnMut(Entry)) {
+    let eh_frame = EhFrame::new(bytes, LittleEndian);
+    let bases = BaseAddresses::default().set_eh_frame(section.at as u64);
+    let mut entries = eh_frame.entries(&bases);
+    while let Ok(Some(entry)) = entries.next() {
+        let CieOrFde::Fde(partial) = entry else {
+            continue;
+        };
+        let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+            continue;
+        };
+        let function = (fde.initial_address() as usize).checked_sub(module.start);
+        let function = function.and_then(|function| u32::try_from(function).ok());
+        let is_code =
+            function.is_some_and(|function| (function as usize) < module.end - module.start);
+        if let (Some(function), true, Ok(entry)) = (function, is_code, u32::try_from(fde.offset()))
+        {
+            with(Entry { function, entry });
+        }
+    }
+}
