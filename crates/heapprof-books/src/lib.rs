@@ -17,7 +17,7 @@ pub mod log;
 pub const MAGIC: [u8; 16] = *b"heapprof's books";
 
 /// The version of this layout. Another one means that a reader of this one understands nothing.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// A [`Books`] lies at a multiple of this.
 pub const ALIGN: usize = 16;
@@ -403,4 +403,4 @@ pub const BYTE_BITS: u32 = 8;
 /// How many counts there are of what could not be recorded: events inside the collector, without
 /// memory, and while another was held up; frees of unknown blocks, and frees that were not seen;
 /// torn children.
-pub const DROPPED: usize = 6;
+pub const DROPPED: usize = 7;

@@ -25,6 +25,8 @@ pub(crate) struct Dropped {
     pub(crate) unseen: AtomicU64,
     /// Forks while an event was held up, whose children record nothing.
     pub(crate) torn: AtomicU64,
+    /// Bytes of the blocks that `unseen` counts.
+    pub(crate) unseen_bytes: AtomicU64,
 }
 
 impl Dropped {
@@ -32,6 +34,13 @@ impl Dropped {
     /// another event was held up.
     pub(crate) fn lost(&self) -> u64 {
         self.no_memory.load(Ordering::Relaxed) + self.held_up.load(Ordering::Relaxed)
+    }
+
+    /// Counts a block whose address came again before its free was seen.
+    #[cold]
+    pub(crate) fn count_unseen(&self, bytes: u64) {
+        count(&self.unseen);
+        self.unseen_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Clears the counters for a recording that begins. The count of torn children stays: it
@@ -43,6 +52,7 @@ impl Dropped {
             &self.held_up,
             &self.unknown,
             &self.unseen,
+            &self.unseen_bytes,
         ];
         for counter in of_recording {
             counter.store(0, Ordering::Relaxed);
@@ -58,6 +68,7 @@ impl Dropped {
             unknown: AtomicU64::new(0),
             unseen: AtomicU64::new(0),
             torn: AtomicU64::new(0),
+            unseen_bytes: AtomicU64::new(0),
         }
     }
 }

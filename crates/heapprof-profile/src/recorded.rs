@@ -32,7 +32,8 @@ pub const NAMELESS: &str = "[no memory for the name]";
 /// The comment of a profile without samples.
 pub const EMPTY: &str = "empty: nothing was allocated, or nothing was sampled";
 
-/// What a recording may lack, in the order in which the collector counts it.
+/// What a recording may lack, in the order in which the collector counts it. Behind these it counts
+/// the bytes of the blocks whose frees were not seen.
 const DROPPED: [&str; 6] = [
     "events inside the collector or the allocator (signal handlers, fork handlers)",
     "events for lack of memory for the tables",
@@ -90,11 +91,33 @@ pub fn sampled_blocks(count: u64) -> String {
     format!("sampled blocks in use: {count}")
 }
 
+/// Which of them has bytes.
+const UNSEEN: usize = 4;
+
 /// The comments that say what could not be recorded.
-pub fn dropped(counts: [u64; DROPPED.len()]) -> impl Iterator<Item = String> {
-    let all = counts.into_iter().zip(DROPPED);
-    all.filter(|(count, _)| *count != 0)
-        .map(|(count, what)| format!("dropped: {count} {what}"))
+pub fn dropped(counts: [u64; DROPPED.len() + 1]) -> impl Iterator<Item = String> {
+    let bytes = counts[DROPPED.len()];
+    let all = counts.into_iter().zip(DROPPED).enumerate();
+    all.filter(|(_, (count, _))| *count != 0)
+        .map(move |(i, (count, what))| match i {
+            UNSEEN => format!("dropped: {count} {what}: {bytes} bytes"),
+            _ => format!("dropped: {count} {what}"),
+        })
+}
+
+/// The blocks whose frees were not seen before their addresses came again, and their bytes, as a
+/// profile's comments say. In a sampled recording these are the sampled ones.
+pub fn unseen_frees<'a>(comments: impl IntoIterator<Item = &'a str>) -> [u64; 2] {
+    let parse = |comment: &str| {
+        let (count, rest) = comment.strip_prefix("dropped: ")?.split_once(' ')?;
+        let bytes = rest.strip_prefix(DROPPED[UNSEEN])?.strip_prefix(": ")?;
+        let bytes = bytes.strip_suffix(" bytes")?;
+        Some([count.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?])
+    };
+    let all = comments.into_iter().filter_map(parse);
+    all.fold([0, 0], |sum, of| {
+        [0, 1].map(|i: usize| sum[i].saturating_add(of[i]))
+    })
 }
 
 /// A thread's name, which ends at a zero. A label must not be empty.
@@ -123,4 +146,19 @@ pub fn hex(build_id: &[u8]) -> String {
 /// A number in units of 2^-`bits`, rounded to a whole one.
 pub fn rounded(number: i64, bits: u32) -> i64 {
     number.wrapping_add(1 << (bits - 1)) >> bits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unseen_frees_are_read_again() {
+        let said: Vec<String> = dropped([1, 0, 2, 0, 3, 4, 500]).collect();
+        assert_eq!(said.len(), 4);
+        let all = said.iter().chain(&said).map(String::as_str);
+        assert_eq!(unseen_frees(all), [6, 1000]);
+        assert_eq!(unseen_frees(["dropped: x frees", "dropped: "]), [0, 0]);
+        assert_eq!(dropped([0; 7]).count(), 0);
+    }
 }

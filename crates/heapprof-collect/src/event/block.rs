@@ -238,7 +238,7 @@ fn not_as_expected<const EXACT: bool>(
     }
     match inserted {
         Ok(Some(old)) => {
-            count(&process.dropped.unseen);
+            process.dropped.count_unseen(old.size);
             count_end::<EXACT>(engine, state, own, None, old);
         }
         Ok(None) => {}

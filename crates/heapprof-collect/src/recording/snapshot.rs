@@ -419,11 +419,12 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
         &dropped.unknown,
         &dropped.unseen,
         &dropped.torn,
+        &dropped.unseen_bytes,
     ];
     let counts = counters.map(|counter| counter.load(Ordering::Relaxed));
     comments.extend(recorded::dropped(counts));
-    if facts.sums.is_empty() {
     comments.extend(early_ends(engine, facts.sums));
+    if facts.sums.is_empty() {
         comments.push(recorded::EMPTY.to_string());
     }
     comments.extend(notes(engine, facts.sums, facts.sizes, resident));
