@@ -12,6 +12,7 @@
 //! line.
 #![deny(unsafe_code)]
 
+pub mod allocators;
 mod answers;
 mod demangle;
 mod dwarf;

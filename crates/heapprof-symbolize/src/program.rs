@@ -8,6 +8,7 @@ use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
+use crate::allocators::{Role, allocator_of};
 use crate::elf::{Elf, hex};
 use crate::storage::Storage;
 
@@ -46,15 +47,11 @@ const SANITIZERS: [(&str, &str); 4] = [
     ("__hwasan_init", "HWAddressSanitizer"),
 ];
 
-/// A function of each allocator that is often linked in.
-const ALLOCATORS: [&str; 6] = [
-    "malloc",
-    "_rjem_malloc",
-    "je_malloc",
-    "mi_malloc",
-    "tc_malloc",
-    "rpmalloc",
-];
+/// Whether a program that defines this function has an allocator of its own.
+fn is_allocator_s(function: &str) -> bool {
+    let is_known = || allocator_of(function).is_some_and(|(_, role)| role == Role::Allocates);
+    function == "malloc" || is_known()
+}
 
 /// A file with code in it, for callers that need only its build id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,7 +182,7 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
         if let Some((_, known)) = SANITIZERS.iter().find(|(function, _)| name == *function) {
             sanitizer = Some(*known);
         }
-        if symbol.is_definition() && ALLOCATORS.contains(&name) {
+        if symbol.is_definition() && is_allocator_s(name) {
             allocator.get_or_insert_with(|| name.to_string());
         }
     }

@@ -1,0 +1,393 @@
+//! Allocators whose blocks heapprof does not see: the functions by which they are known, and which
+//! of a program's files have one inside, or call one past malloc.
+//!
+//! heapprof hooks malloc and its family, and the operators of C++, by their names in shared
+//! libraries. An allocator that is linked into a file under other names is called directly. A shared
+//! one has functions besides malloc's, and whoever calls those is not seen either.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSymbol};
+
+use crate::storage::Storage;
+
+/// An allocator and its entry points.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Allocator {
+    /// What it is called.
+    pub name: &'static str,
+    /// What shows its blocks.
+    pub remedy: &'static str,
+    /// What its functions' names may begin with.
+    prefixes: &'static [&'static str],
+    /// What follows in the names of those that allocate.
+    allocating: &'static [&'static str],
+    /// What follows in the names of those that free.
+    freeing: &'static [&'static str],
+}
+
+const MALLOC_FAMILY: &[&str] = &[
+    "malloc",
+    "calloc",
+    "realloc",
+    "aligned_alloc",
+    "posix_memalign",
+    "memalign",
+    "mallocx",
+    "rallocx",
+];
+const SHARED: &str = "a build that links it as a shared library, or without it, is seen whole; \
+                      --mmap counts what it maps";
+
+/// The allocators that are known. A function is of the first one that has its name.
+static ALLOCATORS: [Allocator; 8] = [
+    Allocator {
+        name: "jemalloc",
+        remedy: "a build without it is seen whole; MALLOC_CONF=prof:true lets jemalloc write \
+                 profiles of its own, which heapprof reads; --mmap counts what it maps",
+        prefixes: &["_rjem_", "je_", "duckdb_je_", "je_arrow_"],
+        allocating: MALLOC_FAMILY,
+        freeing: &["free", "dallocx", "sdallocx"],
+    },
+    Allocator {
+        name: "jemalloc",
+        remedy: "a build that calls malloc and free is seen whole",
+        prefixes: &[""],
+        allocating: &["mallocx", "rallocx"],
+        freeing: &["dallocx", "sdallocx"],
+    },
+    Allocator {
+        name: "mimalloc",
+        remedy: SHARED,
+        prefixes: &["mi_", "mi_heap_", "mi_theap_"],
+        allocating: &[
+            "malloc",
+            "zalloc",
+            "calloc",
+            "realloc",
+            "malloc_small",
+            "zalloc_small",
+            "mallocn",
+            "malloc_aligned",
+            "zalloc_aligned",
+            "calloc_aligned",
+            "realloc_aligned",
+            "aligned_alloc",
+            "posix_memalign",
+            "memalign",
+            "new",
+            "new_aligned",
+            "new_nothrow",
+        ],
+        freeing: &[
+            "free",
+            "free_size",
+            "free_size_aligned",
+            "free_aligned",
+            "cfree",
+        ],
+    },
+    Allocator {
+        name: "tcmalloc",
+        remedy: SHARED,
+        prefixes: &["tc_"],
+        allocating: &[
+            "malloc",
+            "calloc",
+            "realloc",
+            "memalign",
+            "posix_memalign",
+            "valloc",
+            "new",
+            "new_nothrow",
+            "newarray",
+            "new_aligned",
+        ],
+        freeing: &[
+            "free",
+            "free_sized",
+            "cfree",
+            "delete",
+            "delete_sized",
+            "deletearray",
+        ],
+    },
+    Allocator {
+        name: "rpmalloc",
+        remedy: SHARED,
+        prefixes: &["rp"],
+        allocating: &[
+            "malloc",
+            "calloc",
+            "realloc",
+            "aligned_alloc",
+            "aligned_calloc",
+        ],
+        freeing: &["free"],
+    },
+    Allocator {
+        name: "snmalloc",
+        remedy: SHARED,
+        prefixes: &["sn_", "sn_rust_"],
+        allocating: &["alloc", "alloc_zeroed", "malloc", "calloc", "realloc"],
+        freeing: &["dealloc", "free"],
+    },
+    // A perl of the usual kind has Perl_malloc, too, which calls malloc.
+    Allocator {
+        name: "Perl's own malloc (-Dusemymalloc)",
+        remedy: "a perl that was built with -Uusemymalloc, as most are, is seen whole",
+        prefixes: &["Perl_"],
+        allocating: &["malloced_size"],
+        freeing: &[],
+    },
+    Allocator {
+        name: "Go's heap",
+        remedy: "Go's own heap profiles show it, which heapprof reads (runtime/pprof)",
+        prefixes: &["runtime."],
+        allocating: &["mallocgc"],
+        freeing: &[],
+    },
+];
+
+/// So many functions are named of those that a file calls.
+const MAX_FUNCTIONS: usize = 4;
+
+/// What a function of an allocator does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It gives a block.
+    Allocates,
+    /// It takes one back.
+    Frees,
+}
+
+/// The allocator that has a function of this name, and what the function does.
+pub fn allocator_of(function: &str) -> Option<(&'static Allocator, Role)> {
+    // Most names of a program are long, and none of these is.
+    if function.len() > 32 {
+        return None;
+    }
+    ALLOCATORS.iter().find_map(|allocator| {
+        let mut rests = allocator
+            .prefixes
+            .iter()
+            .filter_map(|prefix| function.strip_prefix(prefix));
+        rests.find_map(|rest| {
+            let (allocates, frees) = (
+                allocator.allocating.contains(&rest),
+                allocator.freeing.contains(&rest),
+            );
+            match (allocates, frees) {
+                (true, _) => Some((allocator, Role::Allocates)),
+                (_, true) => Some((allocator, Role::Frees)),
+                _ => None,
+            }
+        })
+    })
+}
+
+/// How a program allocates past what is hooked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unhooked {
+    /// The allocator is inside the file.
+    Inside {
+        /// What it is called.
+        name: &'static str,
+        /// What shows its blocks.
+        remedy: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// A function of the allocator.
+        function: String,
+    },
+    /// The file calls a function of a shared allocator that is not one of malloc's family.
+    Called {
+        /// What it is called.
+        name: &'static str,
+        /// The file that calls it.
+        file: PathBuf,
+        /// The functions, as far as a few words hold them.
+        functions: String,
+        /// What the first of them does: if one allocates, it is the first.
+        role: Role,
+    },
+    /// A C library is loaded twice: dlmopen gives a part of a program one of its own.
+    SecondLibc {
+        /// The library.
+        file: PathBuf,
+    },
+}
+
+/// What a file has to do with allocators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct FileAllocators {
+    /// The known functions that it defines.
+    defined: Vec<(String, Role)>,
+    /// Those that it refers to.
+    called: Vec<(String, Role)>,
+    /// Whether other files get malloc from it.
+    exports_malloc: bool,
+}
+
+/// Files that were looked at already.
+#[derive(Debug, Default)]
+pub struct AllocatorSurvey(Mutex<HashMap<PathBuf, FileAllocators>>);
+
+impl AllocatorSurvey {
+    /// How the program whose files these are allocates past what is hooked. Its own file comes
+    /// first. A file that is mapped in several places is there as often.
+    pub fn look<'a>(&self, files: impl IntoIterator<Item = &'a Path>) -> Vec<Unhooked> {
+        let (mut all, mut found) = (Vec::<(&Path, FileAllocators)>::new(), Vec::new());
+        for file in files {
+            if all.iter().any(|(known, _)| *known == file) {
+                let is_libc = file.file_name().is_some_and(|name| name == "libc.so.6");
+                let second = Unhooked::SecondLibc {
+                    file: file.to_path_buf(),
+                };
+                if is_libc && !found.contains(&second) {
+                    found.push(second);
+                }
+                continue;
+            }
+            all.push((file, self.of_file(file)));
+        }
+        for (i, (file, of)) in all.iter().enumerate() {
+            // What is linked into a program goes before every library, and a library that exports
+            // malloc goes behind ours.
+            let is_shared = i != 0 && of.exports_malloc;
+            let is_unseen = |&&(_, role): &&(String, Role)| role == Role::Allocates && !is_shared;
+            if let Some((function, _)) = of.defined.iter().find(is_unseen)
+                && let Some((allocator, _)) = allocator_of(function)
+            {
+                found.push(Unhooked::Inside {
+                    name: allocator.name,
+                    remedy: allocator.remedy,
+                    file: file.to_path_buf(),
+                    function: function.clone(),
+                });
+            }
+            let is_there = |function: &String| {
+                let mut others = all.iter().enumerate().filter(|&(other, _)| other != i);
+                others.any(|(_, (_, other))| other.defined.iter().any(|(name, _)| name == function))
+            };
+            let mut called: Vec<&(String, Role)> = of.called.iter().collect();
+            called.retain(|(function, _)| is_there(function));
+            called.sort_by_key(|(_, role)| *role == Role::Frees);
+            if let Some((function, role)) = called.first()
+                && let Some((allocator, _)) = allocator_of(function)
+            {
+                let names = called.iter().map(|(name, _)| name.as_str());
+                let functions: Vec<&str> = names.take(MAX_FUNCTIONS).collect();
+                found.push(Unhooked::Called {
+                    name: allocator.name,
+                    file: file.to_path_buf(),
+                    functions: functions.join(", "),
+                    role: *role,
+                });
+            }
+        }
+        found
+    }
+
+    fn of_file(&self, file: &Path) -> FileAllocators {
+        let mut known = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
+        let look = || of_file(file).unwrap_or_default();
+        known.entry(file.to_path_buf()).or_insert_with(look).clone()
+    }
+}
+
+/// What a file has to do with allocators; `None` if it is no ELF file that can be read.
+fn of_file(file: &Path) -> Option<FileAllocators> {
+    if !file.is_absolute() {
+        return None;
+    }
+    let storage = Storage::new();
+    let elf = ElfFile64::<Endianness>::parse(storage.map(file).ok()?).ok()?;
+    let mut of = FileAllocators::default();
+    for symbol in elf.dynamic_symbols() {
+        let Ok(name) = symbol.name() else { continue };
+        let is_defined = symbol.is_definition();
+        if name == "malloc" && is_defined {
+            of.exports_malloc = true;
+        }
+        if let Some((_, role)) = allocator_of(name) {
+            let to = if is_defined {
+                &mut of.defined
+            } else {
+                &mut of.called
+            };
+            to.push((name.to_string(), role));
+        }
+    }
+    let (mut is_python, mut is_ours) = (false, false);
+    for symbol in elf.symbols().filter(|symbol| symbol.is_definition()) {
+        let Ok(name) = symbol.name() else { continue };
+        is_python |= name == "PyObject_Malloc";
+        is_ours |= name.len() > 30 && name.starts_with("_") && name.contains("heapprof_alloc");
+        if let Some((_, role)) = allocator_of(name) {
+            of.defined.push((name.to_string(), role));
+        }
+    }
+    is_python |= elf
+        .dynamic_symbols()
+        .any(|symbol| symbol.is_definition() && symbol.name() == Ok("PyObject_Malloc"));
+    // CPython has mimalloc inside, and mostly does not use it: what is said of Python says more. And
+    // our own allocator records what the one below it gives.
+    if is_python || is_ours {
+        of.defined.clear();
+    }
+    Some(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_known_by_their_names() {
+        let of = |name: &str| allocator_of(name).map(|(of, role)| (of.name, role));
+        use Role::{Allocates, Frees};
+        for (function, expected) in [
+            ("mi_malloc_aligned", Some(("mimalloc", Allocates))),
+            ("mi_free", Some(("mimalloc", Frees))),
+            ("mi_heap_malloc", Some(("mimalloc", Allocates))),
+            ("mi_malloc_size", None),
+            ("_rjem_sdallocx", Some(("jemalloc", Frees))),
+            ("mallocx", Some(("jemalloc", Allocates))),
+            ("malloc", None),
+            ("free", None),
+            ("tc_malloc", Some(("tcmalloc", Allocates))),
+            ("tc_malloc_size", None),
+            ("rpfree", Some(("rpmalloc", Frees))),
+            ("rp", None),
+            ("Perl_malloc", None),
+            ("Perl_mfree", None),
+        ] {
+            assert_eq!(of(function), expected, "{function}");
+        }
+        assert!(of("Perl_malloced_size").is_some_and(|(name, _)| name.contains("usemymalloc")));
+    }
+
+    #[test]
+    fn what_is_no_program_has_no_allocator() {
+        let survey = AllocatorSurvey::default();
+        let files = [
+            "/nowhere",
+            "[vdso]",
+            "/proc/self/exe",
+            "/dev/null",
+            "/etc/passwd",
+        ];
+        let found = survey.look(files.iter().map(Path::new));
+        assert_eq!(found, []);
+        let libc = Path::new("/nowhere/libc.so.6");
+        let file = libc.to_path_buf();
+        assert_eq!(
+            survey.look([libc, Path::new("/nowhere/b"), libc, libc]),
+            [Unhooked::SecondLibc { file }]
+        );
+    }
+}
