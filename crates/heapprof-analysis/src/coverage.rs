@@ -41,7 +41,7 @@ pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<Resident
 }
 
 /// A runtime with a heap of its own beside malloc's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// CPython, which has small objects in arenas that it maps.
     Python,
@@ -56,13 +56,38 @@ pub enum Runtime {
 }
 
 /// The runtime that has a heap of its own of which a profile with these comments knows nothing, as
+    /// CPython whose small objects can't be recorded, and why.
+    UnreadablePython(String),
+    /// CPython without the GIL, which has all objects in an allocator of its own.
+    FreeThreadedPython,
 /// the names of the program's mapped files reveal.
 pub fn unseen_runtime<'a>(
     files: impl IntoIterator<Item = &'a str>,
     comments: &[String],
 ) -> Option<Runtime> {
-    let is_seen = said_of_small_objects(comments).any(are_recorded);
-    runtime(files).filter(|of| *of != Runtime::Python || !is_seen)
+    match runtime(files)? {
+        Runtime::Python => unseen_python(comments),
+        other => Some(other),
+    }
+}
+
+/// What is not seen of a Python, if anything is not. What can't be recorded is not advised.
+fn unseen_python(comments: &[String]) -> Option<Runtime> {
+    let said = said_of_small_objects(comments).next();
+    if said.is_some_and(are_recorded) {
+        return None;
+    }
+    if let Some(missing) = said {
+        return Some(Runtime::UnreadablePython(missing.to_string()));
+    }
+    let unreadable = comments
+        .iter()
+        .find_map(|comment| comment.strip_prefix("frames missing: python: "));
+    Some(match unreadable {
+        Some(why) if why.ends_with("was built without the GIL") => Runtime::FreeThreadedPython,
+        Some(why) => Runtime::UnreadablePython(format!("missing, because {why}")),
+        None => Runtime::Python,
+    })
 }
 
 /// Python's small objects, of which malloc knows nothing.
@@ -114,7 +139,7 @@ fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
         let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
         match name {
             _ if starts("libpython").is_some() => Some(Runtime::Python),
-            _ if starts("python").is_some_and(is_version) => Some(Runtime::Python),
+            _ if starts("python").is_some_and(is_python) => Some(Runtime::Python),
             "libjvm.so" => Some(Runtime::Java),
             "node" | "nodejs" => Some(Runtime::JavaScript),
             _ if starts("libnode.so").is_some() => Some(Runtime::JavaScript),
@@ -123,6 +148,8 @@ fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
             _ if starts("php").is_some_and(is_version) => Some(Runtime::Php),
             _ => None,
         }
+        // A `t` behind the version is for one without the GIL, and a `d` for a debug build.
+        let is_python = |rest: &str| is_version(rest.trim_end_matches(['t', 'd']));
     })
 }
 
@@ -162,6 +189,33 @@ mod tests {
         let [now, peak] = resident(&comments, [Some(100), Some(300)]);
         let (now, peak) = (now.unwrap(), peak.unwrap());
         assert_eq!((now.of_program(), now.beside_heap()), (300, Some(200)));
+    #[test]
+    fn what_cannot_be_recorded_of_python_is_not_advised() {
+        let of = |texts: &[&str]| {
+            let comments: Vec<String> = texts.iter().map(ToString::to_string).collect();
+            unseen_runtime(["/usr/bin/python3.13t"], &comments)
+        };
+        assert_eq!(of(&[]), Some(Runtime::Python));
+        assert_eq!(of(&["frames: script, of python"]), Some(Runtime::Python));
+        assert_eq!(of(&["python: small objects: recorded"]), None);
+        assert_eq!(
+            of(&["frames missing: python: this Python 3.13.5 was built without the GIL"]),
+            Some(Runtime::FreeThreadedPython)
+        );
+        assert_eq!(
+            of(&["frames missing: python: this Python 3.9 is a debug build"]),
+            Some(Runtime::UnreadablePython(
+                "missing, because this Python 3.9 is a debug build".to_string()
+            ))
+        );
+        assert_eq!(
+            of(&["python: small objects: missing, because nobody could look"]),
+            Some(Runtime::UnreadablePython(
+                "missing, because nobody could look".to_string()
+            ))
+        );
+    }
+
         assert_eq!((peak.of_program(), peak.beside_heap()), (400, Some(100)));
         let [now, peak] = resident(&comments[..1], [None, None]);
         assert_eq!((now.unwrap().of_program(), peak), (900, None));
@@ -187,7 +241,9 @@ mod tests {
             (&[], None),
         ];
         for (files, expected) in table {
-            assert_eq!(runtime(files.iter().copied()), expected, "{files:?}");
+            let found = runtime(files.iter().copied());
+            assert_eq!(found, expected, "{files:?}");
         }
     }
+            (&["/usr/bin/python3.14t"], Some(Runtime::Python)),
 }

@@ -104,7 +104,7 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     }
     if let Some(text) = info
         .peak_rss
-        .and_then(|peak| beside_heap(peak, info.runtime))
+        .and_then(|peak| beside_heap(peak, info.runtime.as_ref()))
     {
         fact("Beside the heap", text);
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Result;
-use heapprof_analysis::Spread;
+use heapprof_analysis::{Runtime, Spread};
 use heapprof_report::{beside_heap, coverage, give_or_take, percent};
 use heapprof_symbolize::debug_package;
 use heapprof_symbolize::program::{Obstacle, inspect};
@@ -17,6 +17,7 @@ use super::words::{bytes, plural, quoted, shown};
 use super::written::{Failed, Written};
 use super::{CHILDREN, Names};
 use crate::args::RecordArgs;
+use crate::args::record::Answer;
 use crate::messages;
 use crate::rights::ProcessRights;
 
@@ -242,7 +243,13 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
     {
         messages::note(&text);
     }
-    if let Some(text) = of_next.and_then(|told| beside_heap(told.peak?, told.runtime)) {
+    if let Some(text) = of_next.and_then(|told| {
+        let runtime = told.runtime.as_ref();
+        // Nobody is advised to do what they did.
+        let is_new =
+            |of: &&Runtime| **of != Runtime::Python || args.python_objects != Some(Answer::Yes);
+        beside_heap(told.peak?, runtime.filter(is_new))
+    }) {
         let already = if args.mmap { "; --mmap was given" } else { "" };
         messages::note(&format!("{next_path}: {text}{already}"));
     }
