@@ -35,6 +35,8 @@ mod compare;
 mod attach;
 // The log of events.
 mod log;
+// What a recording lacks, and says so.
+mod lacking;
 // What libheapprof.so promises about its code: instructions, calls, exports, needs.
 mod forged;
 mod gates;

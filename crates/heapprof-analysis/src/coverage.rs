@@ -3,6 +3,17 @@
 
 use crate::comment;
 
+/// What a comment begins with that names an allocator whose blocks were not recorded.
+pub const UNSEEN_ALLOCATOR: &str = "allocator not seen: ";
+
+/// What the comments say of allocators whose blocks were not recorded.
+pub(crate) fn unseen_allocators(comments: &[String]) -> Vec<String> {
+    let said = comments
+        .iter()
+        .filter_map(|comment| comment.strip_prefix(UNSEEN_ALLOCATOR));
+    said.map(str::to_string).collect()
+}
+
 /// How much of the program was in memory, as the kernel sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
@@ -45,6 +56,10 @@ pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<Resident
 pub enum Runtime {
     /// CPython, which has small objects in arenas that it maps.
     Python,
+    /// CPython whose small objects can't be recorded, and why.
+    UnreadablePython(String),
+    /// CPython without the GIL, which has all objects in an allocator of its own.
+    FreeThreadedPython,
     /// The JVM.
     Java,
     /// V8.
@@ -56,10 +71,6 @@ pub enum Runtime {
 }
 
 /// The runtime that has a heap of its own of which a profile with these comments knows nothing, as
-    /// CPython whose small objects can't be recorded, and why.
-    UnreadablePython(String),
-    /// CPython without the GIL, which has all objects in an allocator of its own.
-    FreeThreadedPython,
 /// the names of the program's mapped files reveal.
 pub fn unseen_runtime<'a>(
     files: impl IntoIterator<Item = &'a str>,
@@ -137,6 +148,8 @@ fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
         let name = file.rsplit('/').next().unwrap_or_default();
         let starts = |with: &str| name.strip_prefix(with);
         let is_version = |rest: &str| rest.chars().all(|c| c.is_ascii_digit() || c == '.');
+        // A `t` behind the version is for one without the GIL, and a `d` for a debug build.
+        let is_python = |rest: &str| is_version(rest.trim_end_matches(['t', 'd']));
         match name {
             _ if starts("libpython").is_some() => Some(Runtime::Python),
             _ if starts("python").is_some_and(is_python) => Some(Runtime::Python),
@@ -148,8 +161,6 @@ fn runtime<'a>(files: impl IntoIterator<Item = &'a str>) -> Option<Runtime> {
             _ if starts("php").is_some_and(is_version) => Some(Runtime::Php),
             _ => None,
         }
-        // A `t` behind the version is for one without the GIL, and a `d` for a debug build.
-        let is_python = |rest: &str| is_version(rest.trim_end_matches(['t', 'd']));
     })
 }
 
@@ -179,17 +190,6 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_ours_are_not_the_program_s() {
-        let texts = [
-            "rss: 900 bytes",
-            "peak rss: 1000 bytes",
-            "own tables: 600 bytes",
-        ];
-        let comments = texts.map(str::to_string);
-        let [now, peak] = resident(&comments, [Some(100), Some(300)]);
-        let (now, peak) = (now.unwrap(), peak.unwrap());
-        assert_eq!((now.of_program(), now.beside_heap()), (300, Some(200)));
-    #[test]
     fn what_cannot_be_recorded_of_python_is_not_advised() {
         let of = |texts: &[&str]| {
             let comments: Vec<String> = texts.iter().map(ToString::to_string).collect();
@@ -216,6 +216,17 @@ mod tests {
         );
     }
 
+    #[test]
+    fn tables_of_ours_are_not_the_program_s() {
+        let texts = [
+            "rss: 900 bytes",
+            "peak rss: 1000 bytes",
+            "own tables: 600 bytes",
+        ];
+        let comments = texts.map(str::to_string);
+        let [now, peak] = resident(&comments, [Some(100), Some(300)]);
+        let (now, peak) = (now.unwrap(), peak.unwrap());
+        assert_eq!((now.of_program(), now.beside_heap()), (300, Some(200)));
         assert_eq!((peak.of_program(), peak.beside_heap()), (400, Some(100)));
         let [now, peak] = resident(&comments[..1], [None, None]);
         assert_eq!((now.unwrap().of_program(), peak), (900, None));
@@ -233,6 +244,7 @@ mod tests {
                 Some(Runtime::Python),
             ),
             (&["/usr/bin/python3.11"], Some(Runtime::Python)),
+            (&["/usr/bin/python3.14t"], Some(Runtime::Python)),
             (&["/usr/bin/python-config"], None),
             (&["/jre/lib/server/libjvm.so"], Some(Runtime::Java)),
             (&["/usr/bin/node"], Some(Runtime::JavaScript)),
@@ -245,5 +257,4 @@ mod tests {
             assert_eq!(found, expected, "{files:?}");
         }
     }
-            (&["/usr/bin/python3.14t"], Some(Runtime::Python)),
 }

@@ -1,11 +1,11 @@
 //! `info`: what a profile holds, what its numbers mean, and which part of it has no symbols.
 
-use heapprof_profile::{Family, Unit};
+use heapprof_profile::{EarlyEnds, Family, Unit, recorded};
 
 use heapprof_profile::is_for_machines;
 
 use crate::comment::{self, Account, Process};
-use crate::coverage::{self, Resident, Runtime};
+use crate::coverage::{self, Resident, Runtime, UNSEEN_ALLOCATOR};
 use crate::error::Error;
 use crate::header::SampleType;
 use crate::session::{Session, read_estimate};
@@ -81,6 +81,12 @@ pub struct Info {
     pub runtime: Option<Runtime>,
     /// Where all of the program's data is, if the collector says so.
     pub account: Option<Account>,
+    /// What is said of allocators whose blocks were not recorded.
+    pub unseen_allocators: Vec<String>,
+    /// Blocks whose free was not seen before their address was given out again, and their bytes.
+    pub unseen_frees: [u64; 2],
+    /// The stacks that end before their outermost frame, by file.
+    pub early_ends: Vec<EarlyEnds>,
     /// Functions that look like wrappers of malloc, except those that `drop_frames` names.
     pub wrappers: Vec<Wrapper>,
     /// The comments.
@@ -150,7 +156,11 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     let heap = ["inuse_space", "peak_space"].map(|name| heap_bytes(&info.types, name));
     [info.rss, info.peak_rss] = coverage::resident(&info.comments, heap);
     info.account = comment::account(&mut info.comments);
-    info.comments.retain(|text| !is_for_machines(text));
+    info.unseen_allocators = coverage::unseen_allocators(&info.comments);
+    info.unseen_frees = recorded::unseen_frees(info.comments.iter().map(String::as_str));
+    info.early_ends = EarlyEnds::of_comments(info.comments.iter().map(String::as_str));
+    info.comments
+        .retain(|text| !is_for_machines(text) && !is_shown_as_fact(text));
     // A location counts as symbolized if one of its lines has a function's name.
     let symbolized = "EXISTS (SELECT 1 FROM line n JOIN function f ON f.id = n.function WHERE \
                       n.location = l.id AND f.name != '' AND NOT (f.system_name = '' AND \
@@ -207,6 +217,11 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     )?;
     info.functions = count("SELECT count(DISTINCT function) FROM line")?;
     Ok(info)
+}
+
+/// Whether a comment is shown as a fact of its own.
+fn is_shown_as_fact(comment: &str) -> bool {
+    comment.starts_with(UNSEEN_ALLOCATOR) || EarlyEnds::parse(comment).is_some()
 }
 
 /// The total of a sample type in bytes.

@@ -83,7 +83,7 @@ pub use crate::{
     builds::{Incomparable, incomparable},
     comment::{Account, Dumped, Process, said_once},
     compare::{RunDifference, RunFigures, RunSpread, run_difference},
-    coverage::{Resident, Runtime, SmallObjects, resident, unseen_runtime},
+    coverage::{Resident, Runtime, SmallObjects, UNSEEN_ALLOCATOR, resident, unseen_runtime},
     diff::{Change, Diff, DiffRow, Status, diff},
     error::Error,
     folded::folded,

@@ -1,8 +1,10 @@
 //! What a recording does not see of a process, and how to see it.
 
 use heapprof_analysis::{Resident, Runtime};
+use heapprof_profile::{EarlyEndReason, EarlyEnds};
 
-use crate::measure::{Measure, percent};
+use crate::measure::{Measure, percent, plural};
+use crate::table::printable;
 
 /// The heap's share of what was resident: `5.00% of peak RSS 3MiB`. The share may be above 100%,
 /// because memory in use may never have been touched.
@@ -33,6 +35,7 @@ pub fn beside_heap(peak: Resident, runtime: Option<&Runtime>) -> Option<String> 
                                   --python-objects=yes counts"
             .to_string(),
         Some(Runtime::UnreadablePython(why)) => {
+            let why = printable(why);
             format!("; Python has small objects in arenas of its own: they are {why}")
         }
         Some(Runtime::FreeThreadedPython) => {
@@ -59,4 +62,149 @@ pub fn beside_heap(peak: Resident, runtime: Option<&Runtime>) -> Option<String> 
          itself, which record --mmap counts{own}",
         measure.show(rest)
     ))
+}
+
+/// Says how much was given out again although nobody saw it freed; `None` for no blocks.
+pub fn unseen_frees([blocks, bytes]: [u64; 2]) -> Option<String> {
+    if blocks == 0 {
+        return None;
+    }
+    let measure = Measure::new("bytes", None).ok()?;
+    let (number, it, was) = match blocks {
+        1 => ("1 block".to_string(), "it is", "was"),
+        _ => (format!("{blocks} blocks"), "they are", "were"),
+    };
+    Some(format!(
+        "{number} of {} {was} given out again although no free was seen; {it} not in use any \
+         more, but others that were freed so may still be counted",
+        measure.show(bytes)
+    ))
+}
+
+/// How many stacks end early for one reason, and in which file: `3 stacks (100 allocations,
+/// 97.66KiB) in /tmp/p, which has no unwind tables`.
+pub(crate) fn early_ends_in(ends: &EarlyEnds, measure: &Measure) -> String {
+    let (stacks, objects) = (
+        plural(&ends.stacks.to_string(), "stack"),
+        plural(&ends.objects.to_string(), "allocation"),
+    );
+    let place = match (ends.reason, ends.file.as_str()) {
+        (None, _) => "in other files".to_string(),
+        (Some(EarlyEndReason::NoFile), _) => "in code of no file, such as a JIT's".to_string(),
+        (Some(reason), "") => format!("in a file with {}", reason.text()),
+        (Some(reason), file) => format!("in {}, which has {}", printable(file), reason.text()),
+    };
+    format!("{stacks} ({objects}, {}) {place}", measure.show(ends.bytes))
+}
+
+/// Says that stacks lack callers, in which file most do, and what would show the callers. It says
+/// nothing if they have less than a hundredth of the bytes that were `allocated`.
+pub fn early_ends(all: &[EarlyEnds], allocated: Option<i64>) -> Option<String> {
+    let most = all.iter().max_by_key(|ends| ends.bytes)?;
+    let bytes = all
+        .iter()
+        .fold(0i64, |sum, ends| sum.saturating_add(ends.bytes));
+    if allocated.is_some_and(|allocated| bytes < allocated / 100) {
+        return None;
+    }
+    let stacks = all
+        .iter()
+        .fold(0u64, |sum, ends| sum.saturating_add(ends.stacks));
+    let measure = Measure::new("bytes", None).ok()?;
+    let share = allocated.filter(|&allocated| allocated > 0);
+    let share = share.map_or_else(String::new, |allocated| {
+        format!(", {} of what was allocated", percent(bytes, allocated))
+    });
+    let what = match stacks {
+        1 => "a stack ends",
+        _ => "stacks end",
+    };
+    let which = match all.len() {
+        1 => early_ends_in(most, &measure),
+        _ => format!(
+            "{} ({}), most of them: {}",
+            plural(&stacks.to_string(), "stack"),
+            measure.show(bytes),
+            early_ends_in(most, &measure)
+        ),
+    };
+    let advice = match most.reason {
+        Some(EarlyEndReason::NoTables | EarlyEndReason::NotCovered) => {
+            "; code that is built with -fasynchronous-unwind-tables or -fno-omit-frame-pointer \
+             shows them"
+        }
+        Some(EarlyEndReason::NoFile) => {
+            "; code that is made while the program runs shows them if it keeps frame pointers \
+             (java -XX:+PreserveFramePointer)"
+        }
+        Some(EarlyEndReason::NoCaller) | None => "",
+    };
+    Some(format!(
+        "callers are missing, because {what} early: {which}{share}{advice}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(file: &str, reason: Option<EarlyEndReason>, bytes: i64) -> EarlyEnds {
+        EarlyEnds {
+            file: file.to_string(),
+            reason,
+            stacks: 1,
+            objects: 2,
+            bytes,
+        }
+    }
+
+    #[test]
+    fn the_file_that_lacks_most_callers_is_named() {
+        let no_tables = ends("/tmp/p", Some(EarlyEndReason::NoTables), 2048);
+        assert_eq!(
+            early_ends(std::slice::from_ref(&no_tables), Some(4096)).unwrap(),
+            "callers are missing, because a stack ends early: 1 stack (2 allocations, 2KiB) in \
+             /tmp/p, which has no unwind tables, 50.00% of what was allocated; code that is built \
+             with -fasynchronous-unwind-tables or -fno-omit-frame-pointer shows them"
+        );
+        let made = ends("", Some(EarlyEndReason::NoFile), 1024);
+        let both = early_ends(&[made, no_tables.clone()], None).unwrap();
+        assert!(
+            both.starts_with(
+                "callers are missing, because stacks end early: 2 stacks (3KiB), most of them: 1 \
+                 stack (2 allocations, 2KiB) in /tmp/p"
+            ),
+            "{both}"
+        );
+        assert_eq!(early_ends(&[no_tables], Some(2048 * 101)), None);
+        assert_eq!(early_ends(&[], Some(1)), None);
+    }
+
+    /// What is advised is something that can be done.
+    #[test]
+    fn a_python_without_the_gil_gets_advice_that_fits() {
+        let peak = Resident {
+            bytes: 40 << 20,
+            own: 0,
+            heap: Some(1 << 20),
+        };
+        let said = |runtime: Runtime| beside_heap(peak, Some(&runtime)).unwrap();
+        assert!(said(Runtime::Python).contains("--python-objects=yes"));
+        let without = said(Runtime::FreeThreadedPython);
+        assert!(without.contains("without the GIL") && !without.contains("--python-objects"));
+        let other = said(Runtime::UnreadablePython("missing, because".to_string()));
+        assert!(
+            other.ends_with("they are missing, because") && !other.contains("--python-objects")
+        );
+    }
+
+    #[test]
+    fn unseen_frees_are_counted() {
+        assert_eq!(unseen_frees([0, 0]), None);
+        assert_eq!(
+            unseen_frees([2, 2048]).unwrap(),
+            "2 blocks of 2KiB were given out again although no free was seen; they are not in use \
+             any more, but others that were freed so may still be counted"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use heapprof_analysis::{Account, Info, MappingInfo, Resident, Stats};
 use serde_json::{Value, json};
 
-use crate::coverage::beside_heap;
+use crate::coverage::{beside_heap, early_ends_in, unseen_frees};
 use crate::error::Error;
 use crate::json;
 use crate::measure::{Measure, percent, plural, time_utc};
@@ -104,9 +104,16 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     }
     if let Some(text) = info
         .peak_rss
+        .filter(|_| info.unseen_allocators.is_empty())
         .and_then(|peak| beside_heap(peak, info.runtime.as_ref()))
     {
         fact("Beside the heap", text);
+    }
+    for text in &info.unseen_allocators {
+        fact("Not seen", text.clone());
+    }
+    if let Some(text) = unseen_frees(info.unseen_frees) {
+        fact("Unseen frees", text);
     }
     if let Some(account) = &info.account {
         for row in account_rows(account, style)? {
@@ -148,6 +155,10 @@ fn facts(info: &Info, style: &Style) -> Result<Vec<(String, String)>, Error> {
     fact("Locations", locations);
     for mapping in &info.mappings {
         fact("Mapping", mapping_text(mapping));
+    }
+    let measure = Measure::new("bytes", None)?;
+    for ends in &info.early_ends {
+        fact("Early ends", early_ends_in(ends, &measure));
     }
     for wrapper in &info.wrappers {
         fact("Wrapper", wrapper_text(wrapper));
@@ -354,6 +365,25 @@ fn document(info: &Info) -> Value {
         document["memory"] = json!({
             "bytes": account.all, "own_tables": account.own, "parts": parts,
         });
+    }
+    if !info.unseen_allocators.is_empty() {
+        document["unseen_allocators"] = json!(info.unseen_allocators);
+    }
+    let [blocks, bytes] = info.unseen_frees;
+    if blocks > 0 {
+        document["unseen_frees"] = json!({"blocks": blocks, "bytes": bytes});
+    }
+    if !info.early_ends.is_empty() {
+        let all = info.early_ends.iter().map(|ends| {
+            json!({
+                "file": (!ends.file.is_empty()).then_some(&ends.file),
+                "reason": ends.reason.map(heapprof_profile::EarlyEndReason::text),
+                "stacks": ends.stacks,
+                "alloc_objects": ends.objects,
+                "alloc_space": ends.bytes,
+            })
+        });
+        document["early_ends"] = all.collect();
     }
     if info.start_nanos != 0 {
         document["start_nanos"] = json!(info.start_nanos);

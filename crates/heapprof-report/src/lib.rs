@@ -53,7 +53,7 @@ pub use crate::{
     bench::{Peak, Peaks, peaks},
     compare_allocators::{Candidate, Comparison, HeapInUse, comparison},
     convert::{Folded, profile_csv, profile_json},
-    coverage::{beside_heap, coverage},
+    coverage::{beside_heap, coverage, early_ends, unseen_frees},
     diff::{broken_line, diff},
     error::Error,
     flame::{FlameOptions, Root, flame_folded, flame_svg},

@@ -7,11 +7,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
+use crate::Options;
 use crate::storage::Storage;
 
 /// An allocator and its entry points.
@@ -232,14 +232,26 @@ struct FileAllocators {
     exports_malloc: bool,
 }
 
-/// Files that were looked at already.
+/// Looks for allocators in files, each of which is read once.
 #[derive(Debug, Default)]
-pub struct AllocatorSurvey(Mutex<HashMap<PathBuf, FileAllocators>>);
+pub struct AllocatorSurvey {
+    options: Options,
+    known: HashMap<PathBuf, FileAllocators>,
+}
 
 impl AllocatorSurvey {
+    /// Makes one that opens the files that the options allow.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            known: HashMap::new(),
+        }
+    }
+
     /// How the program whose files these are allocates past what is hooked. Its own file comes
     /// first. A file that is mapped in several places is there as often.
-    pub fn look<'a>(&self, files: impl IntoIterator<Item = &'a Path>) -> Vec<Unhooked> {
+    pub fn look<'a>(&mut self, files: impl IntoIterator<Item = &'a Path>) -> Vec<Unhooked> {
         let (mut all, mut found) = (Vec::<(&Path, FileAllocators)>::new(), Vec::new());
         for file in files {
             if all.iter().any(|(known, _)| *known == file) {
@@ -292,19 +304,20 @@ impl AllocatorSurvey {
         found
     }
 
-    fn of_file(&self, file: &Path) -> FileAllocators {
-        let mut known = self.0.lock().unwrap_or_else(|broken| broken.into_inner());
-        let look = || of_file(file).unwrap_or_default();
-        known.entry(file.to_path_buf()).or_insert_with(look).clone()
+    fn of_file(&mut self, file: &Path) -> FileAllocators {
+        let options = &self.options;
+        let look = || of_file(file, options).unwrap_or_default();
+        let known = self.known.entry(file.to_path_buf());
+        known.or_insert_with(look).clone()
     }
 }
 
 /// What a file has to do with allocators; `None` if it is no ELF file that can be read.
-fn of_file(file: &Path) -> Option<FileAllocators> {
+fn of_file(file: &Path, options: &Options) -> Option<FileAllocators> {
     if !file.is_absolute() {
         return None;
     }
-    let storage = Storage::new();
+    let storage = Storage::with(options);
     let elf = ElfFile64::<Endianness>::parse(storage.map(file).ok()?).ok()?;
     let mut of = FileAllocators::default();
     for symbol in elf.dynamic_symbols() {
@@ -373,7 +386,7 @@ mod tests {
 
     #[test]
     fn what_is_no_program_has_no_allocator() {
-        let survey = AllocatorSurvey::default();
+        let mut survey = AllocatorSurvey::default();
         let files = [
             "/nowhere",
             "[vdso]",

@@ -9,7 +9,8 @@ use anyhow::{Context, Result, bail};
 use heapprof_attach::{Attached, Target, Wish};
 use heapprof_live::{Kept, Logged, Process};
 use heapprof_process::{is_there, status};
-use heapprof_profile::Profile;
+use heapprof_profile::{EarlyEnds, Profile, recorded};
+use heapprof_report::{early_ends, unseen_frees};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -74,12 +75,16 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     recording.greet(args);
     let over = recording.wait(args.time, &mut signals);
     let profile = recording.end(over)?;
+    let lacking = lacking(&profile, args.is_exact());
     let written = write(&profile, args.pid, output, mode);
     // Somebody may not read it, for which the profile does not wait.
     if let Some(log) = recording.log.take() {
         log.end(matches!(over, Over::Ended | Over::Replaced));
     }
     recording.say(over, written?);
+    for text in lacking {
+        messages::note(&format!("process {}: {text}", args.pid));
+    }
     Ok(())
 }
 
@@ -300,4 +305,23 @@ impl Recording {
         let written = written.map_or_else(String::new, |written| format!("; {written}"));
         messages::note(&format!("process {}: {why}{before}{written}", self.pid));
     }
+}
+
+/// What the profile says that it lacks, in lines.
+fn lacking(profile: &Profile, is_exact: bool) -> Vec<String> {
+    let comments = || profile.comment.iter().map(|&text| profile.text(text));
+    let column = profile.find_sample_type("alloc_space").ok();
+    let allocated = column.map(|column| {
+        let values = (0..profile.samples.len()).map(|i| profile.samples.values(i)[column]);
+        values.fold(0, i64::saturating_add)
+    });
+    let ends = early_ends(&EarlyEnds::of_comments(comments()), allocated);
+    let unseen = unseen_frees(recorded::unseen_frees(comments())).filter(|_| is_exact);
+    let unseen = unseen.map(|text| {
+        format!(
+            "{text}: the program frees through pointers that it got before the attachment, or by \
+             calls that heapprof does not see"
+        )
+    });
+    unseen.into_iter().chain(ends).collect()
 }

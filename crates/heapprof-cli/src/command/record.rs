@@ -18,6 +18,7 @@ mod outcome;
 mod program;
 mod residents;
 mod tail;
+mod unhooked;
 mod words;
 mod written;
 

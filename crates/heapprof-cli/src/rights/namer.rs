@@ -1,9 +1,11 @@
 //! Gives code of processes its names, with the rights that are given each time.
 
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use heapprof_profile::Profile;
+use heapprof_symbolize::allocators::{AllocatorSurvey, Unhooked};
 use heapprof_symbolize::{Options, Summary, Symbolizer};
 
 use super::ProcessRights;
@@ -12,6 +14,8 @@ use super::ProcessRights;
 pub(crate) struct ProcessNamer {
     own: Symbolizer,
     public: Symbolizer,
+    own_survey: AllocatorSurvey,
+    public_survey: AllocatorSurvey,
 }
 
 impl ProcessNamer {
@@ -21,6 +25,8 @@ impl ProcessNamer {
             ..options.clone()
         };
         Self {
+            own_survey: AllocatorSurvey::new(options.clone()),
+            public_survey: AllocatorSurvey::new(public.clone()),
             own: Symbolizer::new(options),
             public: Symbolizer::new(public),
         }
@@ -47,7 +53,24 @@ impl ProcessNamer {
         rights.acting(|| symbolizer.symbolize(profile))
     }
 
-    /// Does the same, and reads the files of others for so long at most. Returns whether all files
+    /// How a program allocates past what is hooked, as its files say, which are opened with the
+    /// rights of the process that names them.
+    ///
+    /// # Errors
+    /// Nobody may act for that user here.
+    pub(crate) fn survey<'a>(
+        &mut self,
+        files: impl Iterator<Item = &'a Path> + Send,
+        rights: ProcessRights,
+    ) -> io::Result<Vec<Unhooked>> {
+        let survey = match rights {
+            ProcessRights::User(_) => &mut self.own_survey,
+            ProcessRights::Public => &mut self.public_survey,
+        };
+        rights.acting(|| survey.look(files))
+    }
+
+    /// Gives a profile names, and reads the files of others for so long at most. Returns whether all files
     /// were asked.
     ///
     /// # Errors

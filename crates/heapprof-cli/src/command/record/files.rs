@@ -7,10 +7,12 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Resident, Runtime, Spread, nameless, resident, unseen_runtime};
-use heapprof_profile::{Profile, ReadOptions, decode_with, encode};
+use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, recorded};
 use heapprof_symbolize::Options;
+use heapprof_symbolize::allocators::Unhooked;
 
 use super::residents::Residents;
+use super::unhooked;
 use super::written::Written;
 use crate::place::{self, Access, Opened, Owner, Place, Trust, acting};
 use crate::rights::ProcessNamer;
@@ -46,6 +48,14 @@ pub(super) struct Told {
     pub(super) has_values: bool,
     /// Why it has none, or not all of them.
     pub(super) missing_values: Option<String>,
+    /// The stacks that end early, by file.
+    pub(super) early_ends: Vec<EarlyEnds>,
+    /// Bytes that were allocated, if the samples were read.
+    pub(super) allocated: Option<i64>,
+    /// Blocks whose free was not seen before their address came again, and their bytes.
+    pub(super) unseen_frees: [u64; 2],
+    /// How the program allocates past what is hooked.
+    pub(super) unhooked: Vec<Unhooked>,
 }
 
 /// What is held by code without names.
@@ -180,12 +190,15 @@ pub(super) fn read(
             .with_context(unreadable)?;
         let has_residents = with_symbols && residents.put_into(&mut profile, one.process);
         let mut told = told(&profile, one);
+        let unhooked = unhooked::note_in(&mut profile, namer, one.rights);
+        told.unhooked = unhooked.with_context(unreadable)?;
         if with_symbols {
+            told.allocated = allocated(&profile);
             // The process that named the files may have had fewer rights than the file's owner.
             let summary = namer.symbolize(&mut profile, one.rights);
             let summary = summary.with_context(unreadable)?;
             let is_named = summary.resolved() + summary.numbered() > 0;
-            if has_residents || is_named {
+            if has_residents || is_named || !told.unhooked.is_empty() {
                 let shown = one.path.display().to_string();
                 let access = Access::Exactly(opened.stat.st_mode & 0o777);
                 output::replace(&place, &shown, access, |writer| {
@@ -213,7 +226,18 @@ fn told(profile: &Profile, one: &Written) -> Told {
         missing_frames: said_after(&comments, "frames missing: "),
         has_values: profile.find_sample_type("sv_inuse_objects").is_ok(),
         missing_values: said_after(&comments, "perl: values missing: "),
+        early_ends: EarlyEnds::of_comments(comments.iter().map(String::as_str)),
+        allocated: None,
+        unseen_frees: recorded::unseen_frees(comments.iter().map(String::as_str)),
+        unhooked: Vec::new(),
     }
+}
+
+/// How many bytes were allocated at all.
+fn allocated(profile: &Profile) -> Option<i64> {
+    let column = profile.find_sample_type("alloc_space").ok()?;
+    let values = (0..profile.samples.len()).map(|i| profile.samples.values(i)[column]);
+    Some(values.fold(0, i64::saturating_add))
 }
 
 /// What the first comment says that begins in this way, such as which interpreter's frames the

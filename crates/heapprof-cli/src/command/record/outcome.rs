@@ -6,13 +6,14 @@ use std::path::Path;
 
 use anyhow::Result;
 use heapprof_analysis::{Runtime, Spread};
-use heapprof_report::{beside_heap, coverage, give_or_take, percent};
+use heapprof_report::{beside_heap, coverage, early_ends, give_or_take, percent, unseen_frees};
 use heapprof_symbolize::debug_package;
 use heapprof_symbolize::program::{Obstacle, inspect};
 
 use super::child::Ended;
 use super::ending::Ending;
 use super::files::{self, Found, Told, Unnamed};
+use super::unhooked;
 use super::words::{bytes, plural, quoted, shown};
 use super::written::{Failed, Written};
 use super::{CHILDREN, Names};
@@ -243,15 +244,31 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
     {
         messages::note(&text);
     }
-    if let Some(text) = of_next.and_then(|told| {
-        let runtime = told.runtime.as_ref();
-        // Nobody is advised to do what they did.
-        let is_new =
-            |of: &&Runtime| **of != Runtime::Python || args.python_objects != Some(Answer::Yes);
-        beside_heap(told.peak?, runtime.filter(is_new))
-    }) {
+    let unhooked = of_next.map_or(&[][..], |told| &told.unhooked);
+    for text in unhooked::lines(unhooked, of_next.and_then(|told| told.peak)) {
+        messages::note(&format!("{next_path}: {text}"));
+    }
+    if unhooked.is_empty()
+        && let Some(text) = of_next.and_then(|told| {
+            let runtime = told.runtime.as_ref();
+            // Nobody is advised to do what they did.
+            let is_new =
+                |of: &&Runtime| **of != Runtime::Python || args.python_objects != Some(Answer::Yes);
+            beside_heap(told.peak?, runtime.filter(is_new))
+        })
+    {
         let already = if args.mmap { "; --mmap was given" } else { "" };
         messages::note(&format!("{next_path}: {text}{already}"));
+    }
+    if let Some(text) = of_next.and_then(|told| early_ends(&told.early_ends, told.allocated)) {
+        messages::note(&format!("{next_path}: {text}"));
+    }
+    if next.written.is_exact
+        && let Some(text) = of_next.and_then(|told| unseen_frees(told.unseen_frees))
+    {
+        messages::note(&format!(
+            "{next_path}: {text}: the program frees by calls that heapprof does not see"
+        ));
     }
     if let Some(missing) = of_next.and_then(|told| told.missing_frames.as_ref()) {
         messages::note(&format!(
@@ -267,6 +284,7 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
             quoted(&of.path)
         ));
     } else if of.stacks == 0
+        && unhooked.is_empty()
         && let Some(reason) = own_allocator(main)
     {
         messages::note(&reason);

@@ -1,0 +1,127 @@
+//! Says which allocators of a program were not recorded: in its profile, and in record's last lines.
+
+use std::io;
+use std::path::Path;
+
+use heapprof_analysis::{Resident, UNSEEN_ALLOCATOR};
+use heapprof_profile::Profile;
+use heapprof_symbolize::allocators::{Role, Unhooked};
+use heapprof_text::printable;
+
+use super::words::bytes;
+use crate::rights::{ProcessNamer, ProcessRights};
+
+/// Looks for allocators in the files of a profile's program, with the rights of the process that
+/// names the files, and names those in its comments that were not recorded.
+///
+/// # Errors
+/// Nobody may act for that user here.
+pub(super) fn note_in(
+    profile: &mut Profile,
+    namer: &mut ProcessNamer,
+    rights: ProcessRights,
+) -> io::Result<Vec<Unhooked>> {
+    let files = profile.mapping.iter().map(|m| profile.text(m.filename));
+    let files: Vec<String> = files.map(str::to_string).collect();
+    let found = namer.survey(files.iter().map(Path::new), rights)?;
+    for one in &found {
+        let comment = format!("{UNSEEN_ALLOCATOR}{}", what(one));
+        let comment = profile.strings.intern(&comment);
+        profile.comment.push(comment);
+    }
+    Ok(found)
+}
+
+/// What is not recorded.
+fn what(unhooked: &Unhooked) -> String {
+    let shown = |path: &Path| printable(&path.display().to_string()).into_owned();
+    match unhooked {
+        Unhooked::Inside {
+            name,
+            file,
+            function,
+            ..
+        } => format!(
+            "the blocks of {name} inside {} ({function}) are not recorded",
+            shown(file)
+        ),
+        Unhooked::Called {
+            name,
+            file,
+            functions,
+            role,
+        } => {
+            let missing = match role {
+                Role::Allocates => "such blocks are not recorded",
+                Role::Frees => "such frees are not recorded, so what is in use is too much",
+            };
+            format!(
+                "{} calls {functions} of {name} past malloc, and {missing}",
+                shown(file)
+            )
+        }
+        Unhooked::SecondLibc { file } => format!(
+            "dlmopen has loaded a second C library ({}), whose blocks are not recorded",
+            shown(file)
+        ),
+    }
+}
+
+/// What record says of each: what is not in the profile, how much memory that may be, and what would
+/// show it.
+pub(super) fn lines(all: &[Unhooked], peak: Option<Resident>) -> Vec<String> {
+    let rest = peak.and_then(|peak| Some((peak.beside_heap()?, peak.of_program())));
+    let rest = rest.map_or_else(String::new, |(rest, whole)| {
+        format!(
+            "; {} of the peak RSS {} is not in the profile",
+            bytes(rest),
+            bytes(whole)
+        )
+    });
+    let each = all.iter().enumerate().map(|(i, one)| {
+        let rest = if i == 0 { rest.as_str() } else { "" };
+        let remedy = match one {
+            Unhooked::Inside { remedy, .. } => remedy,
+            Unhooked::Called { .. } => "a program that calls malloc and free is seen whole",
+            Unhooked::SecondLibc { .. } => "what dlopen loads is seen whole",
+        };
+        format!("{}{rest}; {remedy}", what(one))
+    });
+    each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_its_memory() {
+        let file = || Path::new("/tmp/p\n").to_path_buf();
+        let inside = Unhooked::Inside {
+            name: "mimalloc",
+            remedy: "link it otherwise",
+            file: file(),
+            function: "mi_malloc_aligned".to_string(),
+        };
+        let called = Unhooked::Called {
+            name: "jemalloc",
+            file: file(),
+            functions: "sdallocx".to_string(),
+            role: Role::Frees,
+        };
+        let peak = Resident {
+            bytes: 4 << 20,
+            own: 1 << 20,
+            heap: Some(1 << 20),
+        };
+        assert_eq!(
+            lines(&[inside, called], Some(peak)),
+            [
+                "the blocks of mimalloc inside /tmp/p\\n (mi_malloc_aligned) are not recorded; 2MiB \
+                 of the peak RSS 3MiB is not in the profile; link it otherwise",
+                "/tmp/p\\n calls sdallocx of jemalloc past malloc, and such frees are not recorded, \
+                 so what is in use is too much; a program that calls malloc and free is seen whole",
+            ]
+        );
+    }
+}
