@@ -48,8 +48,9 @@ pub(super) fn walk<Frame: Copy>(
         let rule = unwinder.rule(cursor.pc);
         next = unwinder.step(memory, cursor, rule);
         if next.is_none() {
-            let has_end_word = walk::end_word(memory, cursor, rule).is_some();
-            ends_early = !has_end_word && unwinder.ends_early(cursor, rule);
+            // Most stacks end by a rule, and nothing more is asked then.
+            ends_early =
+                unwinder.ends_early(cursor, rule) && walk::end_word(memory, cursor, rule).is_none();
         }
     }
     if total <= 2 * KEPT {
