@@ -68,8 +68,8 @@ impl Code {
         }
     }
 
-    /// Indexes the unwind tables of objects whose linker made no table of them. It is called when it
-    /// is known anew what code is mapped, by one thread at a time.
+    /// Indexes the unwind tables of objects whose linker made no table of them. It is called when
+    /// it is known anew what code is mapped, by one thread at a time.
     pub(crate) fn index_frames(&self, process: &Process) {
         let mut path = [0; LONGEST_PATH];
         let is_new = |start: usize| {

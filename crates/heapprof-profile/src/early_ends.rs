@@ -1,8 +1,8 @@
 //! Stacks that end before their outermost frame: how many, in which file and why, as comments of a
 //! profile.
 //!
-//! Such a stack lacks its callers, so reports show what it allocated at the wrong place, and nobody
-//! sees it in the names alone.
+//! Such a stack lacks its callers, so reports show what it allocated at the wrong place, and
+//! nobody sees it in the names alone.
 
 use std::fmt;
 
@@ -41,7 +41,8 @@ const MAX_FILES: usize = 10;
 /// The stacks that end early in one file for one reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EarlyEnds {
-    /// The file of the last frame that was found; empty for code of no file, and for several files.
+    /// The file of the last frame that was found; empty for code of no file, and for several
+    /// files.
     pub file: String,
     /// Why they end there; `None` for several files.
     pub reason: Option<EarlyEndReason>,
@@ -54,8 +55,8 @@ pub struct EarlyEnds {
 }
 
 impl EarlyEndReason {
-    /// The reason with this number of the collector's; `None` for any other number, such as the 0 of
-    /// a stack that is whole.
+    /// The reason with this number of the collector's; `None` for any other number, such as the 0
+    /// of a stack that is whole.
     pub fn of_number(number: u32) -> Option<Self> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         REASONS.get(index).map(|(reason, _)| *reason)

@@ -2,8 +2,8 @@
 //! of a program's files have one inside, or call one past malloc.
 //!
 //! heapprof hooks malloc and its family, and the operators of C++, by their names in shared
-//! libraries. An allocator that is linked into a file under other names is called directly. A shared
-//! one has functions besides malloc's, and whoever calls those is not seen either.
+//! libraries. An allocator that is linked into a file under other names is called directly. A
+//! shared one has functions besides malloc's, and whoever calls those is not seen either.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -347,8 +347,8 @@ fn of_file(file: &Path, options: &Options) -> Option<FileAllocators> {
     is_python |= elf
         .dynamic_symbols()
         .any(|symbol| symbol.is_definition() && symbol.name() == Ok("PyObject_Malloc"));
-    // CPython has mimalloc inside, and mostly does not use it: what is said of Python says more. And
-    // our own allocator records what the one below it gives.
+    // CPython has mimalloc inside, and mostly does not use it: what is said of Python says more.
+    // And our own allocator records what the one below it gives.
     if is_python || is_ours {
         of.defined.clear();
     }

@@ -1,9 +1,9 @@
 //! Where the entries of an `.eh_frame` are, for objects whose linker made no table of them
 //! (`-Wl,--no-eh-frame-hdr`, or an `.eh_frame_hdr` without its table).
 //!
-//! Only the section headers of the file say where such an `.eh_frame` lies. They are read when code
-//! is looked at, never in an event. The file may be another one by now, so its headers and the
-//! section itself must be what is in memory, byte by byte.
+//! Only the section headers of the file say where such an `.eh_frame` lies. They are read when
+//! code is looked at, never in an event. The file may be another one by now, so its headers and
+//! the section itself must be what is in memory, byte by byte.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -22,8 +22,8 @@ const MAX_MEMORY: usize = 16 << 20;
 /// A file with more headers of either kind is left alone.
 const MAX_HEADERS: usize = 4096;
 
-/// A function's entry: where the function begins, and where its entry is, both from the beginning of
-/// the object or of the section.
+/// A function's entry: where the function begins, and where its entry is, both from the beginning
+/// of the object or of the section.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Entry {
@@ -261,8 +261,8 @@ fn section(module: &Module, path: &CStr) -> Option<Section> {
     Some(Section { copy, len, at })
 }
 
-/// The entries of a section: where they are, how many, where the section is, and how many bytes they
-/// take.
+/// The entries of a section: where they are, how many, where the section is, and how many bytes
+/// they take.
 type Made = (*mut Entry, usize, [usize; 2], usize);
 
 /// Makes the entries of a section, if there is room for them besides what is `taken`.

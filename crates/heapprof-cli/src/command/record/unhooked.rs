@@ -1,4 +1,5 @@
-//! Says which allocators of a program were not recorded: in its profile, and in record's last lines.
+//! Says which allocators of a program were not recorded: in its profile, and in record's last
+//! lines.
 
 use std::io;
 use std::path::Path;
@@ -67,8 +68,8 @@ fn what(unhooked: &Unhooked) -> String {
     }
 }
 
-/// What record says of each: what is not in the profile, how much memory that may be, and what would
-/// show it.
+/// What record says of each: what is not in the profile, how much memory that may be, and what
+/// would show it.
 pub(super) fn lines(all: &[Unhooked], peak: Option<Resident>) -> Vec<String> {
     let rest = peak.and_then(|peak| Some((peak.beside_heap()?, peak.of_program())));
     let rest = rest.map_or_else(String::new, |(rest, whole)| {
