@@ -428,7 +428,6 @@ impl Keeping {
         };
         let is_new = said.is_of_new_child();
         let rights = ProcessRights::User(caller.owner);
-        let rights = rights.with(ProcessRights::now(number_of(caller.pid)));
         if is_new {
             self.rights.open(number_of(caller.pid), caller.owner);
         }
