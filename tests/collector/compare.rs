@@ -171,6 +171,9 @@ int main(int argc, char **argv) {
 
 /// The error that is allowed: one page.
 const PAGE: i64 = 4096;
+/// Perl takes memory for values in arenas of a page. Whether the code needs one more for heads and
+/// one for bodies also depends on how many variables the environment has.
+const ARENAS: i64 = 2 * 4096;
 
 #[test]
 fn peaks_of_known_size_are_found() {
@@ -229,7 +232,7 @@ fn peaks_of_perl_code_are_found() {
     for (row, (code, bytes)) in report["rows"].as_array().unwrap().iter().zip(known) {
         let above = row["above_empty"][0].as_i64().unwrap();
         assert!(
-            (above - bytes).abs() <= PAGE,
+            (above - bytes).abs() <= PAGE + ARENAS,
             "{code}: {above} is not {bytes}"
         );
     }
