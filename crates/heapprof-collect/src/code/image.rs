@@ -47,7 +47,7 @@ impl Image {
         let mut notes = headers.all().filter(|header| header.kind == libc::PT_NOTE);
         notes.find_map(|notes| {
             let mut image = Self {
-                start: headers.start,
+                start: headers.memory.at,
                 ..Self::UNKNOWN
             };
             let notes_at = headers.bias.wrapping_add(notes.address);
@@ -57,15 +57,47 @@ impl Image {
     }
 }
 
-/// Reads a word of memory that may not be there.
-fn word(at: usize) -> Option<u64> {
-    let mut bytes = [0; 8];
-    (sys::read_memory(at, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+/// Memory that may not be there, of which the first bytes were read at once: a file's header is
+/// followed by its program headers, and each system call costs more than what it reads.
+struct Window {
+    at: usize,
+    len: usize,
+    bytes: [u8; WINDOW],
+}
+
+/// Fourteen program headers fit in. There may be little room on this stack.
+const WINDOW: usize = 896;
+
+impl Window {
+    fn at(at: usize) -> Self {
+        let mut bytes = [0; WINDOW];
+        let len = sys::read_memory(at, &mut bytes);
+        Self { at, len, bytes }
+    }
+
+    /// Reads what is at an address. Returns false if it is not there.
+    fn read(&self, at: usize, to: &mut [u8]) -> bool {
+        let from = at.wrapping_sub(self.at);
+        let seen = &self.bytes[..self.len];
+        match from
+            .checked_add(to.len())
+            .and_then(|end| seen.get(from..end))
+        {
+            Some(seen) => to.copy_from_slice(seen),
+            None => return sys::read_memory(at, to) == to.len(),
+        }
+        true
+    }
+
+    fn word(&self, at: usize) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(at, &mut bytes).then(|| u64::from_le_bytes(bytes))
+    }
 }
 
 /// The program headers of an ELF file in memory.
 struct Headers {
-    start: usize,
+    memory: Window,
     at: usize,
     size: usize,
     count: usize,
@@ -85,13 +117,14 @@ impl Headers {
     /// The headers of the image that begins at `start`, if one does.
     fn at(start: usize) -> Option<Self> {
         let mut magic = [0; 5];
-        if sys::read_memory(start, &mut magic) != 5 || magic != *b"\x7fELF\x02" {
+        let memory = Window::at(start);
+        if !memory.read(start, &mut magic) || magic != *b"\x7fELF\x02" {
             return None;
         }
-        let counts = word(start.checked_add(54)?)?;
+        let counts = memory.word(start.checked_add(54)?)?;
         let mut headers = Self {
-            start,
-            at: start.wrapping_add(word(start.checked_add(32)?)? as usize),
+            at: start.wrapping_add(memory.word(start.checked_add(32)?)? as usize),
+            memory,
             size: (counts & 0xffff) as usize,
             count: (counts >> 16 & 0xffff) as usize,
             bias: start,
@@ -105,7 +138,7 @@ impl Headers {
         (0..self.count).map_while(|i| {
             let mut words = [0; 40];
             let at = self.at.wrapping_add(i * self.size);
-            if sys::read_memory(at, &mut words) != words.len() {
+            if !self.memory.read(at, &mut words) {
                 return None;
             }
             let (words, _) = words.as_chunks();
@@ -136,15 +169,16 @@ impl Headers {
 /// Reads the build id among the notes at `at` into `id`. Returns its length.
 fn build_id(mut at: usize, len: usize, id: &mut [u8]) -> Option<usize> {
     let end = at.checked_add(len)?;
+    let memory = Window::at(at);
     while at.checked_add(12)? <= end {
-        let sizes = word(at)?;
+        let sizes = memory.word(at)?;
         let (name, desc) = (sizes as u32 as usize, (sizes >> 32) as usize);
-        let kind = word(at + 8)? as u32;
+        let kind = memory.word(at + 8)? as u32;
         let is_gnu =
-            name == 4 && word(at.checked_add(12)?)? as u32 == u32::from_le_bytes(*b"GNU\0");
+            name == 4 && memory.word(at.checked_add(12)?)? as u32 == u32::from_le_bytes(*b"GNU\0");
         let desc_at = at.checked_add(12 + name.next_multiple_of(4))?;
         if kind == 3 && is_gnu && desc <= id.len() {
-            return (sys::read_memory(desc_at, &mut id[..desc]) == desc).then_some(desc);
+            return memory.read(desc_at, &mut id[..desc]).then_some(desc);
         }
         at = desc_at.checked_add(desc.next_multiple_of(4))?;
     }
