@@ -69,7 +69,7 @@ fn children_have_a_folder() {
     );
     assert!(
         found.err.contains(
-            "of children that held less than 64KiB were left out: --keep-small keeps them)"
+            " children that held less than 64KiB of their own are left out: --keep-small keeps"
         ),
         "{}",
         found.err
@@ -96,6 +96,92 @@ fn children_have_a_folder() {
     assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz"]);
     record(here, &["-o", "c.pb.gz", "--follow-children", "no"], script);
     assert_eq!(names(here), ["a.children", "a.pb.gz", "b.pb.gz", "c.pb.gz"]);
+}
+
+/// A program with 2 MB that calls a small one again and again, by fork and exec, then forks a child
+/// that holds memory of its own, and one that only frees and allocates a little.
+const CALLER: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+char *volatile kept[20];
+static void call(void (*what)(void)) {
+    pid_t child = fork();
+    if (child == 0) { what(); _exit(1); }
+    waitpid(child, 0, 0);
+}
+static void run(void) { free(strdup("true")); execl("/bin/true", "true", (char *)0); }
+__attribute__((noinline)) static void hold(void) {
+    for (int i = 0; i < 10; i++) free(kept[i]);
+    for (int i = 0; i < 3; i++) kept[i] = malloc(30000);
+    _exit(0);
+}
+static void forget(void) {
+    for (int i = 0; i < 10; i++) free(kept[i]);
+    free(malloc(60000));
+    exit(0);
+}
+static void die(void) { kept[0] = malloc(20000); abort(); }
+static void vanish(void) { kept[0] = malloc(20000); *(volatile int *)8 = 1; }
+int main(void) {
+    for (int i = 0; i < 20; i++) kept[i] = memset(malloc(100000), 1, 100000);
+    for (int i = 0; i < 10; i++) call(run);
+    call(hold);
+    call(forget);
+    call(die);
+    call(vanish);
+    return 3;
+}
+"#;
+
+/// A child's profile is left out if it never held 64 KiB of its own, whatever it inherited and
+/// however it ends. One that frees what it inherited and holds as much of its own is kept.
+#[test]
+fn what_a_child_inherits_is_not_its_own() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(CALLER, "gcc -g -O1");
+    let here = built.folder.path();
+    let recorded = |options: &[&str]| {
+        let words = [&["record", "-o", "a.pb.gz"], options, &["./program"]].concat();
+        let found = run(here, &words);
+        assert_eq!(found.code, 3, "{}", found.err);
+        (names(&here.join("a.children")), found.err)
+    };
+    for options in [&["--exact"][..], &["--exact", "--threads"], &["--period=2"]] {
+        let (kept, said) = recorded(options);
+        assert_eq!(kept, ["program.N.pb.gz"], "{options:?} {said}");
+        let expected = "13 children that held less than 64KiB of their own are left out: \
+                        --keep-small keeps them)";
+        assert!(said.contains(expected), "{options:?} {said}");
+        std::fs::remove_dir_all(here.join("a.children")).unwrap();
+    }
+    let (kept, said) = recorded(&["--exact", "--keep-small"]);
+    assert_eq!(kept.len(), 24, "{said} {kept:?}");
+    assert!(!said.contains("left out"), "{said}");
+}
+
+/// A profile that is written on the way stays with its process: one that is small at the end, too,
+/// is left out with all of its profiles.
+#[test]
+fn profiles_on_the_way_of_small_children() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(HOLDER, "gcc -g -O1");
+    let here = built.folder.path();
+    let script = "true; ./program; exit 3";
+    let found = record(here, &["-o", "a.pb.gz", "--on-growth=1KiB"], script);
+    let kept = names(&here.join("a.children"));
+    assert!(kept.contains(&"program.N.pb.gz".to_string()), "{kept:?}");
+    assert!(kept.contains(&"program.N.N.pb.gz".to_string()), "{kept:?}");
+    assert!(
+        kept.iter().all(|name| name.starts_with("program.")),
+        "{kept:?} {}",
+        found.err
+    );
 }
 
 /// The folder is named after the program's profile, whose name is known only at the end. A pattern
@@ -288,15 +374,17 @@ fn how_sure_the_total_is_is_said() {
 #[test]
 fn a_child_s_profile_is_called_so() {
     let folder = tempfile::tempdir().unwrap();
-    let record = "exec \"$@\" record --no-symbolize -o out.pb.gz -- sh -c \"$SCRIPT\"";
-    let shell = |script: &str| {
+    let shell = |options: &str, script: &str| {
+        let record = format!(
+            "exec \"$@\" record --no-symbolize {options} -o out.pb.gz -- sh -c \"$SCRIPT\""
+        );
         let mut shell = Command::new("sh");
         // With this limit, a program that is killed leaves nothing.
         shell.args(["-c", &format!("ulimit -f 100000; {record}"), "sh"]);
         shell.arg(heapprof()).env("SCRIPT", script);
         Run::from(shell.current_dir(folder.path()).output().unwrap())
     };
-    let killed = shell("ls >/dev/null; kill -9 $$");
+    let killed = shell("--keep-small", "ls >/dev/null; kill -9 $$");
     assert_eq!(killed.code, 137);
     assert!(
         killed.err.contains(
@@ -308,7 +396,12 @@ fn a_child_s_profile_is_called_so() {
     );
     let why = "in private memory (files may have no more than 51200000 bytes), so a kill would";
     assert!(killed.err.contains(why), "{}", killed.err);
-    let ended = shell("ls >/dev/null; exit 3");
+    let small = shell("", "ls >/dev/null; kill -9 $$").err;
+    let expected = "no profile: the program was ended by signal 9 before it could write one";
+    assert!(small.contains(expected), "{small}");
+    let expected = "; a child that held less than 64KiB of its own is left out: --keep-small keeps";
+    assert!(small.contains(expected), "{small}");
+    let ended = shell("", "ls >/dev/null; exit 3");
     assert_eq!(ended.code, 3);
     assert!(!ended.err.contains("child's"), "{}", ended.err);
 }

@@ -106,14 +106,19 @@ pub struct Output {
     pub parent: Option<i32>,
     /// A folder with a file for each user, to which each dump adds an entry, ended by a NUL:
     /// process, when (0 on the way, 1 at the end, 2 before an exec), whether it is exact, bytes in
-    /// use, peak bytes, stacks, events lost, path. A dump that was not written adds `!`, errno and
-    /// path, or `!` and a text. What [`Triggers::line_growth`] tells goes into another file there,
-    /// whose name ends in `.lines`: a newline, a NUL, `lines `, then as text the process, when its
+    /// use, peak bytes, bytes of its own at most, stacks, events lost, path. A dump that was not
+    /// written adds `!`, errno and path, or `!` and a text. A child that was left out (see
+    /// [`least_of_child`](Self::least_of_child)) adds `-`, process and when. What
+    /// [`Triggers::line_growth`] tells goes into another file there, whose name ends
+    /// in `.lines`: a newline, a NUL, `lines `, then as text the process, when its
     /// recording began (nanoseconds since 1970), whether it is exact, and the length of a gzipped
     /// profile with the growth of each stack, which follows after a newline. What
     /// [`Triggers::live`] writes goes into one whose name ends in `.live`, in the same form, with a
     /// whole profile.
     pub list: Vec<u8>,
+    /// A child that never held so many bytes of its own leaves no last dump. It adds an entry to
+    /// `list`. What a forked child inherits is its parent's.
+    pub least_of_child: u64,
     /// Which process is given a file in memory. In that file the recorded process keeps what a
     /// profile is made of, so that it is there when the process was killed.
     pub keep: Keep,

@@ -20,6 +20,7 @@ pub(crate) mod pools;
 pub(crate) mod rights;
 pub(crate) mod scripts;
 pub(crate) mod signals;
+mod small_child;
 pub(crate) mod snapshot;
 pub(crate) mod sums;
 #[cfg(test)]

@@ -235,6 +235,8 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.output.parent = processes.map(parent_of_program);
         options.output.children = get(variable::CHILDREN.name).map_or_else(Vec::new, of_program);
         options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
+        let least = parsed(variable::LEAST.name, &setting::SIZE)?;
+        options.output.least_of_child = least.unwrap_or(0);
         if let Some(path) = get(variable::KEEP.name) {
             options.output.keep = Keep::Socket(path.to_vec());
         }

@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
     snprintf(profile, sizeof profile, "%s/d/p.pb.gz", folder);
     snprintf(other, sizeof other, "%s/was", folder);
     if (setgroups(0, 0) || setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534)) return 8;
-    int length = snprintf(entry, sizeof entry, "4242 1 1 100 1000000000 5 0 %s",
+    int length = snprintf(entry, sizeof entry, "4242 1 1 100 1000000000 1000000000 5 0 %s",
                           !strcmp(how, "list") ? argv[2] : profile) + 1;
     forge(list, entry, length);
     snprintf(path, sizeof path, "%s/65534", list);

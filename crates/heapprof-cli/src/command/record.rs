@@ -17,6 +17,7 @@ mod oom;
 mod outcome;
 mod program;
 mod residents;
+mod small_children;
 mod tail;
 mod unhooked;
 mod words;
@@ -154,7 +155,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
             list.path().display()
         ));
     }
-    let has_all = outcome::report(said.written, &said.failed, &ended, &ending, &names, args);
+    let has_all = outcome::report(said, &ended, &ending, &names, args);
     drop(list);
     if ended.by_key {
         // If Ctrl-C ended the program, a shell ends its loop or script. If a program exits with
@@ -423,6 +424,9 @@ fn environment(
             variable::INTERVAL.name,
             format!("{}ms", interval.as_millis()),
         );
+    }
+    if let Some(least) = small_children::least_of_child(args) {
+        command.env(variable::LEAST.name, least.to_string());
     }
     if let Some(pattern) = &names.children {
         command.env(variable::CHILDREN.name, pattern);

@@ -124,6 +124,12 @@ impl History {
         all
     }
 
+    /// What was in use when the recording began, in bytes: what a forked child has inherited.
+    pub(crate) fn first_bytes(&self, process: &Process) -> i64 {
+        let first = |moments: &mut Moments| moments.all().first().map(|moment| moment.bytes);
+        self.moments.with(process, first).unwrap_or(0)
+    }
+
     /// When the heap was largest, as far as anybody has looked.
     pub(crate) fn peak_at(&self) -> i64 {
         self.peak_at.load(Ordering::Relaxed)

@@ -108,6 +108,11 @@ impl Naming {
         path
     }
 
+    /// Whether this is the process that the recording was started for.
+    pub(crate) fn is_main(&self) -> bool {
+        self.is_main
+    }
+
     /// Begins anew in a forked child, which is not the main process.
     pub(crate) fn forked(&mut self) {
         (self.is_main, self.count, self.exec) = (false, 0, None);

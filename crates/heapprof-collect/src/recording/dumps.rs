@@ -11,14 +11,13 @@ use crate::dump::{AllocatorHolds, Dumping, Error, Tell, output};
 use crate::engine::Engine;
 use crate::event::apart::is_apart;
 use crate::options::{Format, Options};
-use crate::platform::process::Process;
 use crate::platform::{sys, tls, trial};
 use crate::reason::Reason;
 #[cfg(not(shuttle))]
 use crate::recording::audit;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
-use crate::recording::{lines, live};
+use crate::recording::{lines, live, small_child};
 use crate::stack::handlers::may_be_in_handler;
 use crate::stack::own_stack;
 
@@ -201,6 +200,7 @@ pub(super) fn dump_only(engine: &Engine, reason: Reason, patience: i64) -> Dumpe
         return Dumped::Failed;
     }
     in_turn(engine, reason, patience, |turn| match turn {
+        Some(_) if small_child::leave_out(engine, reason) => Dumped::Written,
         // The path is freed while forks wait, because they take the allocator's lock as well.
         Some(_) => match make(engine, reason, None).is_ok() {
             true => Dumped::Written,
@@ -348,7 +348,7 @@ fn write(
     if !options.output.list.is_empty() {
         output::add_to_list(
             &options.output.list,
-            &listed(process, &path, reason, &totals),
+            &listed(engine, &path, reason, &totals),
         );
     }
     let state = match reason {
@@ -363,9 +363,10 @@ fn write(
 }
 
 /// What the list of dumps says of one dump, so that nobody has to read the profile for that.
-fn listed(process: &Process, path: &CStr, reason: Reason, totals: &Totals) -> CString {
+fn listed(engine: &Engine, path: &CStr, reason: Reason, totals: &Totals) -> CString {
+    let process = &engine.process;
     let mut line = format!(
-        "{} {} {} {} {} {} {} ",
+        "{} {} {} {} {} {} {} {} ",
         sys::process_id(),
         match reason {
             Reason::Exec => 2,
@@ -374,6 +375,7 @@ fn listed(process: &Process, path: &CStr, reason: Reason, totals: &Totals) -> CS
         u8::from(process.recorded.is_exact()),
         totals.in_use,
         totals.peak,
+        small_child::most_held(engine),
         totals.stacks,
         process.dropped.lost(),
     )

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use heapprof_live::Kept;
-use heapprof_profile::{Profile, encode};
+use heapprof_profile::{History, Profile, encode};
 
 use rustix::fs::FileType;
 
@@ -103,6 +103,7 @@ pub(super) fn write(
         is_exact: left.is_exact,
         in_use: total("inuse_space"),
         peak: total("peak_space"),
+        own: own(&left.profile),
         stacks: left.profile.samples.len(),
         lost: left.lost,
         path,
@@ -178,6 +179,17 @@ fn numbered(name: &OsString, number: u32) -> OsString {
         None => (bytes, &b""[..]),
     };
     OsString::from_vec([stem, format!(".{number}").as_bytes(), ending].concat())
+}
+
+/// Bytes that the process held of its own at most. A forked child begins with what it inherited,
+/// and may free that while it allocates; then it is what it allocated.
+fn own(profile: &Profile) -> i64 {
+    let history = History::of(profile);
+    let first = history.and_then(|history| history.moments.first().copied());
+    match first.map_or(0, |first| first.bytes) {
+        0 => total(profile, "peak_space"),
+        inherited => total(profile, "alloc_space").saturating_sub(inherited),
+    }
 }
 
 fn total(profile: &Profile, name: &str) -> i64 {

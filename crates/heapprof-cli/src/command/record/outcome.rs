@@ -1,7 +1,6 @@
 //! What a recording left: profiles symbolized in place, and one line that says where they are and
 //! what is in them.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Result;
@@ -13,9 +12,10 @@ use heapprof_symbolize::program::{Obstacle, inspect};
 use super::child::Ended;
 use super::ending::Ending;
 use super::files::{self, Found, Told, Unnamed};
+use super::small_children::{self, least_of_child};
 use super::unhooked;
 use super::words::{bytes, plural, quoted, shown};
-use super::written::{Failed, Written};
+use super::written::{Said, Written};
 use super::{CHILDREN, Names};
 use crate::args::RecordArgs;
 use crate::args::record::Answer;
@@ -40,14 +40,19 @@ impl Recorded {
 /// Symbolizes the profiles and says what the recording left. Returns false if it lacks what it was
 /// made for: the values of a perl.
 pub(super) fn report(
-    written: Vec<Written>,
-    failed: &[Failed],
+    said: Said,
     ended: &Ended,
     ending: &Ending,
     names: &Names,
     args: &RecordArgs,
 ) -> bool {
-    for failed in failed {
+    let Said {
+        written,
+        failed,
+        small,
+        ..
+    } = said;
+    for failed in &failed {
         messages::note(&failed.text());
     }
     let (mut written, piped, refused) = that_are_there(written);
@@ -58,15 +63,21 @@ pub(super) fn report(
                 "{}: the profile was written into it; its addresses have no names",
                 piped.path.display()
             )),
-            None if failed.is_empty() && refused == 0 => messages::note(&nothing(ended, ending)),
+            None if failed.is_empty() && refused == 0 => {
+                messages::note(&nothing(
+                    ended,
+                    ending,
+                    small_children::lives(&small).count(),
+                ));
+            }
             None => {}
         }
         return !args.perl_values;
     };
     let processes = [ended.process, written[main].process];
-    let small = match args.keep_small || args.fork_audit {
-        true => 0,
-        false => leave_out_small(&mut written, processes),
+    let small = match least_of_child(args) {
+        None => 0,
+        Some(least) => small_children::leave_out(&mut written, &small, processes, least),
     };
     if let Some(folder) = names.folder_of_children(ended.process) {
         files::remove_folder(&folder);
@@ -158,26 +169,6 @@ fn main_of(written: &[Written], ended: &Ended) -> Option<usize> {
         .max_by_key(|(_, one)| (one.owner.is_us(), one.is_last))
         .map(|(i, _)| i);
     own.or((!written.is_empty()).then_some(0))
-}
-
-/// Bytes at the peak below which a child is left out.
-const SMALL: i64 = 64 << 10;
-
-/// Removes the profiles of other processes that never held much. Returns how many.
-fn leave_out_small(written: &mut Vec<Written>, kept: [u32; 2]) -> usize {
-    let mut peaks = HashMap::<u32, i64>::new();
-    for one in &*written {
-        let peak = peaks.entry(one.process).or_default();
-        *peak = (*peak).max(one.peak);
-    }
-    // What a shell was before it became the program that it started is of no interest either.
-    let is_small = |one: &Written| {
-        let (peak, before) = (peaks[&one.process], one.is_before_exec);
-        !kept.contains(&one.process) && (peak < SMALL || before && one.peak < SMALL)
-    };
-    let (small, large) = std::mem::take(written).into_iter().partition(is_small);
-    *written = large;
-    files::remove(&small.iter().collect::<Vec<_>>())
 }
 
 /// Names the children's folder after the program's profile, because the program may have become
@@ -343,12 +334,7 @@ fn others(recorded: &[Recorded], main: &Recorded, small: usize) -> String {
         false => vec![parts.join(", ")],
     };
     if small > 0 {
-        said.push(format!(
-            "{small} other profile{} of children that held less than 64KiB {} left out: \
-             --keep-small keeps them",
-            plural(small),
-            if small == 1 { "was" } else { "were" }
-        ));
+        said.push(small_children::shown(small));
     }
     match said.is_empty() {
         true => String::new(),
@@ -558,8 +544,17 @@ fn own_allocator(main: &Recorded) -> Option<String> {
     ))
 }
 
+/// Why there is no profile at all, and how many children were left out.
+fn nothing(ended: &Ended, ending: &Ending, small: usize) -> String {
+    let why = why_nothing(ended, ending);
+    match small {
+        0 => why,
+        small => format!("{why}; {}", small_children::shown(small)),
+    }
+}
+
 /// Why there is no profile at all.
-fn nothing(ended: &Ended, ending: &Ending) -> String {
+fn why_nothing(ended: &Ended, ending: &Ending) -> String {
     if ending.unread.contains(&ended.process) {
         return "no profile: the program left none, and its books could not be read".to_string();
     }

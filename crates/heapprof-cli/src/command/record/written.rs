@@ -24,6 +24,8 @@ pub(super) struct Written {
     /// Bytes in use at that moment, and at the peak.
     pub(super) in_use: i64,
     pub(super) peak: i64,
+    /// Bytes that the process held of its own at most, without what it inherited by a fork.
+    pub(super) own: i64,
     /// Stacks that have a value.
     pub(super) stacks: usize,
     /// Events that could not be recorded.
@@ -77,6 +79,14 @@ pub(super) struct Unrecorded {
     pub(super) program: String,
 }
 
+/// A child that wrote no profile, because it never held much of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SmallChild {
+    pub(super) process: u32,
+    /// Whether it became another program then, of which the list may say more.
+    pub(super) is_before_exec: bool,
+}
+
 /// What a list says.
 #[derive(Default)]
 pub(super) struct Said {
@@ -88,6 +98,8 @@ pub(super) struct Said {
     pub(super) private: Vec<Private>,
     /// Which processes were not recorded.
     pub(super) unrecorded: Vec<Unrecorded>,
+    /// The children that were left out.
+    pub(super) small: Vec<SmallChild>,
 }
 
 /// More processes are not told of.
@@ -99,8 +111,8 @@ const MOST_REASONS: usize = 10;
 /// Reads the list. A name that was written twice appears as it was the last time.
 pub(super) fn read(list: &[Entries]) -> Said {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
-    let mut private = Vec::<Private>::new();
-    let mut unrecorded = Vec::<Unrecorded>::new();
+    let (mut private, mut unrecorded) = (Vec::<Private>::new(), Vec::<Unrecorded>::new());
+    let mut small = Vec::new();
     // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
     let entries = list.iter().flat_map(|of| {
@@ -130,6 +142,8 @@ pub(super) fn read(list: &[Entries]) -> Said {
         } else if let Some(entry) = entry.strip_prefix(b"?") {
             let is_one_more = unrecorded.len() < MOST_PRIVATE;
             unrecorded.extend(unrecorded_of(entry).filter(|_| is_one_more));
+        } else if let Some(entry) = entry.strip_prefix(b"-") {
+            small.extend(small_child(entry));
         } else if let Some((path, one)) = parse(entry, owner) {
             if let Some(before) = last.insert((owner.user, path), written.len()) {
                 written[before] = None;
@@ -142,6 +156,7 @@ pub(super) fn read(list: &[Entries]) -> Said {
         failed,
         private,
         unrecorded,
+        small,
     }
 }
 
@@ -191,9 +206,18 @@ fn private_of(entry: &[u8], owner: Owner) -> Option<Private> {
     })
 }
 
+/// A child that was left out: a process, and when.
+fn small_child(entry: &[u8]) -> Option<SmallChild> {
+    let (process, when) = std::str::from_utf8(entry).ok()?.split_once(' ')?;
+    Some(SmallChild {
+        process: process.parse().ok()?,
+        is_before_exec: when == "2",
+    })
+}
+
 /// An entry's path as it stands in the list, and the entry.
 fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
-    let mut fields = entry.splitn(8, |&b| b == b' ');
+    let mut fields = entry.splitn(9, |&b| b == b' ');
     let mut number = || {
         std::str::from_utf8(fields.next()?)
             .ok()?
@@ -201,7 +225,8 @@ fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
             .ok()
     };
     let (process, when, is_exact) = (number()?, number()?, number()?);
-    let (in_use, peak, stacks, lost) = (number()?, number()?, number()?, number()?);
+    let (in_use, peak, own) = (number()?, number()?, number()?);
+    let (stacks, lost) = (number()?, number()?);
     let path = fields.next()?;
     let written = Written {
         process: process.try_into().ok()?,
@@ -210,6 +235,7 @@ fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
         is_exact: is_exact != 0,
         in_use,
         peak,
+        own,
         stacks: stacks.try_into().ok()?,
         lost: lost.try_into().ok()?,
         path: OsStr::from_bytes(path).into(),
@@ -226,10 +252,10 @@ mod tests {
     #[test]
     fn a_name_written_twice_is_what_it_was_the_last_time() {
         let list = [
-            "7 0 1 10 20 2 0 /tmp/a\nb.pb.gz",
+            "7 0 1 10 20 20 2 0 /tmp/a\nb.pb.gz",
             "!28 /tmp/c d",
             "!no room",
-            "8 1 0 1 1 1 0 /tmp/c.pb.gz",
+            "8 1 0 1 1 1 1 0 /tmp/c.pb.gz",
             "!no room",
             "~7 0 no files\u{7}",
             "~7 0 again",
@@ -238,7 +264,7 @@ mod tests {
             "junk",
             "!28 /tmp/d",
             "!13 /tmp/e",
-            "7 1 1 0 30 3 0 /tmp/a\nb.pb.gz",
+            "7 1 1 0 30 30 3 0 /tmp/a\nb.pb.gz",
         ];
         let list = list.join("\0");
         let owner = |user| Owner { user, group: user };
@@ -251,7 +277,7 @@ mod tests {
             // No user speaks for another.
             Entries {
                 owner: owner(2),
-                text: b"9 1 1 0 77 3 0 /tmp/c.pb.gz\0".to_vec(),
+                text: b"9 1 1 0 77 77 3 0 /tmp/c.pb.gz\0".to_vec(),
             },
         ]);
         let private = said.private.iter().map(|of| (of.process, of.why.as_str()));

@@ -1,0 +1,98 @@
+//! Children that held so little of their own that they are left out.
+
+use std::collections::{HashMap, HashSet};
+
+use super::files;
+use super::written::{SmallChild, Written};
+use crate::args::RecordArgs;
+
+/// A child that never held so many bytes of its own is left out, unless all are to be kept.
+pub(super) fn least_of_child(args: &RecordArgs) -> Option<i64> {
+    const LEAST: i64 = 64 << 10;
+    (!args.keep_small && !args.fork_audit).then_some(LEAST)
+}
+
+/// Removes the profiles of other processes that never held much of their own. Returns how many
+/// children are left out, with those that wrote none for that reason.
+pub(super) fn leave_out(
+    written: &mut Vec<Written>,
+    wrote_none: &[SmallChild],
+    kept: [u32; 2],
+    least: i64,
+) -> usize {
+    let mut most = HashMap::<u32, i64>::new();
+    for one in &*written {
+        let own = most.entry(one.process).or_default();
+        *own = (*own).max(one.own);
+    }
+    // What a shell was before it became the program that it started is of no interest either.
+    let is_small = |one: &Written| {
+        let (own, before) = (most[&one.process], one.is_before_exec);
+        !kept.contains(&one.process) && (own < least || before && one.own < least)
+    };
+    let (small, large) = std::mem::take(written).into_iter().partition(is_small);
+    *written = large;
+    let small: Vec<Written> = small;
+    files::remove(&small.iter().collect::<Vec<_>>());
+    let has_profile: HashSet<u32> = written.iter().map(|one| one.process).collect();
+    let is_gone = |process: &u32| !has_profile.contains(process);
+    let silent: Vec<u32> = lives(wrote_none).filter(is_gone).collect();
+    let mut removed: HashSet<u32> = small
+        .iter()
+        .map(|one| one.process)
+        .filter(is_gone)
+        .collect();
+    for process in &silent {
+        removed.remove(process);
+    }
+    silent.len() + removed.len()
+}
+
+/// The children that wrote no profile, each once, whatever it became by exec. The kernel may give
+/// the number of one that has ended to another.
+pub(super) fn lives(small: &[SmallChild]) -> impl Iterator<Item = u32> {
+    let mut goes_on = HashSet::new();
+    let is_new = move |one: &&SmallChild| {
+        let was_there = goes_on.remove(&one.process);
+        if one.is_before_exec {
+            goes_on.insert(one.process);
+        }
+        !was_there
+    };
+    small.iter().filter(is_new).map(|one| one.process)
+}
+
+/// Says that so many children are left out, and what keeps them.
+pub(super) fn shown(count: usize) -> String {
+    match count {
+        1 => "a child that held less than 64KiB of its own is left out: --keep-small keeps it"
+            .to_string(),
+        count => format!(
+            "{count} children that held less than 64KiB of their own are left out: --keep-small \
+             keeps them"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_one_whatever_it_became() {
+        let small = |process, is_before_exec| SmallChild {
+            process,
+            is_before_exec,
+        };
+        let said = [
+            small(7, true),
+            small(8, false),
+            small(7, true),
+            small(7, false),
+            // The number was given again.
+            small(7, true),
+            small(9, true),
+        ];
+        assert_eq!(lives(&said).collect::<Vec<_>>(), [7, 8, 7, 9]);
+    }
+}
