@@ -89,9 +89,14 @@ impl Folder {
     /// container that has them not mounted.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
-        let groups = crate::read(pid, "cgroup").ok()?;
+        Self::named(&crate::read(pid, "cgroup").ok()?)
+    }
+
+    /// The same, by the text of `/proc/PID/cgroup`. Processes with equal texts have the same.
+    #[must_use]
+    pub fn named(groups: &str) -> Option<Self> {
         let mounts = fs::read("/proc/self/mountinfo").ok()?;
-        Self::find(Path::new("/"), &groups, &mounts)
+        Self::find(Path::new("/"), groups, &mounts)
     }
 
     /// Finds it below `root`, by the texts of `/proc/PID/cgroup` and of `/proc/self/mountinfo`.

@@ -14,6 +14,9 @@ use rustix::process::Pid;
 /// How often the counts are read. A large process takes a while to end.
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
+/// More different texts of the kernel's are not remembered.
+const MOST_NAMED: usize = 256;
+
 /// What the OOM killer has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Oom {
@@ -23,6 +26,9 @@ pub(super) struct Oom {
 
 /// What cgroups have counted.
 pub(super) struct Counts {
+    /// The cgroups of processes, by what the kernel says of them. Most are in the same one, and
+    /// finding it takes reading what is mounted.
+    named: HashMap<String, Option<Folder>>,
     known: HashMap<Folder, Known>,
     next: Instant,
 }
@@ -37,6 +43,7 @@ struct Known {
 impl Counts {
     pub(super) fn new() -> Self {
         Self {
+            named: HashMap::new(),
             known: HashMap::new(),
             next: Instant::now(),
         }
@@ -44,7 +51,14 @@ impl Counts {
 
     /// The cgroup of a process, from now on.
     pub(super) fn group_of(&mut self, process: Pid) -> Option<Folder> {
-        let group = Folder::of(process.as_raw_nonzero().get().unsigned_abs())?;
+        let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+        if self.named.len() >= MOST_NAMED {
+            self.named.clear();
+        }
+        let group = self.named.entry(text);
+        let group = group
+            .or_insert_with_key(|text| Folder::named(text))
+            .clone()?;
         if !self.known.contains_key(&group) {
             let count = group.oom_kills()?;
             let (earlier, last) = (count, count);
