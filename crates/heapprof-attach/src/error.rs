@@ -28,6 +28,9 @@ pub enum Error {
         "it is linked statically, so nothing can be loaded into it; build it with heapprof-alloc"
     )]
     Static,
+    /// Its loader is still at work.
+    #[error("it is just starting: its loader has not loaded the C library yet; try again")]
+    Starting,
     /// It has another C library.
     #[error("its C library is {0}, and libheapprof.so is for glibc")]
     OtherLibrary(&'static str),

@@ -164,7 +164,11 @@ impl Process {
         let executable = loaded::executable(memory, &auxiliary);
         let Some((executable, interpreter)) = executable.and_then(|of| Some((of, of.loader?)))
         else {
-            return Err(Error::Static);
+            return Err(match self.names_loader() {
+                // The kernel is still making the program of the file.
+                true => Error::Starting,
+                false => Error::Static,
+            });
         };
         let mut name = [0; 256];
         let read = memory.text(interpreter, &mut name);
@@ -178,10 +182,39 @@ impl Process {
         self.loader = loaded::told(&auxiliary, AT_BASE).unwrap_or(0);
         let objects = loaded::of_executable(memory, executable.object);
         self.objects = objects.take(MOST_OBJECTS).collect();
-        if self.objects.len() < 2 {
-            return Err(Error::Missing("the list of what is loaded"));
+        if self.objects.len() < 2 || !self.has_c_library() {
+            return Err(Error::Starting);
         }
         Ok(())
+    }
+
+    /// Whether the C library is mapped, which the loader does before anything of the program runs.
+    fn has_c_library(&self) -> bool {
+        self.maps.iter().any(|map| {
+            let name = map.path.rsplit(|&byte| byte == b'/').next();
+            name.is_some_and(|name| name.starts_with(b"libc.so") || name.starts_with(b"libc-"))
+        })
+    }
+
+    /// Whether the file of its executable names a loader. The file is whole before the program is.
+    fn names_loader(&self) -> bool {
+        use std::os::unix::fs::FileExt;
+        const INTERPRETER: u32 = 3;
+        let Ok(file) = File::open(path(self.pid, "exe")) else {
+            return false;
+        };
+        let mut head = [0; 64];
+        if file.read_exact_at(&mut head, 0).is_err() {
+            return false;
+        }
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| head[at + i]));
+        let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+        let (start, size, count) = (word(32), half(54), half(56));
+        (0..u64::from(count)).any(|i| {
+            let mut kind = [0; 4];
+            let at = start.saturating_add(i * u64::from(size));
+            file.read_exact_at(&mut kind, at).is_ok() && u32::from_le_bytes(kind) == INTERPRETER
+        })
     }
 
     /// The class and the machine of its executable, as its file says.

@@ -18,6 +18,9 @@ use crate::{apart, filter, stub, taken};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the letter is read meanwhile.
 const PAUSE: Duration = Duration::from_micros(50);
+/// So long a program may take to load its C library, and how often it is looked whether it has.
+const STARTS: Duration = Duration::from_millis(500);
+const START_PAUSE: Duration = Duration::from_millis(10);
 const PAGE: u64 = 4096;
 
 /// A program that can be attached to.
@@ -41,11 +44,21 @@ struct Before {
 
 impl Target {
     /// Looks at a process, and refuses those that can't be attached to with this library. Nothing
-    /// is touched.
+    /// is touched. One that is just starting has a moment to load its C library.
     ///
     /// # Errors
     /// Why it can't be attached to.
     pub fn open(pid: u32, library: &[u8]) -> Result<Self, Error> {
+        let since = Instant::now();
+        loop {
+            match Self::open_now(pid, library) {
+                Err(Error::Starting) if since.elapsed() < STARTS => std::thread::sleep(START_PAUSE),
+                opened => return opened,
+            }
+        }
+    }
+
+    fn open_now(pid: u32, library: &[u8]) -> Result<Self, Error> {
         if !stub::is_supported() {
             return Err(Error::NoXsave);
         }

@@ -65,7 +65,12 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
     assert!(said.err.contains("stopped"), "{}", said.err);
     signal("-CONT").unwrap();
     refused_by_number("4194304", "no such process");
-    refused_by_number("1x", "no number of a process");
+    refused_by_number("1x", "1x: no process has this name");
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(folder.path(), &["attach", "4711", "4712", "--for", "10ms"]);
+    assert_eq!(said.code, 2);
+    let expected = "2 processes are named, and attach takes one: heapprof attach 4711 takes";
+    assert!(said.err.contains(expected), "{}", said.err);
     let folder = tempfile::tempdir().unwrap();
     let mut recorded = command(folder.path());
     recorded
@@ -76,6 +81,42 @@ fn those_that_can_not_be_attached_to_are_refused_untouched() {
     let program = program_of(record.child.id()).to_string();
     let said = record.run(&["attach", &program]);
     assert!(said.err.contains(&format!("pid:{program}")), "{}", said.err);
+}
+
+/// A program whose loader is still at work is not taken for one that has none.
+#[test]
+fn a_program_that_is_just_starting_is_told_from_a_static_one() {
+    if !have(&["gcc", "mkfifo"]) {
+        return;
+    }
+    let built = build(WAITS, "gcc -O1");
+    let here = built.folder.path();
+    // The loader waits for somebody to write into a library that is a pipe.
+    built.run("mkfifo library.so");
+    let pipe = here.join("library.so");
+    let mut program = Command::new(&built.program);
+    program
+        .env("LD_PRELOAD", &pipe)
+        .stderr(std::process::Stdio::null());
+    program
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped());
+    let mut program = program.spawn().unwrap();
+    let pid = program.id().to_string();
+    let attach = || run(here, &["attach", &pid, "--for", "10ms", "-o", "a.pb.gz"]);
+    let said = attach();
+    assert_eq!(said.code, 2, "{}", said.err);
+    assert!(said.err.contains("it is just starting"), "{}", said.err);
+    assert!(!said.err.contains("statically"), "{}", said.err);
+    // An empty library is ignored.
+    drop(std::fs::File::options().write(true).open(&pipe).unwrap());
+    let mut line = [0; 6];
+    std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut line).unwrap();
+    assert_eq!(&line, b"ready\n");
+    let said = attach();
+    assert_eq!(said.code, 0, "{}", said.err);
+    drop(program.stdin.take());
+    assert_eq!(program.wait().unwrap().code(), Some(7));
 }
 
 /// A program that needs nothing but C.

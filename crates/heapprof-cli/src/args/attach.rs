@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::record::{Frames, period, time};
 use super::{FileModeArgs, LogArgs};
+use crate::name;
 
 #[derive(Debug, Args)]
 pub(crate) struct AttachArgs {
@@ -32,9 +33,9 @@ pub(crate) struct AttachArgs {
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
-    /// The process, by its number
-    #[arg(value_name = "PID", value_parser = pid)]
-    pub(crate) pid: u32,
+    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    #[arg(value_name = "PROCESS", required = true, value_parser = name::parser())]
+    pub(crate) processes: Vec<String>,
 }
 
 impl AttachArgs {
@@ -46,16 +47,7 @@ impl AttachArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DetachArgs {
-    /// The process, by its number
-    #[arg(value_name = "PID", value_parser = pid)]
-    pub(crate) pid: u32,
-}
-
-/// A process's number, also as `pid:NUMBER`.
-fn pid(text: &str) -> Result<u32, String> {
-    let number = text.strip_prefix("pid:").unwrap_or(text).parse();
-    let number = number
-        .ok()
-        .filter(|&number| number > 0 && number <= i32::MAX as u32);
-    number.ok_or_else(|| "it is no number of a process; ps and pgrep show them".to_string())
+    /// The process: its number or its name, also as pid:NUMBER or pid:NAME
+    #[arg(value_name = "PROCESS", required = true, value_parser = name::parser())]
+    pub(crate) processes: Vec<String>,
 }

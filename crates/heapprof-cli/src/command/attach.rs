@@ -21,7 +21,7 @@ use crate::log::Log;
 use crate::outside::Watched;
 use crate::place::Owner;
 use crate::rights::RightsLedger;
-use crate::{messages, preload};
+use crate::{messages, named_process, preload};
 
 /// How often it is looked whether it is over.
 const TICK: Duration = Duration::from_millis(50);
@@ -47,16 +47,17 @@ enum Over {
 }
 
 pub(super) fn run(args: &AttachArgs) -> Result<()> {
-    let of_process = || format!("process {}", args.pid);
+    let pid = the_one(&args.processes, "attach")?;
+    let of_process = || format!("process {pid}");
     let library = preload::bytes()?;
     // What can't be written is said before anything is done.
     let mode = args.file_mode.mode()?;
     let output = args.output.as_deref();
     refuse_terminal(output)?;
     check_place(output)?;
-    let target = Target::open(args.pid, library).with_context(of_process)?;
+    let target = Target::open(pid, library).with_context(of_process)?;
     let rights = RightsLedger::default();
-    rights.open(args.pid, Owner::us());
+    rights.open(pid, Owner::us());
     let wish = Wish {
         period: (!args.is_exact()).then_some(args.period),
         frames: args.frames.number(),
@@ -70,22 +71,35 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     let attached = target.attach(library, wish).with_context(of_process)?;
     // Until here they end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
-    let mut recording = Recording::new(args.pid, rights, attached);
+    let mut recording = Recording::new(pid, rights, attached);
     recording.begin(log)?;
     recording.greet(args);
     let over = recording.wait(args.time, &mut signals);
     let profile = recording.end(over)?;
     let lacking = lacking(&profile, args.is_exact());
-    let written = write(&profile, args.pid, output, mode);
+    let written = write(&profile, pid, output, mode);
     // Somebody may not read it, for which the profile does not wait.
     if let Some(log) = recording.log.take() {
         log.end(matches!(over, Over::Ended | Over::Replaced));
     }
     recording.say(over, written?);
     for text in lacking {
-        messages::note(&format!("process {}: {text}", args.pid));
+        messages::note(&format!("process {pid}: {text}"));
     }
     Ok(())
+}
+
+/// The process that is named. `attach $(pgrep x)` may name several.
+fn the_one(processes: &[String], command: &str) -> Result<u32> {
+    match processes {
+        [one] => named_process::find(one),
+        several => bail!(
+            "{} processes are named, and {command} takes one: heapprof {command} {} takes the \
+             first, and another heapprof beside it the next",
+            several.len(),
+            several.first().map_or("PROCESS", String::as_str)
+        ),
+    }
 }
 
 /// Looks whether the profile can be written where it is to be.
@@ -114,11 +128,11 @@ fn check_place(output: Option<&Path>) -> Result<()> {
 }
 
 pub(super) fn detach(args: &DetachArgs) -> Result<()> {
-    let (slots, _) = leave(args.pid).with_context(|| format!("process {}", args.pid))?;
+    let pid = the_one(&args.processes, "detach")?;
+    let (slots, _) = leave(pid).with_context(|| format!("process {pid}"))?;
     messages::note(&format!(
-        "process {} is not recorded any more; its {slots} calls of malloc and its family lead \
-         where they did",
-        args.pid
+        "process {pid} is not recorded any more; its {slots} calls of malloc and its family lead \
+         where they did"
     ));
     Ok(())
 }
