@@ -286,6 +286,62 @@ fn scripts_set_marks() {
     }
 }
 
+/// A program that holds memory until it is told to end.
+const HOLDER: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    char *kept = malloc(50 << 20);
+    memset(kept, 1, 50 << 20);
+    puts("ready");
+    fflush(stdout);
+    return getchar() == 'x' ? kept[7] - 1 : 9;
+}
+"#;
+
+/// A mark of a shell script is of all that the script runs, and not of its shell alone.
+#[test]
+fn a_mark_of_a_script_is_of_all_that_it_runs() {
+    if !have(&["gcc", "bash"]) {
+        return;
+    }
+    let built = build(HOLDER, "gcc -O1");
+    let here = built.folder.path();
+    let script = format!(
+        "coproc ./program; read -r line <&${{COPROC[0]}}; {0} mark held; \
+         {0} mark --pid $$ shell; echo x >&${{COPROC[1]}}; wait; {0} mark over",
+        heapprof().display()
+    );
+    let found = command(here)
+        .args(["watch", "-f", "json", "--", "bash", "-c", &script])
+        .output()
+        .unwrap();
+    let err = String::from_utf8_lossy(&found.stderr).into_owned();
+    assert_eq!(found.status.code(), Some(0), "{err}");
+    let report = json(&String::from_utf8_lossy(&found.stdout));
+    let marks: Vec<(&str, i64, bool)> = report["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|event| event["kind"] == "mark")
+        .map(|event| {
+            let rss = number(&event["figures"]["rss"]) >> 20;
+            let text = event["text"].as_str().unwrap();
+            (text, rss, event["process"].is_null())
+        })
+        .collect();
+    let [held, shell, over] = marks[..] else {
+        panic!("{report}");
+    };
+    assert!(
+        held.0 == "held" && (50..65).contains(&held.1) && held.2,
+        "{marks:?}"
+    );
+    assert!(shell.0 == "shell" && shell.1 < 20 && !shell.2, "{marks:?}");
+    assert!(over.0 == "over" && over.1 < 20 && over.2, "{marks:?}");
+}
+
 /// The folders that a perl needs to find the module.
 fn module_in(cache: &Path) -> Vec<String> {
     let found = Command::new("find")

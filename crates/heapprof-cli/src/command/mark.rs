@@ -13,7 +13,7 @@ use rustix::net::{
     RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, bind, connect, recv, send, sockopt,
 };
 
-use self::datagram::{TAKEN, datagram};
+use self::datagram::{Of, TAKEN, datagram};
 use crate::args::MarkArgs;
 use crate::named_process;
 use crate::sockets::{Kind, address, folders};
@@ -30,10 +30,9 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
     let of_process = args.pid.map(|pid| named_process::find(&pid.to_string()));
     let of_process = of_process.transpose()?;
     if let (None, Some(path)) = (of_process, watch_of_program()) {
-        // A script calls this, so it is the script's mark.
-        let script = std::os::unix::process::parent_id();
+        // A script calls this, whose memory is mostly that of the programs that it runs.
         let address = SocketAddrUnix::new(&path).map_err(|error| unheard(&error.into(), &path))?;
-        let said = tell(&address, &datagram(Some(script), false, &args.text));
+        let said = tell(&address, &datagram(Of::All, &args.text));
         return match said {
             Ok(answer) => taken(&answer),
             Err(error) => Err(unheard(&error, &path)),
@@ -50,7 +49,7 @@ pub(super) fn run(args: &MarkArgs) -> Result<()> {
         _ => {}
     }
     // A watch that does not watch the process says so.
-    let datagram = datagram(of_process, true, &args.text);
+    let datagram = datagram(of_process.map_or(Of::None, Of::Process), &args.text);
     let mut last = Ok(String::new());
     for address in &watches {
         last = tell(address, &datagram);

@@ -12,6 +12,10 @@ pub(in crate::command) const TAKEN: &str = "taken";
 /// What the head of a mark ends with that is for the watch of its process only.
 pub(in crate::command) const STRICT: &str = " only";
 
+/// What the head of a mark ends with that is of all that is watched, and then the sender's process,
+/// which is not.
+const ALL: &str = " all but ";
+
 /// What stands before the number of marks that could not be sent.
 const LOST: &str = " lost ";
 
@@ -22,6 +26,8 @@ pub(in crate::command) struct Mark {
     pub(in crate::command) pid: Option<u32>,
     /// Whether it is for the watch of that process, and for no other one.
     pub(in crate::command) is_strict: bool,
+    /// The process that set it, if it is of all other processes that are watched.
+    pub(in crate::command) of_all_but: Option<u32>,
     /// How many marks of this process could not be sent since the one before.
     pub(in crate::command) lost: u32,
     /// When it was set, in milliseconds since 1970 UTC.
@@ -44,6 +50,10 @@ impl Mark {
             Some(time) => (time, true),
             None => (time, false),
         };
+        let (time, of_all_but) = match time.split_once(ALL) {
+            Some((time, sender)) => (time, Some(sender.parse().ok()?)),
+            None => (time, None),
+        };
         let (time, lost) = time.split_once(LOST).unwrap_or((time, "0"));
         let mut text = text.to_string();
         if let Some(end) = (0..=LONGEST_TEXT.min(text.len()))
@@ -55,6 +65,7 @@ impl Mark {
         Some(Self {
             pid: Some(pid.parse().ok()?).filter(|pid| *pid != 0),
             is_strict,
+            of_all_but,
             lost: lost.parse().ok()?,
             time_ms: time.parse().ok()?,
             statm: Statm::parse(statm),
@@ -63,15 +74,33 @@ impl Mark {
     }
 }
 
-/// The datagram of a mark: of a process or of none, with what the process has in memory.
-pub(in crate::command) fn datagram(pid: Option<u32>, is_strict: bool, text: &str) -> Vec<u8> {
+/// What a mark is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::command) enum Of {
+    /// No process that the sender knows.
+    None,
+    /// This process, and for its watch only.
+    Process(u32),
+    /// All that is watched, without the sender.
+    All,
+}
+
+/// The datagram of a mark, with what the process has in memory.
+pub(in crate::command) fn datagram(of: Of, text: &str) -> Vec<u8> {
     let now = now::millis();
+    let pid = match of {
+        Of::Process(pid) => Some(pid),
+        Of::None | Of::All => None,
+    };
     let statm = pid.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/statm")));
     let statm = statm.and_then(Result::ok).unwrap_or_default();
+    let end = match of {
+        Of::None | Of::Process(_) => STRICT.to_string(),
+        Of::All => format!("{ALL}{}", std::process::id()),
+    };
     let head = format!(
-        "heapprof mark 1 {} {now}{}\n{}\n",
+        "heapprof mark 1 {} {now}{end}\n{}\n",
         pid.unwrap_or(0),
-        if is_strict { STRICT } else { "" },
         statm.trim_end()
     );
     [head.as_bytes(), text.as_bytes()].concat()
@@ -109,6 +138,7 @@ mod tests {
             b"heapprof mark 2 7 99\n\nx",
             b"heapprof mark 1 -7 99\n\nx",
             b"heapprof mark 1 7\n\nx",
+            b"heapprof mark 1 0 99 all but x\n\nx",
         ] {
             assert_eq!(Mark::parse(wrong), None, "{wrong:?}");
         }
@@ -117,10 +147,11 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_was_sent() {
         let own = std::process::id();
-        let mark = Mark::parse(&datagram(Some(own), true, "a\nb")).unwrap();
+        let mark = Mark::parse(&datagram(Of::Process(own), "a\nb")).unwrap();
         assert_eq!((mark.pid, mark.text.as_str()), (Some(own), "a\nb"));
         assert!(mark.statm.is_some_and(|statm| statm.rss > 0));
-        let mark = Mark::parse(&datagram(None, false, "x")).unwrap();
+        let mark = Mark::parse(&datagram(Of::All, "x")).unwrap();
         assert_eq!((mark.pid, mark.statm), (None, None));
+        assert_eq!((mark.of_all_but, mark.is_strict), (Some(own), false));
     }
 }

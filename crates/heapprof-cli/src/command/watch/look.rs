@@ -117,7 +117,8 @@ impl Watcher {
 
     /// Adds a mark. Returns what is answered.
     pub(super) fn mark(&mut self, mark: Mark, now_ms: i64) -> String {
-        if self.with_children && mark.pid.is_some_and(|pid| self.find(pid).is_none()) {
+        let is_new = mark.pid.is_some_and(|pid| self.find(pid).is_none());
+        if self.with_children && (is_new || mark.of_all_but.is_some()) {
             // It may have been forked since the last look.
             self.find_children(now_ms);
         }
@@ -136,9 +137,10 @@ impl Watcher {
         // One that names no process is of the first one. A process that has ended by now may have
         // set it, or the program that waits for the watch.
         let first = || self.alive.iter().find(|one| one.about.process == 1);
-        let (found, statm) = match mark.pid {
-            Some(pid) => (self.find(pid), mark.statm),
-            None => (first(), first().and_then(|one| Statm::of(one.pid).ok())),
+        let (found, statm) = match (mark.pid, mark.of_all_but) {
+            (Some(pid), _) => (self.find(pid), mark.statm),
+            (None, Some(sender)) => (None, Some(self.sum_without(sender))),
+            (None, None) => (first(), first().and_then(|one| Statm::of(one.pid).ok())),
         };
         let figures = statm.map(|statm| WatchFigures {
             size: signed(statm.size),
@@ -156,6 +158,19 @@ impl Watcher {
             figures,
         });
         TAKEN.to_string()
+    }
+
+    /// What all have now that are watched, without one that is about to end.
+    fn sum_without(&self, pid: u32) -> Statm {
+        let others = self.alive.iter().filter(|one| one.pid != pid);
+        let all = others.filter_map(|one| Statm::of(one.pid).ok());
+        all.fold(Statm::default(), |sum, one| Statm {
+            size: sum.size.saturating_add(one.size),
+            rss: sum.rss.saturating_add(one.rss),
+            shared: sum.shared.saturating_add(one.shared),
+            text: sum.text.saturating_add(one.text),
+            data: sum.data.saturating_add(one.data),
+        })
     }
 
     fn find(&self, pid: u32) -> Option<&Watched> {
