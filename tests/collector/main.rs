@@ -50,6 +50,8 @@ mod live;
 // Strangers that keep record busy, and what a killed one leaves.
 mod strangers;
 mod trust;
+// Programs whose file is another one when they get names.
+mod replaced;
 // What record passes on to a program, how it names profiles, and what it says of the end.
 mod record;
 // What record says of lines that grow.

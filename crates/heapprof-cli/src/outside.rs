@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,6 +41,8 @@ pub(crate) struct Watched {
     books: Books,
     rights: RightsLedger,
     namer: ProcessNamer,
+    /// The file that it runs, which names its code also after its end.
+    _executable: Option<File>,
 }
 
 /// What an argument names.
@@ -120,9 +123,16 @@ pub(crate) fn namer(root: Option<PathBuf>) -> ProcessNamer {
     })
 }
 
-/// What names code of a process.
+/// What names code of a process. The name of the file that it runs may lead to another one by now.
 pub(crate) fn namer_of(pid: u32) -> ProcessNamer {
-    namer(root_of(pid))
+    let mut namer = namer(root_of(pid));
+    namer.set_opened(vec![executable_of(pid)]);
+    namer
+}
+
+/// The file that a process runs, wherever its name leads.
+pub(crate) fn executable_of(pid: u32) -> PathBuf {
+    format!("/proc/{pid}/exe").into()
 }
 
 impl Watched {
@@ -133,14 +143,9 @@ impl Watched {
             Ok(pid) => Books::open(pid).map_err(|error| advised(&error, which))?,
             Err(_) => only(which)?,
         };
-        let pid = books.pid();
         let rights = RightsLedger::default();
-        rights.open(pid, Owner::us());
-        Ok(Self {
-            books,
-            rights,
-            namer: namer_of(pid),
-        })
+        rights.open(books.pid(), Owner::us());
+        Ok(Self::new(books, rights))
     }
 
     /// As [`find`](Self::find), for whoever is shown what is recorded of it. They are told on
@@ -158,10 +163,26 @@ impl Watched {
 
     /// The books that a process keeps in a file, with what is known of its rights.
     pub(crate) fn of_kept(kept: Kept, pid: u32, rights: RightsLedger) -> Self {
+        Self::new(Books::Kept(kept, pid), rights)
+    }
+
+    fn new(books: Books, rights: RightsLedger) -> Self {
+        let mut namer = namer_of(books.pid());
+        let path = executable_of(books.pid());
+        let executable = match rights.least(books.pid()) {
+            least @ ProcessRights::User(_) => least.acting(|| File::open(path).ok()).ok(),
+            ProcessRights::Public => None,
+        };
+        let executable = executable.flatten();
+        if let Some(executable) = &executable {
+            let number = executable.as_raw_fd();
+            namer.set_opened(vec![format!("/proc/self/fd/{number}").into()]);
+        }
         Self {
-            books: Books::Kept(kept, pid),
+            books,
             rights,
-            namer: namer_of(pid),
+            namer,
+            _executable: executable,
         }
     }
 

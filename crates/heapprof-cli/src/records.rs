@@ -67,21 +67,22 @@ pub(crate) fn answer(to: &OwnedFd, text: &str, file: Option<&File>) -> io::Resul
     Ok(())
 }
 
-/// What comes next from a socket: a text of so many bytes at most, and a file if one came with it.
-pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, Option<File>)> {
+/// What comes next from a socket: a text of so many bytes at most, and up to two files that came
+/// with it.
+pub(crate) fn receive(from: &OwnedFd, longest: usize) -> io::Result<(Vec<u8>, [Option<File>; 2])> {
     let mut text = vec![0; longest];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut text)];
     let got = recvmsg(from, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let mut file = None;
+    let mut all = [None, None];
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(mut files) = message {
-            file = files.next().map(File::from);
+            all = [(); 2].map(|()| files.next().map(File::from));
         }
     }
     text.truncate(got.bytes);
-    Ok((text, file))
+    Ok((text, all))
 }
 
 /// Asks one `record`.
@@ -91,7 +92,8 @@ fn ask(folder: &OwnedFd, name: &str, question: Question) -> io::Result<(Vec<u8>,
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
     connect(&socket, &address(folder, name)?)?;
     answer(&socket, &question.text(), None)?;
-    receive(&socket, LONGEST)
+    let (text, [file, _]) = receive(&socket, LONGEST)?;
+    Ok((text, file))
 }
 
 /// Asks each `record` of this user, until `done` has what it wants of an answer.

@@ -128,10 +128,17 @@ pub fn thread_name(bytes: &[u8]) -> String {
     }
 }
 
-/// The name of a mapped file. Where no build id tells it, the name says that the file there is
-/// another one by now, or none, as the kernel says it.
+/// The name of a mapped file, with bytes that are no text as `\xff`. Where no build id tells it,
+/// the name says that the file there is another one by now, or none, as the kernel says it.
 pub fn mapped_file(path: &[u8], is_deleted: bool, build_id: &[u8]) -> String {
-    let mut name = String::from_utf8_lossy(path).into_owned();
+    let mut name = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        name.push_str(chunk.valid());
+        // Whoever opens the file needs its bytes.
+        for byte in chunk.invalid() {
+            name.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
     if is_deleted && build_id.is_empty() {
         name.push_str(" (deleted)");
     }

@@ -40,6 +40,27 @@ impl<'a> Found<'a> {
     }
 
     fn find_binary(&mut self, wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) {
+        self.find_by_name(wanted, places, storage);
+        let (None, Some(id)) = (&self.binary, wanted.build_id.as_deref()) else {
+            return;
+        };
+        for place in places.elsewhere(wanted.path) {
+            if let Ok(Some(elf)) = Elf::open(&place, storage)
+                && elf.build_id() == Some(id)
+                && !elf.is_debug_only()
+            {
+                // The file of the name does not matter any more.
+                self.warnings.clear();
+                self.binary = Some(elf);
+                return;
+            }
+        }
+    }
+
+    fn find_by_name(&mut self, wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) {
+        if wanted.path.as_os_str().is_empty() {
+            return;
+        }
         for place in places.binary(wanted.path, wanted.build_id.as_deref()) {
             let Some(elf) = self.open(&place, storage) else {
                 continue;

@@ -78,6 +78,10 @@ pub struct Options {
     /// Open only files that everybody may read, in folders that everybody may enter: somebody names
     /// them who may have fewer rights than this process.
     pub public_files_only: bool,
+    /// Files that the program ran, wherever their names lead by now, such as `/proc/PID/exe`. Such
+    /// a file is used where the file of a mapping's name is another one, or none, and its build id
+    /// is the mapping's.
+    pub opened: Vec<PathBuf>,
 }
 
 /// Gives the locations of `profile` lines, as far as the mapped files are on this machine.
@@ -103,6 +107,11 @@ impl Symbolizer {
             options,
             known: Known::default(),
         }
+    }
+
+    /// Uses other files as [`Options::opened`] from now on.
+    pub fn set_opened(&mut self, opened: Vec<PathBuf>) {
+        self.options.opened = opened;
     }
 
     /// Symbolizes a profile as [`symbolize`] does.
@@ -149,12 +158,17 @@ fn run(
             warnings: Vec::new(),
             name,
         };
-        if is_file(&one.name) && !file.questions.is_empty() {
+        // A file without a name may be open all the same.
+        let has_name = is_file(&one.name);
+        if (has_name || !options.opened.is_empty()) && !file.questions.is_empty() {
             let path = one.name.clone();
             let kept = path.strip_suffix(" (deleted)");
             let build_id = profile.text(file.build_id).to_string();
             let wanted = Wanted {
-                path: Path::new(kept.unwrap_or(&path)),
+                path: match has_name {
+                    true => Path::new(kept.unwrap_or(&path)),
+                    false => Path::new(""),
+                },
                 build_id: bytes(&build_id),
                 deleted: kept.is_some(),
             };
@@ -265,6 +279,13 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
         _ => None,
     };
     digits.map(pair).collect()
+}
+
+/// The build id of a file, in hex; `None` if it has none, or can't be read.
+pub fn build_id(path: &Path) -> Option<String> {
+    let storage = storage::Storage::new();
+    let elf = elf::Elf::open(path, &storage).ok()??;
+    elf.build_id().map(elf::hex)
 }
 
 /// Marks in each mapping what is known about it now. If `only_resolved` is set, only mappings of

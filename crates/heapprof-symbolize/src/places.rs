@@ -57,6 +57,29 @@ impl<'o> Places<'o> {
         places
     }
 
+    /// Candidates for a binary of which the name alone says too little. Only its build id tells
+    /// whether it is the one.
+    pub(crate) fn elsewhere(&self, name: &Path) -> Vec<PathBuf> {
+        let mut places = Vec::new();
+        if !name.as_os_str().is_empty() {
+            // The kernel ends the name of a deleted file in this way, and so may a file's own name.
+            let mut ending = name.as_os_str().to_os_string();
+            ending.push(" (deleted)");
+            places.push(self.here(Path::new(&ending)));
+            let bytes = name.as_os_str().as_bytes();
+            // It writes a newline as a file's own name may have it.
+            let with_escapes = bytes.contains(&b'\n').then(|| {
+                let parts: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
+                parts.join(&br"\012"[..])
+            });
+            for bytes in [unescaped(bytes), with_escapes].into_iter().flatten() {
+                places.push(self.here(Path::new(OsStr::from_bytes(&bytes))));
+            }
+        }
+        places.extend_from_slice(&self.options.opened);
+        places
+    }
+
     /// Candidates for debug files that are found by a build id alone.
     pub(crate) fn by_build_id(&self, build_id: Option<&[u8]>) -> Vec<PathBuf> {
         let Some((first, rest)) = split(build_id) else {
@@ -156,4 +179,26 @@ fn relative(path: &Path) -> PathBuf {
 fn split(build_id: Option<&[u8]>) -> Option<(String, String)> {
     let (first, rest) = build_id?.split_first()?;
     (!rest.is_empty()).then(|| (hex(&[*first]), hex(rest)))
+}
+
+/// A name whose bytes that are no text stand there as `\xff`; `None` if there are none.
+fn unescaped(name: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name;
+    while let Some((&first, behind)) = rest.split_first() {
+        let digits = behind.strip_prefix(b"x").and_then(|digits| digits.get(..2));
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match byte.filter(|byte| first == b'\\' && *byte >= 0x80) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[3..];
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    (bytes != name).then_some(bytes)
 }

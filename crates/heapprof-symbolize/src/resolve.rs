@@ -49,7 +49,7 @@ pub(crate) fn resolve(
     summary.binary = found.binary.as_ref().map(|elf| elf.path.clone());
     summary.debug_file = found.debug.as_ref().map(|elf| elf.path.clone());
     let Some(layout) = found.binary.as_ref().or(found.debug.as_ref()) else {
-        if summary.warnings.is_empty() {
+        if summary.warnings.is_empty() && !wanted.path.as_os_str().is_empty() {
             let file = summary.name.clone();
             summary.warnings.push(Warning::Missing { file });
         }

@@ -4,6 +4,7 @@
 mod audit;
 mod child;
 mod ending;
+mod executables;
 mod files;
 mod folder;
 mod followed;
@@ -192,6 +193,7 @@ fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended
         unread: saved.unread,
         private,
         unrecorded,
+        executables: saved.executables,
         ..Ending::default()
     }
 }

@@ -47,6 +47,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         force: args.force,
         root: args.sysroot.clone(),
         public_files_only: false,
+        opened: Vec::new(),
     };
     let summary = symbolize(&mut profile, &options);
     for warning in summary.files.iter().flat_map(|file| &file.warnings) {

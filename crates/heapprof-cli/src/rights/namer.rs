@@ -1,7 +1,7 @@
 //! Gives code of processes its names, with the rights that are given each time.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heapprof_profile::Profile;
@@ -22,6 +22,8 @@ impl ProcessNamer {
     pub(crate) fn new(options: Options) -> Self {
         let public = Options {
             public_files_only: true,
+            // Who has opened them is not known to have had no more rights.
+            opened: Vec::new(),
             ..options.clone()
         };
         Self {
@@ -30,6 +32,12 @@ impl ProcessNamer {
             own: Symbolizer::new(options),
             public: Symbolizer::new(public),
         }
+    }
+
+    /// Sets the files that the process runs, wherever their names lead by now. They are used with
+    /// the rights of a user only.
+    pub(crate) fn set_opened(&mut self, opened: Vec<PathBuf>) {
+        self.own.set_opened(opened);
     }
 
     /// What names code with these rights.
@@ -70,8 +78,8 @@ impl ProcessNamer {
         rights.acting(|| survey.look(files))
     }
 
-    /// Gives a profile names, and reads the files of others for so long at most. Returns whether all files
-    /// were asked.
+    /// Gives a profile names, and reads the files of others for so long at most. Returns whether all
+    /// files were asked.
     ///
     /// # Errors
     /// Nobody may act for that user here.

@@ -406,11 +406,12 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
     }
     let intact = path.strip_suffix(b" (deleted)");
     let (path, deleted) = (intact.unwrap_or(path), intact.is_some());
+    let path = without_escapes(path);
     let (offset, _) = maps::hex(offset);
     // Neighbours that continue each other in the file are one mapping.
     if let Some(last) = all.last_mut()
         && last.end == start
-        && *last.path == *path
+        && last.path == path
         && last.offset + (last.end - last.start) as u64 == offset as u64
     {
         last.end = end;
@@ -420,13 +421,36 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         start,
         end,
         offset: offset as u64,
-        path: path.into(),
+        path,
         deleted,
         image: Image::UNKNOWN,
         last: 0,
         closed: false,
         shown_at: 0,
     });
+}
+
+/// A path as it is: the kernel writes a newline in it as `\012`, and nothing else in this way.
+fn without_escapes(path: &[u8]) -> Box<[u8]> {
+    const NEWLINE: &[u8] = b"\\012";
+    if !path.contains(&b'\\') {
+        return path.into();
+    }
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&first, behind)) = rest.split_first() {
+        match rest.strip_prefix(NEWLINE) {
+            Some(after) => {
+                bytes.push(b'\n');
+                rest = after;
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    bytes.into()
 }
 
 /// What follows a number (the inode's).
@@ -447,6 +471,7 @@ mod tests {
             55f0-5600 r-xp 00000020 08:01 77    /bin/a b\n\
             7f00-7f10 r-xp 00001000 08:01 78 /lib/x.so (deleted)\n\
             7f20-7f30 rw-p 00000000 00:00 0\n\
+            7f40-7f50 r-xp 00001000 08:01 79 /a\\012b\\\n\
             7fff-8fff r-xp 00000000 00:00 0    [vdso]\n";
         let mut found = Vec::new();
         let lines = maps.split(|&b| b == b'\n');
@@ -455,9 +480,10 @@ mod tests {
             .iter()
             .map(|m| (m.start, m.end, m.offset, &*m.path))
             .collect();
-        let expected: [(usize, usize, u64, &[u8]); 3] = [
+        let expected: [(usize, usize, u64, &[u8]); 4] = [
             (0x55e0, 0x5600, 0x10, b"/bin/a b"),
             (0x7f00, 0x7f10, 0x1000, b"/lib/x.so"),
+            (0x7f40, 0x7f50, 0x1000, b"/a\nb\\"),
             (0x7fff, 0x8fff, 0, b"[vdso]"),
         ];
         assert_eq!(brief, expected);

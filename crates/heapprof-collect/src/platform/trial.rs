@@ -35,7 +35,7 @@ pub(crate) fn may_keep() -> bool {
                 unsafe { sys::move_over(behind, at, PAGE) };
             }
         }
-        let _ = sys::hand_over(&file, c"/nonexistent/heapprof", b"");
+        let _ = sys::hand_over(&[&file], c"/nonexistent/heapprof", b"");
         sys::try_to_send(&file);
     })
 }

@@ -82,7 +82,13 @@ pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
         Keep::Nobody => Ok(()),
         Keep::Socket(path) => CString::new(&**path)
             .map_err(|_| libc::EINVAL)
-            .and_then(|path| sys::hand_over(file, &path, GREETING)),
+            .and_then(|path| {
+                let executable = executable(engine);
+                match &executable {
+                    Some(executable) => sys::hand_over(&[file, executable], &path, GREETING),
+                    None => sys::hand_over(&[file], &path, GREETING),
+                }
+            }),
         Keep::Taker(taker) => {
             (taker.0)(file.number());
             Ok(())
@@ -90,6 +96,15 @@ pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
     };
     if let Err(errno) = handed {
         say(options, errno, "they could not be handed over");
+    }
+}
+
+/// The file that this process runs. Its name may lead to another one by the time that somebody
+/// looks for names in it. A forked child runs the same one as its parent.
+fn executable(engine: &Engine) -> Option<File> {
+    match engine.threads.names.generation() {
+        0 => File::open(c"/proc/thread-self/exe", libc::O_RDONLY, 0).ok(),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@
 use signal_hook::low_level::signal_name;
 
 use super::child::Ended;
+use super::executables::Executables;
 use super::kept::Died;
 use super::oom::Oom;
 use super::residents::Residents;
@@ -23,6 +24,8 @@ pub(super) struct Ending {
     pub(super) unrecorded: Vec<Unrecorded>,
     /// What was resident of the program and of those that descend from it.
     pub(super) residents: Residents,
+    /// What they ran.
+    pub(super) executables: Executables,
 }
 
 impl Ending {

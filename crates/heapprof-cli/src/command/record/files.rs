@@ -11,6 +11,7 @@ use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, rec
 use heapprof_symbolize::Options;
 use heapprof_symbolize::allocators::Unhooked;
 
+use super::executables::Executables;
 use super::residents::Residents;
 use super::unhooked;
 use super::written::Written;
@@ -67,6 +68,31 @@ pub(super) struct Unnamed {
     /// The file that most of that code is in, with its build id. Empty if the code is in no file.
     pub(super) file: String,
     pub(super) build_id: String,
+    /// What has become of that file, if it is not what the program had loaded.
+    pub(super) fate: Option<Fate>,
+}
+
+/// What became of a file after a program had loaded it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Replaced,
+    Deleted,
+}
+
+impl Fate {
+    /// What became of the file with this build id; `None` if it is the same one, or that is not
+    /// known.
+    fn of(file: &str, build_id: &str) -> Option<Self> {
+        if !file.starts_with('/') || build_id.is_empty() {
+            return None;
+        }
+        let path = Path::new(file);
+        match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Some(Self::Deleted),
+            Err(_) => None,
+            Ok(_) => (heapprof_symbolize::build_id(path)? != build_id).then_some(Self::Replaced),
+        }
+    }
 }
 
 /// What the values of a sampled profile are made of.
@@ -94,10 +120,11 @@ fn open(one: &Written) -> io::Result<(Place, Opened)> {
     Ok((place, opened))
 }
 
-/// Does `work` with each of the entries, as its owner. If nobody may act for that owner, `refused`
-/// makes the answer.
+/// Does `work` with each of the entries, as its owner. What the processes ran may name code. If
+/// nobody may act for that owner, `refused` makes the answer.
 fn each<T: Send>(
     entries: &[&Written],
+    executables: &Executables,
     work: impl Fn(&mut ProcessNamer, &Written) -> T + Sync,
     refused: impl Fn(io::Error) -> T,
 ) -> Vec<T> {
@@ -110,6 +137,7 @@ fn each<T: Send>(
             // The processes of a recording have the same libraries.
             let mut namer = ProcessNamer::new(Options {
                 number_functions: true,
+                opened: executables.of(owner),
                 ..Options::default()
             });
             let each = of_owner.iter().map(|&i| work(&mut namer, entries[i]));
@@ -138,7 +166,7 @@ pub(super) fn look(entries: &[&Written]) -> Vec<Found> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Found::Nothing,
         Err(error) => Found::Refused(error),
     };
-    each(entries, look, Found::Refused)
+    each(entries, &Executables::default(), look, Found::Refused)
 }
 
 fn look_at(one: &Written) -> io::Result<Found> {
@@ -175,10 +203,12 @@ fn is_kernel_s(place: &Place) -> bool {
 }
 
 /// Reads each profile. If asked to, gives its frames names, and its history what was resident.
+/// The executables are what the processes ran.
 pub(super) fn read(
     entries: &[&Written],
     with_symbols: bool,
     residents: &Residents,
+    executables: &Executables,
 ) -> Vec<Result<Told>> {
     let read = |namer: &mut ProcessNamer, one: &Written| {
         let unreadable = || one.path.display().to_string();
@@ -209,7 +239,7 @@ pub(super) fn read(
         }
         Ok(told)
     };
-    each(entries, read, |error| Err(error.into()))
+    each(entries, executables, read, |error| Err(error.into()))
 }
 
 fn told(profile: &Profile, one: &Written) -> Told {
@@ -258,12 +288,15 @@ fn unnamed(profile: &Profile) -> Option<Unnamed> {
             let narrow = |sum: i128| i64::try_from(sum).unwrap_or(i64::MAX);
             let text = |id| profile.text(id).to_string();
             let mapping = found.file.map(|file| &profile.mapping[file.index()]);
+            let file = mapping.map_or_else(String::new, |mapping| text(mapping.filename));
+            let build_id = mapping.map_or_else(String::new, |mapping| text(mapping.build_id));
             (found.total > 0).then(|| Unnamed {
                 sample_type,
                 bytes: narrow(found.value),
                 total: narrow(found.total),
-                file: mapping.map_or_else(String::new, |mapping| text(mapping.filename)),
-                build_id: mapping.map_or_else(String::new, |mapping| text(mapping.build_id)),
+                fate: Fate::of(&file, &build_id),
+                file,
+                build_id,
             })
         })
 }
@@ -298,7 +331,7 @@ pub(super) fn remove(entries: &[&Written]) -> usize {
     let remove = |_: &mut ProcessNamer, one: &Written| {
         open(one).is_ok_and(|(place, _)| place.remove().is_ok())
     };
-    let removed = each(entries, remove, |_| false);
+    let removed = each(entries, &Executables::default(), remove, |_| false);
     removed.into_iter().filter(|&gone| gone).count()
 }
 
@@ -307,7 +340,7 @@ pub(super) fn touch(one: &Written) {
     let touch = |_: &mut ProcessNamer, one: &Written| {
         open(one).and_then(|(_, opened)| opened.file.set_modified(SystemTime::now()))
     };
-    each(&[one], touch, Err);
+    each(&[one], &Executables::default(), touch, Err);
 }
 
 /// Gives the children's folder the name of the profile that they belong to. Returns whether it has

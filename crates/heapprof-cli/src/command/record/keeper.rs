@@ -24,6 +24,7 @@ use self::callers::{Caller, Callers, listening, number_of};
 use self::lowered::Lowered;
 use self::process::Process;
 use super::audit::{Audit, Said};
+use super::executables::Executables;
 use super::kept::{Died, End, Wanted, Who, write};
 use super::oom::{self, Counts};
 use super::written::Written;
@@ -70,6 +71,8 @@ pub(super) struct Saved {
     pub(super) audited: usize,
     /// What could not be done, as messages.
     pub(super) notes: Vec<String>,
+    /// What the processes ran.
+    pub(super) executables: Executables,
 }
 
 /// Whoever keeps the books.
@@ -255,6 +258,9 @@ impl Keeping {
         loop {
             if self.counts.look() {
                 self.processes.iter_mut().for_each(Process::look);
+                let rights = |one: &Process| self.rights.seen(one.number());
+                let all = self.processes.iter().map(|one| (one.pid, rights(one)));
+                self.saved.executables.add_deleted(all);
             }
             let ended = self.processes.iter().filter(|process| process.has_ended());
             let ended: Vec<Pid> = ended.map(|process| process.pid).collect();
@@ -374,11 +380,14 @@ impl Keeping {
         for caller in std::mem::take(&mut self.callers.waiting) {
             match records::receive(&caller.socket, LONGEST) {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
-                Ok((text, None)) if Lowered::of(&text).is_some() => self.lower(&caller, &text),
-                Ok((text, None)) if self.audit.is_some() => self.note_child(&caller, &text),
-                Ok((_, Some(file))) => self.take(&caller, file),
+                Ok((text, [None, _])) if Lowered::of(&text).is_some() => self.lower(&caller, &text),
+                Ok((text, [None, _])) if self.audit.is_some() => self.note_child(&caller, &text),
+                Ok((_, [Some(file), executable])) => {
+                    self.saved.executables.hold(caller.owner, executable);
+                    self.take(&caller, file);
+                }
                 // There was no number for the file, or it is somebody else who calls.
-                Ok((_, None)) => self.note("a process's file could not be taken".to_string()),
+                Ok((_, [None, _])) => self.note("a process's file could not be taken".to_string()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if Instant::now() < caller.until {
                         self.callers.waiting.push(caller);

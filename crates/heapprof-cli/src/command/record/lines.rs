@@ -27,6 +27,7 @@ use super::tail::{LINES, Message, Tail, others};
 use crate::args::RecordArgs;
 use crate::args::record::LineFormat;
 use crate::messages;
+use crate::outside::executable_of;
 use crate::place::{Owner, acting};
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 
@@ -243,6 +244,7 @@ impl User {
         let mut grown = |message: &Message, rights| -> Option<Vec<(Line, i64)>> {
             let mut profile = decode_with(&message.profile[..], options).ok()?;
             if symbolizes {
+                namer.set_opened(vec![executable_of(message.process)]);
                 let named = namer.symbolize_within(&mut profile, rights, FILES);
                 has_all &= named.unwrap_or(false);
             }

@@ -11,7 +11,7 @@ use heapprof_symbolize::program::{Obstacle, inspect};
 
 use super::child::Ended;
 use super::ending::Ending;
-use super::files::{self, Found, Told, Unnamed};
+use super::files::{self, Fate, Found, Told, Unnamed};
 use super::small_children::{self, least_of_child};
 use super::unhooked;
 use super::words::{bytes, plural, quoted, shown};
@@ -86,7 +86,12 @@ pub(super) fn report(
     // The main profile may have another position among those that are left.
     let main = main_of(&written, ended).unwrap_or_default();
     let entries: Vec<&Written> = written.iter().collect();
-    let told = files::read(&entries, !args.no_symbolize, &ending.residents);
+    let told = files::read(
+        &entries,
+        !args.no_symbolize,
+        &ending.residents,
+        &ending.executables,
+    );
     files::touch(&written[main]);
     let recorded: Vec<Recorded> = written
         .into_iter()
@@ -458,7 +463,25 @@ fn mostly_nameless(unnamed: &Unnamed, path: &Path) -> Option<String> {
     let Some(file) = Some(&unnamed.file).filter(|file| file.starts_with('/')) else {
         return Some(text + ", which is in no file");
     };
-    text += &format!(", most of it in {file}; ");
+    let Some(fate) = unnamed.fate else {
+        text += &format!(", most of it in {file}; ");
+        return Some(text + &how_to_name(unnamed, file, path));
+    };
+    let became = match fate {
+        Fate::Replaced => "replaced",
+        Fate::Deleted => "deleted or renamed",
+    };
+    text += &format!(
+        ", most of it in {file}, which was {became} after the program had loaded it; with a copy \
+         of the old file in DIR, heapprof symbolize --debug-dir DIR {} names them",
+        quoted(path)
+    );
+    Some(text)
+}
+
+/// What names the code of a file.
+fn how_to_name(unnamed: &Unnamed, file: &str, path: &Path) -> String {
+    let mut text = String::new();
     if let Some(package) = debug_package(Path::new(file)) {
         text += &format!("the package {package} has the names, ");
     }
@@ -473,7 +496,7 @@ fn mostly_nameless(unnamed: &Unnamed, path: &Path) -> Option<String> {
         "heapprof symbolize --debug-dir DIR {} reads them from DIR",
         quoted(path)
     );
-    Some(text)
+    text
 }
 
 /// Why profiles have only addresses. Addresses are no less right than names.

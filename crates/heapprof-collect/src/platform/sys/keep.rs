@@ -105,16 +105,16 @@ pub(crate) unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
 /// How often somebody who has no place in the queue calls once more.
 const TRIES: u32 = 20;
 
-/// Hands a file to whoever listens at a socket's path, without waiting for them. Returns whether
-/// that could be. The error is an errno.
-pub(crate) fn hand_over(file: &File, path: &CStr, text: &[u8]) -> Result<(), i32> {
-    send(call_at(path, TRIES)?.number() as usize, Some(file), text)
+/// Hands one file or two to whoever listens at a socket's path, without waiting for them. Returns
+/// whether that could be. The error is an errno.
+pub(crate) fn hand_over(files: &[&File], path: &CStr, text: &[u8]) -> Result<(), i32> {
+    send(call_at(path, TRIES)?.number() as usize, files, text)
 }
 
 /// Says something to whoever listens at a socket's path, and waits for no answer. The error is an
 /// errno.
 pub(crate) fn say(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
-    send(call_at(path, tries)?.number() as usize, None, text)
+    send(call_at(path, tries)?.number() as usize, &[], text)
 }
 
 /// Says something to whoever listens at a socket's path. Returns whether it was answered, for which
@@ -126,7 +126,7 @@ pub(crate) fn tell(
     mut patience: Patience,
 ) -> Result<bool, i32> {
     let socket = call_at(path, tries)?;
-    send(socket.number() as usize, None, text)?;
+    send(socket.number() as usize, &[], text)?;
     // Whoever hangs up has nothing to say.
     Ok(socket.is_answered(&mut patience) && socket.read(&mut [0; 8]) > 0)
 }
@@ -168,29 +168,33 @@ fn call_at(path: &CStr, tries: u32) -> Result<File, i32> {
 
 /// Asks the kernel to send a file nowhere, as [`hand_over`] does to somebody.
 pub(crate) fn try_to_send(file: &File) {
-    let _ = send(usize::MAX, Some(file), b"");
+    let _ = send(usize::MAX, &[file], b"");
 }
 
-/// Sends a text, with a file or without.
-fn send(socket: usize, file: Option<&File>, text: &[u8]) -> Result<(), i32> {
+/// Sends a text, with up to two files.
+fn send(socket: usize, files: &[&File], text: &[u8]) -> Result<(), i32> {
     #[repr(C)]
     struct Rights {
         head: libc::cmsghdr,
-        number: i32,
+        numbers: [i32; 2],
     }
     // SAFETY: zeros are valid in both.
     let (mut rights, mut message): (Rights, libc::msghdr) = unsafe { std::mem::zeroed() };
-    rights.head.cmsg_len = (std::mem::offset_of!(Rights, number) + size_of::<i32>()) as _;
+    let count = files.len().min(rights.numbers.len());
+    let len = std::mem::offset_of!(Rights, numbers) + count * size_of::<i32>();
+    rights.head.cmsg_len = len as _;
     rights.head.cmsg_level = libc::SOL_SOCKET;
     rights.head.cmsg_type = libc::SCM_RIGHTS;
-    rights.number = file.map_or(-1, File::number);
+    for (number, file) in rights.numbers.iter_mut().zip(files) {
+        *number = file.number();
+    }
     let mut part = libc::iovec {
         iov_base: text.as_ptr().cast_mut().cast(),
         iov_len: text.len(),
     };
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
-    if file.is_some() {
+    if count > 0 {
         message.msg_control = (&raw mut rights).cast();
         message.msg_controllen = size_of::<Rights>() as _;
     }

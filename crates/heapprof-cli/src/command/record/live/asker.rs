@@ -22,6 +22,7 @@ use super::super::list::{ASKED, List};
 use super::super::tail::{LIVE, Message, Tail, others};
 use super::printed::Printed;
 use super::{Common, locked};
+use crate::outside::executable_of;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
 use crate::terminal::feed::Which;
 
@@ -255,6 +256,7 @@ impl User {
             .max_memory(MOST_MEMORY);
         let mut profile = decode_with(&message.profile[..], options).ok()?;
         if symbolizes {
+            self.namer.set_opened(vec![executable_of(message.process)]);
             // The files that are named are read with the rights of whoever names them.
             let rights = ProcessRights::User(self.tail.owner).with(rights.least(message.process));
             let _ = self.namer.symbolize_within(&mut profile, rights, FILES);

@@ -1,0 +1,257 @@
+//! Programs whose file is gone, or another one, when their profiles get names: deleted and replaced
+//! while they run, in memory only, with odd names, in another mount namespace.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use heapprof_tests::built::{Built, build, have};
+use heapprof_tests::harness::{Run, command, is_root, program_of, run};
+
+/// A program that holds 100,000 bytes, and then deletes its own file, or puts another build in its
+/// place. With `w` it waits then.
+const HOLDER: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+void *kept[200];
+#ifdef NEWER
+__attribute__((noinline)) void *pad(int n) { return malloc(n + 1); }
+#define HOLD newer
+#else
+#define HOLD holds
+#endif
+__attribute__((noinline)) void *HOLD(int n) { return malloc(n); }
+int main(int argc, char **argv) {
+    for (int i = 0; i < 100; i++) kept[i] = HOLD(1000);
+    for (const char *c = argc > 1 ? argv[1] : ""; *c; c++) {
+        if (*c == 'd' && unlink(argv[0])) return 9;
+        if (*c == 'r' && rename("newer", argv[0])) return 9;
+        if (*c == 'w') { puts("ready"); fflush(stdout); getchar(); }
+    }
+    return 0;
+}
+"#;
+
+fn holder() -> Built {
+    let built = build(HOLDER, "gcc -g -O1");
+    built.run("gcc -g -O1 -DNEWER source.c -o newer");
+    built
+}
+
+/// What a profile has in use by function: of the one that holds, and of those of the newer build.
+fn held(here: &Path, profile: &str) -> (bool, bool) {
+    let words = [
+        "top",
+        "-n",
+        "0",
+        "-t",
+        "inuse_space",
+        "--format",
+        "json",
+        profile,
+    ];
+    let found = run(here, &words);
+    assert_eq!(found.code, 0, "{}", found.err);
+    let has = |text: &str| found.out.contains(text);
+    (
+        has(r#"{"function":"holds","flat":100000,"#),
+        has(r#""function":"newer""#) || has(r#""function":"pad""#),
+    )
+}
+
+#[track_caller]
+fn is_named(here: &Path, said: &Run) {
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert_eq!(held(here, "a.pb.gz"), (true, false), "{}", said.err);
+    assert!(!said.err.contains("without names"), "{}", said.err);
+}
+
+#[test]
+fn a_program_that_is_deleted_or_replaced_while_it_runs_has_its_names() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    for what in ["d", "r"] {
+        let built = holder();
+        let here = built.folder.path();
+        for options in [&["--exact"][..], &["--exact", "--follow-children=no"]] {
+            std::fs::copy(here.join("program"), here.join("p")).unwrap();
+            std::fs::copy(here.join("newer"), here.join("saved")).unwrap();
+            let words = [&["record", "-o", "a.pb.gz"], options, &["--", "./p", what]].concat();
+            is_named(here, &run(here, &words));
+            std::fs::rename(here.join("saved"), here.join("newer")).unwrap();
+        }
+    }
+}
+
+/// What is asked while the program goes on.
+#[test]
+fn a_replaced_program_is_named_while_it_runs() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = holder();
+    let here = built.folder.path();
+    let mut recorded = command(here);
+    recorded.args([
+        "record",
+        "-q",
+        "--exact",
+        "-o",
+        "r.pb.gz",
+        "--",
+        "./program",
+        "rw",
+    ]);
+    let pipes = recorded.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut record = pipes.spawn().unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(record.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let of_process = format!("pid:{}", program_of(record.id()));
+    assert_eq!(held(here, &of_process), (true, false));
+    record.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(record.wait().unwrap().success());
+    assert_eq!(held(here, "r.pb.gz"), (true, false));
+}
+
+/// A program that runs another one from memory.
+const IN_MEMORY: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+int main(int argc, char **argv, char **environment) {
+    static char bytes[1 << 20];
+    int from = open(argv[1], O_RDONLY), to = memfd_create("made", MFD_CLOEXEC);
+    for (ssize_t n; (n = read(from, bytes, sizeof bytes)) > 0;)
+        if (write(to, bytes, n) != n) return 9;
+    fexecve(to, argv + 1, environment);
+    return 8;
+}
+"#;
+
+#[test]
+fn a_program_in_memory_has_its_names() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = holder();
+    let here = built.folder.path();
+    let starter = build(IN_MEMORY, "gcc -O1");
+    let starter = starter.program.to_str().unwrap();
+    let words = [
+        "record", "--exact", "-o", "a.pb.gz", "--", starter, "program",
+    ];
+    is_named(here, &run(here, &words));
+}
+
+/// The kernel writes some names otherwise than they are, and some are no text.
+#[test]
+fn programs_with_odd_names_have_their_names() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = holder();
+    let here = built.folder.path();
+    for name in [
+        &b"p (deleted)"[..],
+        b"new\nline",
+        b"bad\xff\xfe",
+        b"\\012 and \\xff",
+        b"%p%n%e",
+        b"[heap]",
+        b"memfd:x (deleted)",
+    ] {
+        let name = OsString::from_vec(name.to_vec());
+        let path = here.join(&name);
+        std::fs::copy(&built.program, &path).unwrap();
+        for symbolizes_later in [false, true] {
+            let mut record = command(here);
+            record.args(["record", "--exact", "-o", "a.pb.gz"]);
+            record.args(symbolizes_later.then_some("--no-symbolize"));
+            let said = Run::from(record.arg("--").arg(&path).output().unwrap());
+            assert_eq!(said.code, 0, "{name:?}: {}", said.err);
+            if symbolizes_later {
+                // The process is gone, and the name leads to its file all the same.
+                let said = run(here, &["symbolize", "-o", "b.pb.gz", "a.pb.gz"]);
+                assert_eq!(said.code, 0, "{name:?}: {}", said.err);
+                std::fs::rename(here.join("b.pb.gz"), here.join("a.pb.gz")).unwrap();
+            }
+            assert_eq!(
+                held(here, "a.pb.gz"),
+                (true, false),
+                "{name:?} {symbolizes_later}"
+            );
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+/// A program that only its own mounts show.
+#[test]
+fn a_program_of_another_mount_namespace_has_its_names() {
+    if !have(&["gcc", "unshare", "mount"]) || !is_root() {
+        return;
+    }
+    let may = Command::new("unshare").args(["-m", "true"]).status();
+    if !may.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no mount namespace can be made here");
+        return;
+    }
+    let built = holder();
+    let here = built.folder.path();
+    std::fs::create_dir(here.join("mounted")).unwrap();
+    let script = "mount -t tmpfs none mounted && cp program mounted/p && exec ./mounted/p";
+    let words = [
+        "record", "--exact", "-o", "a.pb.gz", "--", "unshare", "-m", "sh", "-c", script,
+    ];
+    is_named(here, &run(here, &words));
+}
+
+/// A library whose functions hold memory, and a program that loads it and replaces it at once.
+const LIBRARY: &str = r#"
+#include <stdlib.h>
+#ifdef NEWER
+int newer(int n) { return n + 1; }
+#endif
+static void *volatile kept[300];
+__attribute__((noinline)) static void holds(int i) { kept[i] = malloc(1000); }
+void fill(void) { for (int i = 0; i < 300; i++) holds(i); }
+"#;
+const LOADER: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+int main(void) {
+    void *library = dlopen("./library.so", RTLD_NOW);
+    if (!library) return 9;
+    ((void (*)(void))dlsym(library, "fill"))();
+    return rename("newer.so", "library.so") ? 8 : 0;
+}
+"#;
+
+/// What could not be opened in time is said to be replaced. Nothing is named by another build.
+#[test]
+fn a_library_that_was_replaced_is_said_to_be() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(LOADER, "gcc -O1 -Wl,--no-as-needed -ldl");
+    let here = built.folder.path();
+    std::fs::write(here.join("library.c"), LIBRARY).unwrap();
+    built.run("gcc -O1 -g -fPIC -shared library.c -o library.so");
+    built.run("gcc -O1 -g -fPIC -shared -DNEWER library.c -o newer.so");
+    let said = run(here, &["record", "--exact", "-o", "a.pb.gz", "./program"]);
+    assert_eq!(said.code, 0, "{}", said.err);
+    let top = run(here, &["top", "-n", "0", "--format", "json", "a.pb.gz"]).out;
+    // Root looks every few seconds for what was replaced, which may have been in time.
+    let is_named = top.contains(r#"{"function":"holds","flat":300000,"#);
+    let expected = "library.so, which was replaced after the program had loaded it; with a copy of \
+                    the old file in DIR, heapprof symbolize --debug-dir DIR a.pb.gz names them";
+    assert!(is_named || said.err.contains(expected), "{}", said.err);
+    assert!(!said.err.contains("there is no such file"), "{}", said.err);
+}
