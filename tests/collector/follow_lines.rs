@@ -234,6 +234,58 @@ fn what_cannot_be_followed_is_said_before_the_program_runs() {
     }
 }
 
+/// A program that grows, frees all of it and ends, sooner than anybody looks again.
+const SHORT: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+char *volatile kept[3000];
+__attribute__((noinline)) void first(void) { kept[0] = memset(malloc(2 << 20), 1, 2 << 20); }
+__attribute__((noinline)) void grow(void) {
+    for (int i = 1; i < 3000; i++) kept[i] = memset(malloc(1000), 1, 1000);
+}
+int main(void) {
+    first();
+    grow();
+    for (int i = 0; i < 3000; i++) free(kept[i]);
+    return 0;
+}
+"#;
+
+/// The end of a process is a look, too.
+#[test]
+fn what_a_short_program_had_at_its_peak_is_said() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(SHORT, "gcc -g -O1");
+    let words = [
+        "record",
+        "--exact",
+        "-o",
+        "p.pb.gz",
+        "--follow-lines",
+        "--",
+        "./program",
+    ];
+    let found = run(built.folder.path(), &words);
+    assert_eq!(found.code, 0, "{}", found.err);
+    let grown = |function: &str| -> f64 {
+        let lines = found.err.lines().filter(|line| line.ends_with(function));
+        let megabytes = lines.map(|line| {
+            let bytes = line.split(", ").nth(2).unwrap();
+            bytes
+                .trim_start_matches('+')
+                .trim_end_matches("MiB")
+                .parse::<f64>()
+                .unwrap()
+        });
+        megabytes.sum()
+    };
+    // It is said once, whenever somebody looked.
+    assert!((1.9..2.1).contains(&grown(", first")), "{}", found.err);
+    assert!((1.8..2.9).contains(&grown(", grow")), "{}", found.err);
+}
+
 /// What processes write is data. A file that holds no lines is passed over.
 #[test]
 fn other_things_in_the_lists_folder_do_no_harm() {

@@ -21,8 +21,24 @@ pub(crate) struct Following {
 struct Told {
     /// Which recording it is.
     epoch: u64,
-    /// How many bytes of each stack were in use when it was told of last.
-    in_use: Vec<i64>,
+    of_stacks: Vec<ToldOfStack>,
+}
+
+/// What was told of a stack, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ToldOfStack {
+    /// What was in use when it was told of last.
+    pub(crate) in_use: i64,
+    /// The most that was in use at such a moment.
+    pub(crate) most: i64,
+}
+
+impl ToldOfStack {
+    /// Notes that so much was told.
+    pub(crate) fn tell(&mut self, in_use: i64) {
+        self.in_use = in_use;
+        self.most = self.most.max(in_use);
+    }
 }
 
 /// A look takes at most one part in so many of the time.
@@ -39,7 +55,7 @@ impl Following {
             not_before: AtomicI64::new(0),
             told: Locked::new(Told {
                 epoch: 0,
-                in_use: Vec::new(),
+                of_stacks: Vec::new(),
             }),
         }
     }
@@ -79,23 +95,23 @@ impl Following {
             .store(allocated.saturating_add(step), Ordering::Relaxed);
     }
 
-    /// What was told of each stack of the recording `epoch`, in bytes, for whoever looks.
+    /// What was told of each stack of the recording `epoch`, for whoever looks.
     /// [`put`](Self::put) gives it back. It is empty if nothing was told of that recording.
-    pub(crate) fn take(&self, process: &Process, epoch: u64) -> Vec<i64> {
+    pub(crate) fn take(&self, process: &Process, epoch: u64) -> Vec<ToldOfStack> {
         self.told.with(process, |told| {
-            let in_use = std::mem::take(&mut told.in_use);
+            let of_stacks = std::mem::take(&mut told.of_stacks);
             match std::mem::replace(&mut told.epoch, epoch) == epoch {
-                true => in_use,
+                true => of_stacks,
                 false => Vec::new(),
             }
         })
     }
 
     /// Gives back what [`take`](Self::take) took, unless there is another recording by now.
-    pub(crate) fn put(&self, process: &Process, epoch: u64, in_use: Vec<i64>) {
+    pub(crate) fn put(&self, process: &Process, epoch: u64, of_stacks: Vec<ToldOfStack>) {
         self.told.with(process, |told| {
             if told.epoch == epoch {
-                told.in_use = in_use;
+                told.of_stacks = of_stacks;
             }
         });
     }

@@ -173,7 +173,7 @@ fn look_in_turn(engine: &Engine) -> bool {
             if let Some(options) = options.filter(Dumping::is_followed)
                 && engine.reserve(snapshot::memory_needed(engine))
             {
-                lines::look(engine, &options);
+                lines::look(engine, &options, false);
                 live::answer(engine, &options);
             }
             false
@@ -255,7 +255,7 @@ fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Resu
                 audit::ending(engine, &options, reason == Reason::Exec);
             }
             if reserved {
-                lines::look(engine, &options);
+                lines::look(engine, &options, reason.is_last());
             }
             result = if reserved {
                 write(engine, &options, reason, path, may_ask)

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering;
 
-use crate::dump::following::step_of;
+use crate::dump::following::{ToldOfStack, step_of};
 use crate::dump::output;
 use crate::engine::Engine;
 use crate::options::Options;
@@ -29,8 +29,11 @@ struct Changed {
 
 /// Tells of the stacks that have changed enough, if the recording is to follow them.
 ///
+/// At the last look of all, `is_last`, what was in use when the heap was largest is told, too: a
+/// program may have grown and freed all of it since the look before.
+///
 /// It is this thread's turn to dump, and there is memory for a dump.
-pub(super) fn look(engine: &Engine, options: &Options) {
+pub(super) fn look(engine: &Engine, options: &Options, is_last: bool) {
     let Some(least) = options.triggers.line_growth else {
         return;
     };
@@ -42,15 +45,19 @@ pub(super) fn look(engine: &Engine, options: &Options) {
     let mut by_leaf = HashMap::<u64, u64, BuildHasherDefault<AddressHasher>>::default();
     for (stack, (sum, told)) in sums.iter().zip(&told).enumerate() {
         let in_use = sum.in_use()[1];
-        if in_use != *told {
+        let mut growth = in_use.wrapping_sub(told.in_use);
+        if is_last {
+            growth = growth.max(sum.peak[1].wrapping_sub(told.most));
+        }
+        if growth != 0 {
             let leaf = leaf_of(engine, stack as u32);
             let change = by_leaf.entry(leaf).or_default();
-            *change = change.saturating_add(in_use.abs_diff(*told));
+            *change = change.saturating_add(growth.unsigned_abs());
             changed.push(Changed {
                 stack: stack as u32,
                 leaf,
                 in_use,
-                growth: in_use.wrapping_sub(*told),
+                growth,
             });
         }
     }
@@ -58,7 +65,7 @@ pub(super) fn look(engine: &Engine, options: &Options) {
     changed.retain(|one| by_leaf[&one.leaf] >= step);
     if !changed.is_empty() && tell(engine, options, &changed, &file) {
         for one in &changed {
-            told[one.stack as usize] = one.in_use;
+            told[one.stack as usize].tell(one.in_use);
         }
     }
     let following = &engine.dumping.due.following;
@@ -73,13 +80,13 @@ pub(super) fn inherit(engine: &Engine) {
     }
     let (epoch, mut told, sums) = told_and_now(engine);
     for (told, sum) in told.iter_mut().zip(&sums) {
-        *told = sum.in_use()[1];
+        told.tell(sum.in_use()[1]);
     }
     following.put(&engine.process, epoch, told);
 }
 
 /// The recording's number, what was told of each stack, and the sums of each stack now.
-fn told_and_now(engine: &Engine) -> (u64, Vec<i64>, Vec<Sums>) {
+fn told_and_now(engine: &Engine) -> (u64, Vec<ToldOfStack>, Vec<Sums>) {
     let process = &engine.process;
     let epoch = process.recorded.epoch();
     let mut told = engine.dumping.due.following.take(process, epoch);
@@ -87,7 +94,7 @@ fn told_and_now(engine: &Engine) -> (u64, Vec<i64>, Vec<Sums>) {
     if told.len() < sums.len() {
         // A vector that grows by doubling would leave its old places behind.
         told.reserve_exact(sums.len().next_power_of_two() - told.len());
-        told.resize(sums.len(), 0);
+        told.resize(sums.len(), ToldOfStack::default());
     }
     (epoch, told, sums)
 }

@@ -98,7 +98,7 @@ pub(super) fn leave_out(engine: &Engine, reason: Reason) -> bool {
             return;
         };
         if Dumping::is_followed(&options) {
-            lines::look(engine, &options);
+            lines::look(engine, &options, true);
         }
         output::add_to_list(&options.output.list, &entry(reason));
         is_told = true;

@@ -50,7 +50,7 @@ fn memory_besides(engine: &Engine) -> usize {
     let named = scripts.len() as usize * 512 + 2 * scripts.bytes();
     // A look at lines keeps and compares numbers of each stack.
     let lines = match engine.dumping.due.following.is_on() {
-        true => engine.books.stacks.len() as usize * 160,
+        true => engine.books.stacks.len() as usize * 192,
         false => 0,
     };
     let threads = engine.threads.names.len() as usize * 1024;
