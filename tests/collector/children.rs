@@ -454,3 +454,76 @@ fn orphans_have_profiles_of_their_own() {
     let orphan = run(folder.path(), &["info", orphan.to_str().unwrap()]);
     assert_eq!(orphan.code, 0, "{} {}", orphan.err, said);
 }
+
+/// A program that holds 100 bytes, installs a filter under which it would be killed for writing a
+/// file, and holds a megabyte then. With an argument the filter kills for ptrace only.
+const SHUT_IN: &str = r#"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define ALLOW(call) \
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+char *volatile kept[2];
+int main(int argc, char **argv) {
+    struct sock_filter narrow[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        ALLOW(SYS_read), ALLOW(SYS_write), ALLOW(SYS_exit_group), ALLOW(SYS_brk), ALLOW(SYS_mmap),
+        ALLOW(SYS_munmap), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    struct sock_filter lenient[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof narrow / sizeof *narrow, narrow};
+    if (argc > 1) filter = (struct sock_fprog){sizeof lenient / sizeof *lenient, lenient};
+    kept[0] = malloc(100);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return 8;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) return 9;
+    kept[1] = memset(malloc(1 << 20), 1, 1 << 20);
+    syscall(SYS_exit_group, 0);
+}
+"#;
+
+/// What a program held under a filter that kills is in no profile, and `record` says so.
+#[test]
+fn a_profile_that_ends_at_a_filter_is_said_to() {
+    if !have(&["gcc"]) {
+        return;
+    }
+    let built = build(SHUT_IN, "gcc -g -O1");
+    let here = built.folder.path();
+    let recorded = |words: &[&str]| {
+        let found = run(
+            here,
+            &[&["record", "--exact", "-o", "p.pb.gz", "--"], words].concat(),
+        );
+        assert_eq!(found.code, 0, "{}", found.err);
+        found.err
+    };
+    let expected = "p.pb.gz: ends where the program installed a filter of system calls (seccomp) \
+                    that would have ended it for writing a profile; what it held afterwards is \
+                    not in it; heapprof watch shows how much that is\n";
+    let said = recorded(&["./program"]);
+    assert!(said.contains(expected), "{said}");
+    assert!(
+        said.contains("p.pb.gz: 100B in use then, peak 100B"),
+        "{said}"
+    );
+    assert!(!said.contains("without a last profile"), "{said}");
+    // A child's is kept, however little it held by then.
+    let said = recorded(&["sh", "-c", "./program; exit 0"]);
+    assert!(said.contains("program."), "{said}");
+    let expected = "ends where the program installed a filter of system calls";
+    assert!(
+        said.contains(expected) && !said.contains("left out"),
+        "{said}"
+    );
+    let said = recorded(&["./program", "x"]);
+    assert!(!said.contains("seccomp"), "{said}");
+}

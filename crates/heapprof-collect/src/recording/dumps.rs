@@ -370,6 +370,7 @@ fn listed(engine: &Engine, path: &CStr, reason: Reason, totals: &Totals) -> CStr
         sys::process_id(),
         match reason {
             Reason::Exec => 2,
+            Reason::Sandbox => 3,
             reason => u8::from(reason.ends_program()),
         },
         u8::from(process.recorded.is_exact()),

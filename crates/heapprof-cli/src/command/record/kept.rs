@@ -99,6 +99,7 @@ pub(super) fn write(
     let written = Written {
         process: pid,
         is_last: end == End::Death,
+        is_before_filter: false,
         is_before_exec: end == End::Exec,
         is_exact: left.is_exact,
         in_use: total("inuse_space"),

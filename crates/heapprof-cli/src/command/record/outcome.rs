@@ -104,6 +104,9 @@ pub(super) fn report(
         messages::note(&line);
     }
     let of_main = &recorded[main].written;
+    if let Some(why) = before_filter(&recorded, main) {
+        messages::note(&why);
+    }
     // A profile that could not be written may have been the last one.
     if failed.is_empty()
         && let Some(why) = not_the_last(ended, left_own, of_main)
@@ -442,6 +445,24 @@ fn not_the_last(ended: &Ended, left_own: bool, main: &Written) -> Option<String>
     })
 }
 
+/// Says that a process went on after its profile where nobody sees it.
+fn before_filter(recorded: &[Recorded], main: usize) -> Option<String> {
+    let is_one = |one: &&Recorded| one.written.is_before_filter;
+    let all = recorded.iter().filter(is_one).count();
+    let first = Some(&recorded[main]).filter(is_one);
+    let first = first.or_else(|| recorded.iter().find(is_one))?;
+    let others = match all - 1 {
+        0 => String::new(),
+        n => format!(" (and so do {n} more profile{})", plural(n)),
+    };
+    Some(format!(
+        "{}: ends where the program installed a filter of system calls (seccomp) that would have \
+         ended it for writing a profile{others}; what it held afterwards is not in it; heapprof \
+         watch shows how much that is",
+        shown(&first.written.path)
+    ))
+}
+
 /// Says that half or more of the memory is held by code without names, and what would name it.
 fn mostly_nameless(unnamed: &Unnamed, path: &Path) -> Option<String> {
     let Unnamed {
@@ -540,7 +561,11 @@ fn summary(main: &Written, told: Option<&Told>) -> String {
                 .estimate_of_bytes(main.in_use, sampled.period);
             give_or_take(main.in_use, &estimate)
         }),
-        if main.is_last { "at the end" } else { "then" },
+        if main.is_last && !main.is_before_filter {
+            "at the end"
+        } else {
+            "then"
+        },
         bytes(main.peak),
         share.map_or(String::new(), |share| format!(" ({share})")),
         main.stacks,

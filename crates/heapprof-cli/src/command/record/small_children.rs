@@ -28,7 +28,9 @@ pub(super) fn leave_out(
     // What a shell was before it became the program that it started is of no interest either.
     let is_small = |one: &Written| {
         let (own, before) = (most[&one.process], one.is_before_exec);
-        !kept.contains(&one.process) && (own < least || before && one.own < least)
+        // What one held afterwards that nobody saw is not known.
+        let is_known = !one.is_before_filter;
+        is_known && !kept.contains(&one.process) && (own < least || before && one.own < least)
     };
     let (small, large) = std::mem::take(written).into_iter().partition(is_small);
     *written = large;

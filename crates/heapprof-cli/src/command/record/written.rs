@@ -17,6 +17,9 @@ pub(super) struct Written {
     pub(super) process: u32,
     /// Whether it was written as the process ended.
     pub(super) is_last: bool,
+    /// Whether the process went on afterwards, where nobody sees it: under a filter of system calls
+    /// that would have ended it for writing a profile.
+    pub(super) is_before_filter: bool,
     /// Whether it was written as the process became another program.
     pub(super) is_before_exec: bool,
     /// Whether every allocation is in it.
@@ -230,7 +233,8 @@ fn parse(entry: &[u8], owner: Owner) -> Option<(&[u8], Written)> {
     let path = fields.next()?;
     let written = Written {
         process: process.try_into().ok()?,
-        is_last: when == 1,
+        is_last: when == 1 || when == 3,
+        is_before_filter: when == 3,
         is_before_exec: when == 2,
         is_exact: is_exact != 0,
         in_use,
