@@ -2,15 +2,15 @@
 //! from outside, and the code in them gets its names here.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::Source;
-use heapprof_live::{Core, Error, Found, Kept, Process, recorded};
-use heapprof_profile::Profile;
+use heapprof_live::{Core, Error, Found, Kept, Process};
+use heapprof_profile::{Profile, recorded};
 use heapprof_symbolize::Options;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
@@ -216,10 +216,31 @@ impl Watched {
             },
             Books::Kept(kept, pid) => kept.read("read from record's file", *pid, "")?.profile,
         };
+        if self.is_there() {
+            say_called(&mut profile, self.pid());
+        }
         // Of what it says of itself by now.
         let rights = self.rights.least(self.pid());
         give_names(&mut profile, &mut self.namer, rights)?;
         Ok(profile)
+    }
+}
+
+/// Says in comments what tells the process from others of its program, as the library does.
+fn say_called(profile: &mut Profile, pid: u32) {
+    /// More of a command line is not read.
+    const MAX_LENGTH: u64 = 4096;
+    let mut command_line = Vec::new();
+    if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
+        let _ = file.take(MAX_LENGTH).read_to_end(&mut command_line);
+    }
+    let mut comments = profile.comment.iter().map(|&text| profile.text(text));
+    let program = comments.find_map(|comment| comment.strip_prefix("program: "));
+    let called: Vec<String> =
+        recorded::called(program.unwrap_or_default(), &command_line).collect();
+    for comment in called {
+        let comment = profile.strings.intern(&comment);
+        profile.comment.push(comment);
     }
 }
 
@@ -265,7 +286,7 @@ impl Books {
 /// The recorded processes: those that this user may read, and those whose `record` lets this user
 /// read them. They are in order of their numbers.
 fn all() -> io::Result<Vec<Books>> {
-    let read = recorded()?;
+    let read = heapprof_live::recorded()?;
     let has = |pid: u32| read.iter().any(|process| process.pid() == pid);
     let asked = records::processes().into_iter().filter(|&pid| !has(pid));
     let asked: Vec<Books> = asked

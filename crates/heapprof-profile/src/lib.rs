@@ -41,6 +41,7 @@
 
 mod allocators;
 mod builder;
+mod command_line;
 mod decode;
 mod early_ends;
 mod encode;

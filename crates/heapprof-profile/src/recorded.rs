@@ -1,7 +1,7 @@
 //! What a recording's profile says, whether the collector writes it or somebody else reads its
 //! books.
 
-use crate::ALLOCATORS;
+use crate::{ALLOCATORS, command_line};
 
 /// The sample types of a recording, each with its unit. A sampled one has the first six.
 pub const TYPES: [(&str, &str); 8] = [
@@ -71,6 +71,18 @@ pub fn about(program: &str, pid: i64, period: u64, reason: &str) -> [String; 4] 
         },
         format!("dump: {reason}"),
     ]
+}
+
+/// The comments that tell a process from others of its program: the script that it runs, or the
+/// title that it has set. `command_line` is the text of `/proc/PID/cmdline`, of which nothing else
+/// is taken, because it may hold passwords.
+pub fn called(program: &str, command_line: &[u8]) -> impl Iterator<Item = String> {
+    let script = command_line::script(program, command_line);
+    let title = command_line::title(program, command_line);
+    let script = script.map(|script| format!("script: {script}"));
+    script
+        .into_iter()
+        .chain(title.map(|title| format!("title: {title}")))
 }
 
 /// The comments that say how much is in memory, and how much was at most, in bytes.

@@ -391,6 +391,9 @@ struct Facts<'a> {
     account: Vec<String>,
 }
 
+/// So much of a command line is read.
+const COMMAND_LINE: usize = 4096;
+
 /// Says what the values are, and how long the recording had taken when they were taken.
 fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts: Facts<'_>) {
     let process = &engine.process;
@@ -399,6 +402,9 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
     let program = String::from_utf8_lossy(process.name());
     let (version, pid) = (env!("CARGO_PKG_VERSION"), sys::process_id());
     let mut comments = recorded::head(version, &program, pid.into(), period, reason.text());
+    let (mut bytes, path) = ([0; COMMAND_LINE], c"/proc/thread-self/cmdline");
+    let read = sys::File::open(path, libc::O_RDONLY, 0).map_or(0, |file| file.read(&mut bytes));
+    comments.extend(recorded::called(&program, &bytes[..read]));
     comments.extend(frames_kept(engine, facts.reports));
     let (resident, peak_resident) = status::resident();
     if resident != 0 {
