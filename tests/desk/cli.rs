@@ -11,7 +11,7 @@ const BEFORE: &str = "valid/go.leaky.before.pb.gz";
 
 #[test]
 fn errors_are_one_line_and_exit_2() {
-    let cases: [(&[&str], &str); 22] = [
+    let cases: [(&[&str], &str); 24] = [
         (
             &["top", "-t", "bananas", AFTER],
             "has no sample type \"bananas\"; it has alloc_objects, alloc_space, inuse_objects, \
@@ -65,6 +65,14 @@ fn errors_are_one_line_and_exit_2() {
         (&["sql", "-p", AFTER, "SELEC 1"], "syntax error"),
         (&["sql", "-p", AFTER, "SELECT 1; SELECT 2"], "one at a time"),
         (&["sql", "-p", AFTER, "SELECT ?1"], "has parameters"),
+        (
+            &["sql", "-p", AFTER, "SELECT * FROM functions"],
+            "no such table: functions; heapprof schema lists the tables",
+        ),
+        (
+            &["sql", "-p", AFTER, "SELECT size FROM function"],
+            "no such column: size; heapprof schema lists the tables",
+        ),
         (
             &["convert", "--to", "csv", "-t", "inuse_space", AFTER],
             "--sample-type is for --to folded",

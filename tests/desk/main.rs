@@ -47,6 +47,10 @@ mod usage;
 mod escapes;
 // Options, arguments and standard streams that did something else than they should.
 mod arguments;
+// Passwords and tokens in addresses of profiles.
+mod secrets;
+// The terminal view in windows of absurd sizes.
+mod terminal;
 // Where profiles come from: standard input, parts of files, servers, the newest recording.
 mod sources;
 // How sure estimates are, in every report; gates that noise does not break.

@@ -1,40 +1,77 @@
 //! Profiles over HTTP, as Go programs serve them at /debug/pprof/heap.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_dropin::Transfer;
+
+use crate::source_url::SecretUrl;
 use ureq::tls::{Certificate, ClientCert, PemItem, PrivateKey, RootCerts, TlsConfig, parse_pem};
+
+/// How long a server may send nothing of a body. A server that takes longer for its answer, because
+/// it profiles, may also take longer for the body.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether an argument is a URL that can be fetched.
 pub(crate) fn is_url(text: &str) -> bool {
     text.starts_with("http://") || text.starts_with("https://")
 }
 
-/// Fetches a URL. Returns a stream of the body.
+/// Fetches a URL, which is written without its secrets. Returns a stream of the body.
 pub(crate) fn fetch(url: &str, transfer: &Transfer) -> Result<Box<dyn Read>> {
     let patience = transfer.patience.unwrap_or_else(|| {
         let mut parts = url.split(['?', '&']);
         let seconds = parts.find_map(|part| part.strip_prefix("seconds=")?.parse::<u64>().ok());
         Duration::from_secs(60 + seconds.unwrap_or(0).saturating_mul(3) / 2)
     });
+    let read_timeout = transfer.patience.unwrap_or(SILENCE_TIMEOUT.max(patience));
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .tls_config(tls(transfer)?)
         .timeout_recv_response(Some(patience))
         .timeout_connect(Some(Duration::from_secs(30)))
         .timeout_recv_body(Some(Duration::from_secs(600)))
+        .timeout_per_read(Some(read_timeout))
         .build()
         .into();
-    let response = match agent.get(url).call() {
+    let response = match SecretUrl::of(url).get(&agent) {
         Ok(response) => response,
         Err(ureq::Error::StatusCode(code)) => {
             bail!("the server answers {code}; is that the address of a profile?")
         }
         Err(error) => return Err(anyhow!("{error}")).context("cannot be fetched"),
     };
-    Ok(Box::new(response.into_body().into_reader()))
+    Ok(Box::new(Arriving {
+        body: response.into_body().into_reader(),
+        read_timeout,
+    }))
+}
+
+/// A body that is being sent. It says so if nothing comes any more.
+struct Arriving<R> {
+    body: R,
+    read_timeout: Duration,
+}
+
+impl<R: Read> Read for Arriving<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.body.read(buffer).map_err(|error| {
+            let of_ureq = error
+                .get_ref()
+                .and_then(|e| e.downcast_ref::<ureq::Error>());
+            match of_ureq {
+                Some(ureq::Error::Timeout(ureq::Timeout::PerRead)) => io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    format!(
+                        "the server sent nothing for {} s, before the profile was whole",
+                        self.read_timeout.as_secs_f64()
+                    ),
+                ),
+                _ => error,
+            }
+        })
+    }
 }
 
 fn tls(transfer: &Transfer) -> Result<TlsConfig> {
@@ -64,5 +101,42 @@ fn certificates(file: &Path) -> Result<Vec<Certificate<'static>>> {
     match certificates.is_empty() {
         true => bail!("{}: holds no certificate in PEM form", file.display()),
         false => Ok(certificates),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_body_that_stops_coming_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/heap", listener.local_addr().unwrap());
+        let transfer = Transfer {
+            patience: Some(Duration::from_millis(500)),
+            ..Transfer::default()
+        };
+        std::thread::spawn(move || {
+            let head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nsome";
+            // The connections stay open until the test ends.
+            let mut open = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = stream.write_all(head.as_bytes());
+                open.push(stream);
+            }
+        });
+        // On a busy machine the server may answer too late.
+        let mut answers = std::iter::repeat_with(|| fetch(&url, &transfer));
+        let mut body = answers.find_map(Result::ok).unwrap();
+        let error = body.read_to_string(&mut String::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the server sent nothing for 0.5 s, before the profile was whole"
+        );
     }
 }

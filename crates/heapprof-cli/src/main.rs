@@ -32,6 +32,7 @@ mod selection;
 mod sockets;
 mod source;
 mod source_file;
+mod source_url;
 #[cfg(any(feature = "clickhouse", feature = "object-store"))]
 mod store_user;
 mod stores;
@@ -59,18 +60,25 @@ fn command_line() -> Vec<OsString> {
     args
 }
 
-/// Reads the command line. `-#12` is a part of what comes on stdin, except for `record`, whose
-/// arguments are the program's.
+/// Reads the command line, without the secrets of addresses in it. `-#12` is a part of what comes
+/// on stdin. Both are left alone for `record`, whose arguments are the program's, and for the texts
+/// of `mark`.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
     let mut args = typed.to_vec();
+    // pprof takes HOST:PORT for an address.
+    let needs_scheme = !args.iter().skip(1).any(|arg| arg == "pprof");
     for arg in args.iter_mut().skip(1).take_while(|arg| *arg != "--") {
         if let Some(part) = arg.to_str().and_then(source::part_of_stdin) {
             *arg = format!("{}#{part}", source::STDIN).into();
+        } else if let Some(shown) =
+            source_url::without_secrets(&arg.to_string_lossy(), needs_scheme)
+        {
+            *arg = shown.into();
         }
     }
     let cli = Cli::try_parse_from(&args)?;
     match cli.command {
-        Command::Record(_) if args != typed => Cli::try_parse_from(typed),
+        Command::Record(_) | Command::Mark(_) if args != typed => Cli::try_parse_from(typed),
         _ => Ok(cli),
     }
 }

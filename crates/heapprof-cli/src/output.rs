@@ -212,9 +212,13 @@ fn paged(text: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// How many columns the terminal has.
+/// No line is wider than this, however many columns a terminal says that it has.
+const MAX_COLUMNS: usize = 1_000;
+
+/// How many columns of the terminal are written on.
 pub(crate) fn console_columns() -> usize {
-    terminal_size::terminal_size().map_or(80, |(columns, _)| usize::from(columns.0))
+    terminal_size::terminal_size()
+        .map_or(80, |(columns, _)| usize::from(columns.0).min(MAX_COLUMNS))
 }
 
 fn console_rows() -> usize {

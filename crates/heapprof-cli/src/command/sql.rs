@@ -56,7 +56,9 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
             session
         }
     };
-    let mut statement = Statement::new(&session, &args.statement).context("the statement")?;
+    let mut statement = Statement::new(&session, &args.statement)
+        .map_err(with_advice)
+        .context("the statement")?;
     let style = Style {
         format: args.format,
         color: false,
@@ -66,4 +68,16 @@ pub(super) fn run(shared: &Shared, args: &SqlArgs) -> Result<()> {
     shared.write(args.output.file(), |out| {
         result_table(&mut statement, &style, out).context("the statement")
     })
+}
+
+/// Adds where the names of tables and columns are to be found, if the statement has another one.
+fn with_advice(error: heapprof_analysis::Error) -> anyhow::Error {
+    let text = error.to_string();
+    let is_unknown = ["no such table", "no such column"]
+        .iter()
+        .any(|why| text.contains(why));
+    match is_unknown {
+        true => anyhow::anyhow!("{text}; heapprof schema lists the tables with their columns"),
+        false => error.into(),
+    }
 }

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use crossterm::event::{Event, poll, read};
 use heapprof_profile::encode;
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, ClearType, CrosstermBackend};
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 use rustix::process::{Signal, getpgrp, kill_process_group};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
@@ -25,6 +26,11 @@ use super::screen::{self, Screen};
 use super::state::{Effect, State};
 use crate::args::{Color, FileMode};
 use crate::output;
+
+/// The largest part of a terminal that is drawn on. A window may say any size, and each cell of it
+/// takes memory and time.
+const MAX_COLUMNS: u16 = 1_000;
+const MAX_ROWS: u16 = 500;
 
 /// How long the loop waits for a key before it looks for news.
 const TICK: Duration = Duration::from_millis(100);
@@ -98,8 +104,11 @@ pub(crate) fn run(
     report: WriteReport,
 ) -> Result<()> {
     let writer = screen.writer().context("the terminal")?;
+    let backend = CrosstermBackend::new(io::BufWriter::new(writer));
+    let mut area = drawn_area().context("the terminal")?;
+    let viewport = Viewport::Fixed(area);
     let mut terminal =
-        Terminal::new(CrosstermBackend::new(io::BufWriter::new(writer))).context("the terminal")?;
+        Terminal::with_options(backend, TerminalOptions { viewport }).context("the terminal")?;
     let (mut state, mut data, began) = (State::default(), Data::default(), Instant::now());
     let mut wanted = Wanted::default();
     let mut files = 0;
@@ -136,8 +145,15 @@ pub(crate) fn run(
                 continue;
             }
         }
-        if std::mem::take(&mut is_new) {
-            terminal.clear().context("the terminal")?;
+        let now = drawn_area().context("the terminal")?;
+        if std::mem::take(&mut is_new) || now != area {
+            area = now;
+            // `Terminal::clear` would ask where the cursor is, and wait for an answer.
+            let backend = terminal.backend_mut();
+            backend
+                .clear_region(ClearType::All)
+                .context("the terminal")?;
+            terminal.resize(area).context("the terminal")?;
         }
         let now = began.elapsed().as_secs_f64();
         terminal
@@ -181,6 +197,17 @@ pub(crate) fn run(
             }
         }
     }
+}
+
+/// The part of the terminal that is drawn on.
+fn drawn_area() -> io::Result<Rect> {
+    let (columns, rows) = crossterm::terminal::size()?;
+    Ok(Rect::new(
+        0,
+        0,
+        columns.min(MAX_COLUMNS),
+        rows.min(MAX_ROWS),
+    ))
 }
 
 /// The process after the one that is shown: the program, each other one, then all together.

@@ -1,0 +1,265 @@
+//! Addresses that profiles come from, and what of them may be shown. An address may hold a password
+//! or a token, and what a command is given stands in titles, heads, comments of pull requests,
+//! errors and stored profiles.
+//!
+//! So the secrets of an address are taken out of the command line before anything reads it. The
+//! rest of heapprof has the address with `…` in their places, and can show it to anybody. Only
+//! [`SecretUrl`] puts them back, for the request, and it cannot be printed.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::percent_decode_str;
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+/// What stands in the place of a secret. Behind it is the secret's number, unless that is 1.
+const HIDDEN: char = '…';
+
+/// Parameters that Go's handlers of profiles know. Their numbers are no secrets.
+const PLAIN_PARAMETERS: [&str; 3] = ["debug", "gc", "seconds"];
+
+/// The secrets that were taken out of the command line, by their numbers.
+static SECRETS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn secrets() -> MutexGuard<'static, Vec<String>> {
+    SECRETS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Keeps a secret, and returns what stands in its place. Equal secrets have one number.
+fn hide(secret: &str) -> String {
+    let mut secrets = secrets();
+    let at = secrets.iter().position(|known| known == secret);
+    let at = at.unwrap_or_else(|| {
+        secrets.push(secret.to_string());
+        secrets.len() - 1
+    });
+    match at {
+        0 => HIDDEN.to_string(),
+        at => format!("{HIDDEN}{}", at + 1),
+    }
+}
+
+/// The secret that stands behind a text, or the text itself if it stands for none.
+fn reveal(text: &str) -> Cow<'_, str> {
+    let number = text.strip_prefix(HIDDEN).and_then(|number| match number {
+        "" => Some(1),
+        number => number.parse::<usize>().ok(),
+    });
+    let secret = number.and_then(|number| secrets().get(number.checked_sub(1)?).cloned());
+    secret.map_or(text.into(), Cow::Owned)
+}
+
+/// The parts of an address.
+struct Parts<'a> {
+    /// With its colon and slashes; empty if the address has none.
+    scheme: &'a str,
+    /// A user and a password.
+    user: Option<&'a str>,
+    /// Host, port and path.
+    place: &'a str,
+    query: Option<&'a str>,
+    /// With its `#`, or empty.
+    fragment: &'a str,
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str, needs_scheme: bool) -> Option<Self> {
+        let is_scheme = |text: &str| {
+            text.starts_with(|c: char| c.is_ascii_alphabetic())
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
+        };
+        let behind = text.find("://").filter(|&at| is_scheme(&text[..at]));
+        let (scheme, rest) = match behind {
+            Some(at) => text.split_at(at + 3),
+            None if needs_scheme => return None,
+            None => ("", text),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let authority = &rest[..end];
+        // A password that should be encoded, and is not: `me:a/b@host`.
+        let is_cut = |port: &str| !port.chars().all(|c| c.is_ascii_digit());
+        let at = match authority.rsplit_once(':') {
+            Some((_, port)) if !authority.contains('@') && is_cut(port) => rest.rfind('@'),
+            _ => authority.rfind('@'),
+        };
+        let (user, rest) = match at {
+            Some(at) => (Some(&rest[..at]), &rest[at + 1..]),
+            None => (None, rest),
+        };
+        let (rest, fragment) = rest.split_at(rest.find('#').unwrap_or(rest.len()));
+        let (place, query) = match rest.split_once('?') {
+            Some((place, query)) => (place, Some(query)),
+            None => (rest, None),
+        };
+        Some(Self {
+            scheme,
+            user,
+            place,
+            query,
+            fragment,
+        })
+    }
+
+    /// The query with other values.
+    fn query(&self, value: impl Fn(&str, &str) -> String) -> String {
+        let Some(query) = self.query else {
+            return String::new();
+        };
+        let parameters = query.split('&').map(|parameter| {
+            let (key, equals, text) = match parameter.split_once('=') {
+                Some((key, text)) => (key, "=", text),
+                None => ("", "", parameter),
+            };
+            format!("{key}{equals}{}", value(key, text))
+        });
+        format!("?{}", parameters.collect::<Vec<_>>().join("&"))
+    }
+}
+
+/// An argument without the secrets of its address; `None` if it has none. The address may stand
+/// behind `--option=`. Where `needs_scheme` is false, `user:password@host` is an address, too.
+pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
+    let is_option = argument.starts_with('-');
+    let (option, text) = match argument.find('=') {
+        Some(at) if is_option => argument.split_at(at + 1),
+        _ if is_option => return None,
+        _ => ("", argument),
+    };
+    let parts = Parts::of(text, needs_scheme)?;
+    let user = match parts.user {
+        Some("") => "@".to_string(),
+        Some(user) if !parts.scheme.is_empty() || user.contains(':') => hide(user) + "@",
+        Some(_) => return None,
+        None => String::new(),
+    };
+    let query = parts.query(|key, value| {
+        let is_number = value.chars().all(|c| c.is_ascii_digit());
+        match value.is_empty() || is_number && PLAIN_PARAMETERS.contains(&key) {
+            true => value.to_string(),
+            false => hide(value),
+        }
+    });
+    let Parts {
+        scheme,
+        place,
+        fragment,
+        ..
+    } = parts;
+    let shown = format!("{option}{scheme}{user}{place}{query}{fragment}");
+    (shown != argument).then_some(shown)
+}
+
+/// An address with its secrets. It is made for one request, and has neither `Display` nor `Debug`.
+pub(crate) struct SecretUrl {
+    url: String,
+    authorization: Option<String>,
+}
+
+impl SecretUrl {
+    /// The address that a shown one stands for.
+    pub(crate) fn of(shown: &str) -> Self {
+        let Some(parts) = Parts::of(shown, true) else {
+            return Self {
+                url: shown.to_string(),
+                authorization: None,
+            };
+        };
+        let query = parts.query(|_, value| reveal(value).into_owned());
+        // Servers get what the encoded characters stand for.
+        let authorization = parts.user.filter(|user| !user.is_empty()).map(|user| {
+            let user: Vec<u8> = match &*reveal(user) {
+                user if user.contains(':') => percent_decode_str(user).collect(),
+                user => percent_decode_str(user).chain(*b":").collect(),
+            };
+            format!("Basic {}", STANDARD.encode(user))
+        });
+        Self {
+            url: format!("{}{}{query}", parts.scheme, parts.place),
+            authorization,
+        }
+    }
+
+    /// Asks for what is there. Errors do not say the address.
+    pub(crate) fn get(&self, agent: &Agent) -> Result<Response<Body>, ureq::Error> {
+        let request = agent.get(&self.url);
+        let request = match &self.authorization {
+            Some(authorization) => request.header("Authorization", authorization),
+            None => request,
+        };
+        request.call().map_err(|error| match error {
+            ureq::Error::BadUri(_) => ureq::Error::BadUri("this is no address".to_string()),
+            error => error,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        for argument in [
+            "http://me:PASSWORD@host/heap",
+            "http://PASSWORD@host",
+            "HTTPS://me:PASSWORD@host:80/heap",
+            "https+insecure://me:a@PASSWORD@host/",
+            "http://me:PASS/PASSWORD@host/heap",
+            "http://host/heap?X-Amz-Signature=PASSWORD",
+            "http://host/heap?a=1&PASSWORD&gc=1",
+            "http://me:PASSWORD@host/heap?gc=PASSWORD#12",
+            "--base=http://me:PASSWORD@host/heap",
+            "clickhouse://me:PASSWORD@host/db",
+        ] {
+            let shown = without_secrets(argument, true).unwrap();
+            assert!(!shown.contains("PASS"), "{shown}");
+            assert!(shown.contains("host"), "{shown}");
+            // What was taken out is not taken out again.
+            assert!(!without_secrets(&shown, true).is_some_and(|again| again.contains("PASS")));
+        }
+        assert!(without_secrets("me:PASSWORD@host:80/heap", false).is_some());
+    }
+
+    #[test]
+    fn what_has_no_secret_stays() {
+        for argument in [
+            "http://host:6060/debug/pprof/heap",
+            "http://host/a@b/heap?gc=1&seconds=30&debug=0#peak",
+            "s3://bucket/folder",
+            "a.pb.gz",
+            "me:x@host.pb.gz",
+            "--focus",
+            "-",
+            "url=http://host/?q=1",
+        ] {
+            assert_eq!(without_secrets(argument, true), None, "{argument}");
+        }
+        assert_eq!(without_secrets("a@b.pb.gz", false), None);
+    }
+
+    #[test]
+    fn a_request_has_what_was_typed() {
+        let basic = |text: &str| Some(format!("Basic {}", STANDARD.encode(text)));
+        for (argument, url, authorization) in [
+            ("http://me:p%40ss@h:1/x", "http://h:1/x", basic("me:p@ss")),
+            ("http://me:p@ss@h/x", "http://h/x", basic("me:p@ss")),
+            ("http://me:a/b@h/x", "http://h/x", basic("me:a/b")),
+            ("http://me@h/x", "http://h/x", basic("me:")),
+            (
+                "http://h/x?sig=a%2Fb=&gc=1&word",
+                "http://h/x?sig=a%2Fb=&gc=1&word",
+                None,
+            ),
+        ] {
+            let shown = without_secrets(argument, true).unwrap();
+            let request = SecretUrl::of(&shown);
+            assert_eq!(request.url, url);
+            assert_eq!(request.authorization, authorization, "{argument}");
+        }
+    }
+}
