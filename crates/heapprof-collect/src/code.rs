@@ -5,16 +5,19 @@ pub(crate) mod cfi;
 pub(crate) mod data;
 pub(crate) mod frame_index;
 pub(crate) mod image;
+pub(crate) mod loading;
 pub(crate) mod mappings;
 pub(crate) mod maps;
 pub(crate) mod modules;
 pub(crate) mod rule;
 pub(crate) mod seen;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::platform::lock::{ForkLock, rank};
 use crate::platform::process::Process;
+use crate::platform::weak;
 use crate::stack::end::Entries;
 use crate::tables::probe_table::ProbeTable;
 use mappings::Mappings;
@@ -95,6 +98,33 @@ impl Code {
     /// inside allocations.
     pub(crate) fn watch(&self, watcher: Watcher) {
         self.watcher.store(watcher as *mut (), Ordering::Release);
+    }
+
+    /// The objects that unwinding has met and of which no mapping is known, because nobody could
+    /// look.
+    pub(crate) fn unknown(&self, process: &Process) -> Vec<Range<usize>> {
+        let object = |start| {
+            let found = weak::dl_find_object(start)?;
+            (found.map_start == start).then_some(found.map_start..found.map_end)
+        };
+        let met = self.seen.all().filter_map(object);
+        met.filter(|range| !self.mappings.knows(process, range))
+            .collect()
+    }
+
+    /// Remembers where objects lay that are gone, and of which nothing else is known.
+    pub(crate) fn note_unknown_gone(&self, process: &Process, objects: Vec<Range<usize>>) {
+        let is_there = |range: &Range<usize>| {
+            let found = weak::dl_find_object(range.start);
+            found.is_some_and(|found| found.map_start == range.start && found.map_end == range.end)
+        };
+        for range in objects.into_iter().filter(|range| !is_there(range)) {
+            let addresses = range.start as u64..range.end as u64 + 1;
+            self.mappings.note_unknown_gone(process, range);
+            self.rules.remove_range(process, addresses);
+            self.modules.note_unload(process);
+            self.seen.clear();
+        }
     }
 
     /// Forgets the rules of code that is no longer there.

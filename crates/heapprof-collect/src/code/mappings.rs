@@ -13,6 +13,7 @@ use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::pages::Pages;
 use crate::platform::process::Process;
 use crate::platform::sys;
+use crate::platform::weak;
 use crate::tables::chunks::Chunks;
 use crate::tables::word_memory::WordMemory;
 
@@ -131,13 +132,17 @@ impl Mappings {
     ) -> Vec<Range<usize>> {
         let now = self.read(process, &reserve).unwrap_or_default();
         let mut gone = Vec::new();
-        if now.is_empty() {
-            // The kernel did not tell, perhaps for lack of a descriptor: at least this code is
-            // mapped.
+        let is_told = !now.is_empty();
+        if !is_told && !weak::has_dl_find_object() {
             return Vec::new();
         }
-        // The kernel tells them in their order.
+        // The kernel tells them in their order. If it does not tell, perhaps for lack of a
+        // descriptor (at least this code is mapped), the loader knows its objects.
         let is_there = |mapping: &Mapping| {
+            if !is_told {
+                let is_vdso = !mapping.path.starts_with(b"/");
+                return is_vdso || weak::dl_find_object(mapping.start).is_some();
+            }
             let found = now.binary_search_by_key(&mapping.start, |m| m.start);
             found.is_ok_and(|i| now[i].path == mapping.path)
         };
@@ -164,6 +169,43 @@ impl Mappings {
             }
         });
         ranges
+    }
+
+    /// Whether a mapping is known that is there, and lies in these addresses.
+    pub(crate) fn knows(&self, process: &Process, range: &Range<usize>) -> bool {
+        let is_it = |m: &Mapping| !m.closed && m.start < range.end && range.start < m.end;
+        self.known
+            .with(process, |known| known.all.iter().any(is_it))
+    }
+
+    /// Remembers that code of an object that nobody has looked at lay there, and is gone. Stacks
+    /// through it have no names, and what comes to its place is other code.
+    pub(crate) fn note_unknown_gone(&self, process: &Process, range: Range<usize>) {
+        self.known.with(process, |known| {
+            self.unloads.fetch_add(1, Ordering::AcqRel);
+            // The program's own code comes first.
+            if !known.all.is_empty() {
+                known.all.push(Mapping {
+                    start: range.start,
+                    end: range.end,
+                    offset: 0,
+                    path: Box::default(),
+                    deleted: false,
+                    image: Image::UNKNOWN,
+                    last: self.generation(),
+                    closed: true,
+                    shown_at: 0,
+                });
+                self.publish(known, &process.pages);
+            }
+        });
+        self.closed.with(process, |closed| {
+            closed.push(Closed {
+                start: range.start,
+                end: range.end,
+                image: Image::UNKNOWN,
+            });
+        });
     }
 
     /// Adds what is mapped now to what is known. `reserve` sets aside the bytes that this takes.

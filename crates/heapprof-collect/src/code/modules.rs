@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::code::frame_index::{FrameIndex, FrameIndexes};
+use crate::code::loading::Loading;
 use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
@@ -40,6 +41,8 @@ impl Module {
 pub(crate) struct Modules {
     /// How often objects were closed since the start.
     unloads: AtomicU32,
+    /// Who is at the loader, and who forks.
+    pub(crate) loading: Loading,
     /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
     /// static executables. They are read under the loader's lock, when an address is new.
     snapshot: Locked<{ rank::MODULES }, Snapshot>,
@@ -85,6 +88,7 @@ impl Modules {
     pub(crate) const fn new() -> Self {
         Self {
             unloads: AtomicU32::new(0),
+            loading: Loading::new(),
             snapshot: Locked::new(Snapshot {
                 module: std::ptr::null_mut(),
                 len: 0,
@@ -153,6 +157,7 @@ impl Modules {
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self {
             unloads: _,
+            loading: _,
             snapshot,
             indexes: _,
         } = self;
@@ -163,8 +168,10 @@ impl Modules {
         // The objects are collected without our lock, so that nobody waits for the loader's lock
         // while holding ours.
         let mut new: Vec<Module> = Vec::with_capacity(CAPACITY);
+        let at_loader = self.loading.come_at_once();
         // SAFETY: the callback gets the vector and lives no longer than the call.
         unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut new).cast()) };
+        drop(at_loader);
         self.snapshot
             .with(process, |snapshot| snapshot.replace(process, &new));
     }

@@ -45,6 +45,12 @@ impl Seen {
         }
     }
 
+    /// Where the objects begin that were met.
+    pub(crate) fn all(&self) -> impl Iterator<Item = usize> {
+        let all = self.start.iter().map(|place| place.load(Ordering::Relaxed));
+        all.filter(|&start| start != 0)
+    }
+
     /// Forgets them, because some were unloaded. What comes to their place is new.
     pub(crate) fn clear(&self) {
         let all = self.start.iter();

@@ -66,6 +66,9 @@ impl Forks {
             // locks.
             return;
         }
+        // Nobody is to hold the loader's locks while this thread forks. Who holds them may wait for
+        // ours, so this comes first.
+        engine.code.modules.loading.before_fork();
         // libc takes the lock of its streams after fork's handlers ran. The thread that holds that
         // lock may wait for a stream, and the owner of the stream may wait for our locks. So libc's
         // lock is taken here, before ours.
@@ -126,6 +129,7 @@ impl Forks {
         if kept.streams {
             weak::streams(Streams::Unlock);
         }
+        self.0.code.modules.loading.after_fork();
     }
 
     /// Called after fork, in the child. The child's profile starts with what it inherited in use,
@@ -136,6 +140,7 @@ impl Forks {
         #[cfg(not(shuttle))]
         let parent = process.id.load(Ordering::Relaxed);
         dumping.forked();
+        engine.code.modules.loading.in_child();
         engine.threads.names.note_fork();
         process.recorded.resume();
         if !entry::is_held() {

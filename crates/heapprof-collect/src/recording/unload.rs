@@ -6,11 +6,20 @@ use crate::engine::Engine;
 /// Runs `close`, which may unload code, and remembers what lay where.
 pub(super) fn around<R>(engine: &Engine, close: impl FnOnce() -> R) -> R {
     let (code, process) = (&engine.code, &engine.process);
+    let at_loader = code.modules.loading.come();
     // Without memory for that, stacks through the code keep addresses instead of names.
-    let remembered = engine.guarded(|| engine.remember_code(0) != Told::NoMemory);
+    let (remembered, unknown) = engine.guarded(|| match engine.remember_code(0) {
+        Told::All => (true, Vec::new()),
+        Told::Nothing => (true, code.unknown(process)),
+        Told::NoMemory => (false, Vec::new()),
+    });
     let result = close();
     if remembered {
-        engine.guarded(|| code.forget_gone(process, |bytes| engine.reserve(bytes)));
+        engine.guarded(|| {
+            code.forget_gone(process, |bytes| engine.reserve(bytes));
+            code.note_unknown_gone(process, unknown);
+        });
     }
+    drop(at_loader);
     result
 }

@@ -1,0 +1,156 @@
+//! Keeps forks apart from what threads do with the loader: a child has the loader's locks as they
+//! were when it was forked, and a thread that held one is not there to give it back.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+use crate::platform::sys;
+
+/// More threads at once are not kept apart.
+const MAX_THREADS: usize = 32;
+/// So long a fork waits for threads that unload code, or these for a fork, in nanoseconds. What a
+/// library does at its end may itself wait for whoever forks. Only a test that hangs waits longer.
+const TIMEOUT: i64 = if cfg!(test) {
+    600_000_000_000
+} else {
+    100_000_000
+};
+
+/// Who is at the loader, and who forks.
+pub(crate) struct Loading {
+    /// The threads that unload code, or ask the loader what is there.
+    threads: [AtomicI32; MAX_THREADS],
+    /// How many threads fork, or wait to do so.
+    forks: AtomicU32,
+}
+
+/// A thread's place among those that are at the loader, which it leaves when this is dropped.
+pub(crate) struct AtLoader<'a>(Option<&'a AtomicI32>);
+
+impl Drop for AtLoader<'_> {
+    fn drop(&mut self) {
+        if let Some(place) = self.0 {
+            place.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Waits until `is_so`, but not for longer than [`TIMEOUT`]. Returns whether it is.
+fn wait_until(is_so: impl Fn() -> bool) -> bool {
+    let mut until = 0;
+    while !is_so() {
+        let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
+        if until == 0 {
+            until = now + TIMEOUT;
+        }
+        if now > until {
+            return false;
+        }
+        sys::nap();
+    }
+    true
+}
+
+impl Loading {
+    pub(crate) const fn new() -> Self {
+        Self {
+            threads: [const { AtomicI32::new(0) }; MAX_THREADS],
+            forks: AtomicU32::new(0),
+        }
+    }
+
+    /// Comes to the loader, once no thread forks.
+    pub(crate) fn come(&self) -> AtLoader<'_> {
+        let own = sys::thread_id();
+        let is_there = |place: &AtomicI32| place.load(Ordering::Relaxed) == own;
+        if self.threads.iter().any(is_there) {
+            // What a library does at its end may close another one.
+            return AtLoader(None);
+        }
+        loop {
+            let is_free = wait_until(|| self.forks.load(Ordering::SeqCst) == 0);
+            let at_loader = self.take_place(own);
+            // Somebody may have begun to fork just now, and not have seen this thread.
+            if !is_free || at_loader.0.is_none() || self.forks.load(Ordering::SeqCst) == 0 {
+                return at_loader;
+            }
+        }
+    }
+
+    /// As [`come`](Self::come), for a thread that a fork may wait for: it does not wait.
+    pub(crate) fn come_at_once(&self) -> AtLoader<'_> {
+        self.take_place(sys::thread_id())
+    }
+
+    fn take_place(&self, own: i32) -> AtLoader<'_> {
+        let (all, relaxed) = (Ordering::SeqCst, Ordering::Relaxed);
+        let mut places = self.threads.iter();
+        AtLoader(places.find(|place| place.compare_exchange(0, own, all, relaxed).is_ok()))
+    }
+
+    /// Called before a fork: waits until no other thread is at the loader, and lets none come.
+    pub(crate) fn before_fork(&self) {
+        self.forks.fetch_add(1, Ordering::SeqCst);
+        let own = sys::thread_id();
+        wait_until(|| {
+            let mut threads = self.threads.iter().map(|of| of.load(Ordering::SeqCst));
+            threads.all(|thread| thread == 0 || thread == own)
+        });
+    }
+
+    /// Called after a fork, in the parent.
+    pub(crate) fn after_fork(&self) {
+        self.forks.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Called in a forked child, which has one thread.
+    pub(crate) fn in_child(&self) {
+        self.forks.store(0, Ordering::SeqCst);
+        for place in &self.threads {
+            place.store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    #[test]
+    fn who_forks_and_who_unloads_wait_for_each_other() {
+        static LOADING: Loading = Loading::new();
+        static IS_INSIDE: AtomicBool = AtomicBool::new(false);
+        static FORKS: AtomicBool = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let outer = LOADING.come();
+                        let inner = LOADING.come();
+                        assert!(outer.0.is_some() && inner.0.is_none());
+                        IS_INSIDE.store(true, Ordering::SeqCst);
+                        assert!(!FORKS.load(Ordering::SeqCst));
+                        drop((inner, outer));
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    LOADING.before_fork();
+                    FORKS.store(true, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    FORKS.store(false, Ordering::SeqCst);
+                    LOADING.after_fork();
+                }
+            });
+        });
+        assert!(IS_INSIDE.load(Ordering::SeqCst));
+        // A thread that forks while it unloads code does not wait for itself.
+        let inside = LOADING.come();
+        LOADING.before_fork();
+        LOADING.in_child();
+        drop(inside);
+        drop(LOADING.come());
+    }
+}
