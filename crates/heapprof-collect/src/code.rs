@@ -3,6 +3,7 @@
 
 pub(crate) mod cfi;
 pub(crate) mod data;
+pub(crate) mod entries;
 pub(crate) mod frame_index;
 pub(crate) mod image;
 pub(crate) mod loading;
@@ -18,8 +19,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use crate::platform::lock::{ForkLock, rank};
 use crate::platform::process::Process;
 use crate::platform::weak;
-use crate::stack::end::Entries;
 use crate::tables::probe_table::ProbeTable;
+use entries::Entries;
 use mappings::Mappings;
 use modules::{Module, Modules};
 use seen::Seen;
@@ -82,7 +83,8 @@ impl Code {
             })
         };
         while let Some((module, path)) = self.mappings.first_of(process, is_new, &mut path) {
-            if self.modules.indexes.add(&module, path) && self.rules.len() != 0 {
+            if self.modules.indexes.add(&(module.start..module.end), path) && self.rules.len() != 0
+            {
                 let addresses = module.start as u64..module.end as u64 + 1;
                 self.rules.remove_range(process, addresses);
                 self.modules.note_index();

@@ -6,11 +6,11 @@
 //! the section itself must be what is in memory, byte by byte.
 
 use std::ffi::CStr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 
-use crate::code::modules::Module;
 use crate::platform::sys::{self, File, PAGE};
 
 /// So many objects have an index.
@@ -120,12 +120,12 @@ impl FrameIndexes {
     /// Makes the index of an object whose file is at `path`. Returns whether there is one now.
     ///
     /// Only one thread at a time may be here.
-    pub(crate) fn add(&self, module: &Module, path: &CStr) -> bool {
+    pub(crate) fn add(&self, object: &Range<usize>, path: &CStr) -> bool {
         let Some(slot) = self.slot(0) else {
             return false;
         };
-        let made = section(module, path).and_then(|section| {
-            let index = index(module, &section, self.taken.load(Ordering::Relaxed));
+        let made = section(object, path).and_then(|section| {
+            let index = index(object, &section, self.taken.load(Ordering::Relaxed));
             section.copy.release();
             index
         });
@@ -137,7 +137,7 @@ impl FrameIndexes {
         }
         slot.len.store(len, Ordering::Relaxed);
         slot.entries.store(entries, Ordering::Relaxed);
-        slot.start.store(module.start, Ordering::Release);
+        slot.start.store(object.start, Ordering::Release);
         made.is_some()
     }
 }
@@ -195,11 +195,11 @@ fn is_in_memory(at: usize, bytes: &[u8]) -> bool {
 }
 
 /// Finds the section in the file, and copies it if it is what is in memory.
-fn section(module: &Module, path: &CStr) -> Option<Section> {
+fn section(object: &Range<usize>, path: &CStr) -> Option<Section> {
     const LOAD: usize = libc::PT_LOAD as usize;
     let file = File::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
     let elf: [u8; 64] = header(&file, 0)?;
-    if !elf.starts_with(b"\x7fELF\x02\x01") || !is_in_memory(module.start, &elf) {
+    if !elf.starts_with(b"\x7fELF\x02\x01") || !is_in_memory(object.start, &elf) {
         return None;
     }
     let (programs, programs_len) = (number::<8>(&elf, 32)?, number::<2>(&elf, 56)?);
@@ -225,14 +225,14 @@ fn section(module: &Module, path: &CStr) -> Option<Section> {
     for i in 0..programs_len {
         let at = programs.checked_add(56 * i)?;
         let program: [u8; 56] = header(&file, at)?;
-        if !is_in_memory(module.start.checked_add(at)?, &program) {
+        if !is_in_memory(object.start.checked_add(at)?, &program) {
             return None;
         }
         if number::<4>(&program, 0)? != LOAD {
             continue;
         }
         let place = [16, 8, 32].map(|at| number::<8>(&program, at).unwrap_or(0));
-        bias.get_or_insert(module.start.wrapping_sub(place[0] & !(PAGE - 1)));
+        bias.get_or_insert(object.start.wrapping_sub(place[0] & !(PAGE - 1)));
         if place[0] <= address && address < place[0].saturating_add(place[2]) {
             holds = place;
         }
@@ -266,11 +266,11 @@ fn section(module: &Module, path: &CStr) -> Option<Section> {
 type Made = (*mut Entry, usize, [usize; 2], usize);
 
 /// Makes the entries of a section, if there is room for them besides what is `taken`.
-fn index(module: &Module, section: &Section, taken: usize) -> Option<Made> {
+fn index(object: &Range<usize>, section: &Section, taken: usize) -> Option<Made> {
     // SAFETY: the copy is there until the caller gives it back, and nothing of it is kept.
     let bytes = unsafe { std::slice::from_raw_parts(section.copy.at.cast_const(), section.len) };
     let mut count = 0;
-    each_function(module, section, bytes, |_| count += 1);
+    each_function(object, section, bytes, |_| count += 1);
     let room = count * size_of::<Entry>();
     if count == 0 || taken + room > MAX_MEMORY {
         return None;
@@ -279,7 +279,7 @@ fn index(module: &Module, section: &Section, taken: usize) -> Option<Made> {
     // SAFETY: there is room for so many, all zero, and nobody else knows it.
     let all = unsafe { std::slice::from_raw_parts_mut(copy.at.cast::<Entry>(), count) };
     let mut places = all.iter_mut();
-    each_function(module, section, bytes, |entry| {
+    each_function(object, section, bytes, |entry| {
         if let Some(place) = places.next() {
             *place = entry;
         }
@@ -291,7 +291,12 @@ fn index(module: &Module, section: &Section, taken: usize) -> Option<Made> {
 
 /// Calls `with` for the entry of each function of the object. It ends where the section does, or
 /// where it is damaged.
-fn each_function(module: &Module, section: &Section, bytes: &[u8], mut with: impl FnMut(Entry)) {
+fn each_function(
+    object: &Range<usize>,
+    section: &Section,
+    bytes: &[u8],
+    mut with: impl FnMut(Entry),
+) {
     let eh_frame = EhFrame::new(bytes, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame(section.at as u64);
     let mut entries = eh_frame.entries(&bases);
@@ -302,10 +307,10 @@ fn each_function(module: &Module, section: &Section, bytes: &[u8], mut with: imp
         let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
             continue;
         };
-        let function = (fde.initial_address() as usize).checked_sub(module.start);
+        let function = (fde.initial_address() as usize).checked_sub(object.start);
         let function = function.and_then(|function| u32::try_from(function).ok());
         let is_code =
-            function.is_some_and(|function| (function as usize) < module.end - module.start);
+            function.is_some_and(|function| (function as usize) < object.end - object.start);
         if let (Some(function), true, Ok(entry)) = (function, is_code, u32::try_from(fde.offset()))
         {
             with(Entry { function, entry });
