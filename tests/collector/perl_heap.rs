@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{ok, run};
+use heapprof_tests::needs::perl_module;
 use serde_json::Value;
 
 use crate::perl_hazards::{compile, embed_options};
@@ -348,6 +349,102 @@ my @r = map { my $x; $x = \$x; \$x } 1 .. 100; undef @r;
         &["perl-heap", &waiting.target(), "--size", "$many{\"\"}"],
     );
     assert!(none.err.contains("%many has no {}"), "{}", none.err);
+}
+
+/// Structures of C's in the texts of scalars, as modules keep them, made by Perl alone. What is
+/// behind the end of a text, and what was there before it was emptied, is old. No number may be
+/// left that is an address, as in what an operator computed.
+const STRUCTURES: &str = r#"
+use strict; $| = 1;
+our ($held, $pointed, $cut, $emptied);
+sub number { my $text = shift; pack "J", hex $text }
+sub lost {
+    my $value = shift;
+    Internals::SvREFCNT(@$value, 1 + Internals::SvREFCNT(@$value));
+    "$value" =~ /0x(\w+)/ or die;
+    "$1";
+}
+my @lost = map { lost([1 .. 10]) } 1 .. 3;
+$held = number("7") . number($lost[0]);
+$cut = number("7") . number("8") . number($lost[1]);
+substr($cut, 8) = "";
+$emptied = "somewhat" . number("8") . number("9") . number($lost[2]);
+number("1");
+open my $nothing, "<", \"" or die;
+read $nothing, $emptied, 100;
+print "@lost\n";
+"#;
+
+#[test]
+fn a_structure_in_a_text_holds_values_and_its_rest_does_not() {
+    let Some(mut waiting) = Waiting::start(STRUCTURES) else {
+        return;
+    };
+    let mut line = String::new();
+    waiting.out.read_line(&mut line).unwrap();
+    let lost: Vec<String> = line
+        .split_whitespace()
+        .map(|one| format!("0x{one}"))
+        .collect();
+    waiting.sweep();
+    let asked = |at: usize| waiting.ask(&["--identify", &lost[at]]);
+    let held = asked(0);
+    assert_eq!(held["is_leaked"], false, "{held}");
+    assert_eq!(held["value"]["path"], "main::;$held;->");
+    for at in [1, 2] {
+        let leaked = asked(at);
+        assert_eq!(leaked["is_leaked"], true, "{leaked}");
+    }
+    let leaked = waiting.ask(&["--leaked"]);
+    let rows = leaked["rows"].as_array().unwrap();
+    let arrays = rows.iter().find(|row| row["type"] == "ARRAY");
+    assert_eq!(arrays.map(|row| number(&row["count"])), Some(2), "{leaked}");
+}
+
+/// What modules keep in C: each with a program in which all is alive.
+const OF_MODULES: [(&str, &str); 5] = [
+    (
+        "DBD::SQLite",
+        r#"use DBI; our $d = DBI->connect("dbi:SQLite:dbname=:memory:"); $d->do("create table t(a)");
+           our @h = map { $d->prepare("select a + $_ from t where a = ?") } 1 .. 100;"#,
+    ),
+    (
+        "JSON::XS",
+        r#"use JSON::XS; our $j = JSON::XS->new; $j->incr_parse('["' . "x" x 100_000);
+           { my @big = map { { a => $_ } } 1 .. 100; our $f = JSON::XS->new;
+             $f->filter_json_object(sub { $big[0]; $_[0] }); }"#,
+    ),
+    (
+        "XML::Parser",
+        r#"use XML::Parser; our @p = map { my $n = { n => $_ };
+               my $p = XML::Parser->new(Handlers => { Start => sub { $n->{a}++ } })->parse_start;
+               $p->parse_more("<a><b>x"); $p } 1 .. 20;"#,
+    ),
+    (
+        "Storable",
+        r#"use Storable; our @s = map { Storable::dclone({ a => [1 .. 10] }) } 1 .. 50;"#,
+    ),
+    (
+        "Coro",
+        r#"use Coro; our @c = map { my $n = $_; async { my @x = (1 .. 10); Coro::cede();
+               sub { Coro::schedule() }->(@x, { n => $n }) } } 1 .. 20; Coro::cede() for 1 .. 3;"#,
+    ),
+];
+
+#[test]
+fn what_modules_hold_in_c_has_not_leaked() {
+    for (module, script) in OF_MODULES {
+        if !perl_module(module) {
+            continue;
+        }
+        let Some(mut waiting) = Waiting::start(script) else {
+            return;
+        };
+        waiting.sweep();
+        let leaked = waiting.ask(&["--leaked"]);
+        // Coro loses a constant when it is loaded.
+        assert!(number(&leaked["retained"]) < 150, "{module}: {leaked}");
+    }
 }
 
 /// What threads share is in an interpreter of its own, and the variables lead there.

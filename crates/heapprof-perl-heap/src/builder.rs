@@ -139,6 +139,12 @@ impl Builder {
         self.numbers.get(&address).copied()
     }
 
+    /// A value that was ended.
+    #[must_use]
+    pub fn value(&self, number: u32) -> &Value {
+        &self.all[number as usize]
+    }
+
     /// A value that was ended, to be changed.
     pub fn value_mut(&mut self, number: u32) -> &mut Value {
         &mut self.all[number as usize]

@@ -118,9 +118,8 @@ impl<'a> Claims<'a> {
 
     /// Calls `each` with what each value has of its chunks.
     pub(crate) fn settle(&mut self, mut each: impl FnMut(u32, Part<'_>)) {
-        let mut all = std::mem::take(&mut self.all);
-        all.sort_unstable();
-        for one in all.chunk_by(|one, other| one.chunk == other.chunk) {
+        self.all.sort_unstable();
+        for one in self.all.chunk_by(|one, other| one.chunk == other.chunk) {
             let Some(chunk) = self.chunk(one[0].chunk) else {
                 continue;
             };
@@ -140,6 +139,15 @@ impl<'a> Claims<'a> {
                 }
             }
         }
+    }
+
+    /// The number of the only value that has a chunk. It is known after they were settled.
+    pub(crate) fn only_value(&self, chunk: u32) -> Option<u32> {
+        let first = self.all.partition_point(|claim| claim.chunk < chunk);
+        let claims = self.all[first..].iter();
+        let mut values = claims.take_while(|claim| claim.chunk == chunk);
+        let value = values.next()?.value;
+        values.all(|claim| claim.value == value).then_some(value)
     }
 
     /// The chunks in use that are nobody's.

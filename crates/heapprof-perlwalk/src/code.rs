@@ -35,7 +35,7 @@ impl Fill<'_> {
         if has(IS_C) {
             match has(IS_CONSTANT) || has(COUNTS_VALUE) {
                 true => self.lead_to(start, Step::Constant, true),
-                false => self.link(start),
+                false => self.mention(start),
             }
         } else {
             self.link_as(root, Kind::Ops);

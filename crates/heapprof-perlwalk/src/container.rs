@@ -19,10 +19,11 @@ const ENTRY: u64 = 24;
 const IS_SHARING: u32 = 0x2000_0000;
 /// Keys of hashes with more entries are not kept: the path has none of them.
 const MOST_KEYS: u64 = 10_000;
-// What a hash knows besides: its names, who refers weakly to it, how its methods are looked up, and
-// what it has as a class of `class`.
+// What a hash knows besides: its names, who refers weakly to it, the entry at which `each` is, how
+// its methods are looked up, and what it has as a class of `class`.
 const NAME: u64 = 0;
 const BACKWARD: u64 = 8;
+const ITERATOR: u64 = 0x10;
 const NAMES: u64 = 0x1c;
 const METHODS: u64 = 0x20;
 const CLASS: [u64; 4] = [0x38, 0x40, 0x48, 0x60];
@@ -51,14 +52,16 @@ impl Fill<'_> {
             let elements = self.reader.words(head.own, count);
             for (number, to) in (0..).zip(elements) {
                 self.lead_to(to, Step::Element(number), is_counting);
-                if !is_counting {
-                    // A module may keep other things on a stack of its own.
-                    self.link(to);
-                }
                 if is_arguments {
                     // An argument may be held by nothing else, as in DESTROY.
                     self.lead_to(to, Step::Mention, true);
                 }
+            }
+            if !is_counting {
+                // A module may keep other things on a stack of its own, such as the pads of a
+                // coroutine that does not run. Only C code knows how much of it is used.
+                let room = self.allow(room);
+                self.link_words(head.own, room);
             }
         }
         Kind::Array
@@ -145,7 +148,7 @@ impl Fill<'_> {
     /// What a hash knows besides keys and values. Returns what kind of hash it is.
     fn besides(&mut self, aux: Address) -> Kind {
         let word = |at: u64| self.reader.word(aux.wrapping_add(at));
-        let (names, backward, methods) = (word(NAME), word(BACKWARD), word(METHODS));
+        let [names, backward, iterator, methods] = [NAME, BACKWARD, ITERATOR, METHODS].map(word);
         let count = self.reader.half(aux.wrapping_add(NAMES)) as i32;
         let mut kind = Kind::Hash;
         if names != 0 {
@@ -176,6 +179,7 @@ impl Fill<'_> {
         if methods != 0 {
             self.methods(methods);
         }
+        self.entry_apart(iterator);
         if self.layout.aux_size >= WITH_CLASS {
             let step = self.steps.class;
             for at in CLASS {
@@ -186,6 +190,23 @@ impl Fill<'_> {
             self.link(fields);
         }
         kind
+    }
+
+    /// An entry that may be in no bucket: one of a tied hash, whose key is a value, or one at which
+    /// `each` is that was deleted since.
+    pub(crate) fn entry_apart(&mut self, entry: Address) {
+        if entry == 0 {
+            return;
+        }
+        let mut words = self.reader.words(entry, 3).skip(1);
+        let [key, to] = [(); 2].map(|()| words.next().unwrap_or(0));
+        if key != 0 && self.reader.key_length(key).is_none() {
+            let value = self.reader.word(key.wrapping_add(8));
+            let step = self.steps.key;
+            self.lead_to(value, step, true);
+            self.link(key);
+        }
+        self.lead_to(to, Step::Mention, true);
     }
 
     /// How methods of a class are looked up.

@@ -21,6 +21,9 @@ pub(crate) struct Fill<'a> {
     pub(crate) claims: Claims<'a>,
     /// Chunks to which something leads that may be C code's or a sub's code, and which of both.
     pub(crate) seeds: Vec<(u32, Kind)>,
+    /// Values that point to the beginning of a chunk as C code does, by their addresses, and the
+    /// chunk.
+    mentions: Vec<(Address, u32)>,
     /// How many bytes of bodies are used in arenas, by type.
     pub(crate) used: [u64; sv::TYPES],
     /// How many heads are used.
@@ -125,6 +128,7 @@ impl<'a> Fill<'a> {
             builder,
             claims,
             seeds: Vec::new(),
+            mentions: Vec::new(),
             used: [0; sv::TYPES],
             heads: 0,
             key_tables: HashSet::new(),
@@ -283,6 +287,49 @@ impl<'a> Fill<'a> {
         for word in self.reader.words(at, count) {
             self.link(word);
         }
+    }
+
+    /// The same, of memory that may lead to values, too.
+    pub(crate) fn mention_words(&mut self, at: Address, count: u64) {
+        let chunk = self.claims.find(at);
+        let Some(chunk) = chunk.and_then(|chunk| self.claims.chunk(chunk)) else {
+            return;
+        };
+        // Of damaged memory, lengths may be any, and many values may have the same.
+        let rest = (chunk.at + chunk.size).saturating_sub(at) / 8;
+        let count = self.allow(count.min(rest));
+        for word in self.reader.words(at, count) {
+            self.mention(word);
+        }
+    }
+
+    /// Follows a pointer of C code's to what may be memory of C code, a value, or what a value has.
+    pub(crate) fn mention(&mut self, at: Address) {
+        let Some(found) = self.claims.find(at) else {
+            return;
+        };
+        self.link(at);
+        self.lead_to(at, Step::Mention, true);
+        if self.claims.chunk(found).is_some_and(|chunk| chunk.at == at) {
+            self.mentions.push((self.value.address, found));
+        }
+    }
+
+    /// Adds ways from values to those whose buffers they mention, after all values were made.
+    pub(crate) fn lead_to_buffers(&mut self) {
+        for (from, chunk) in std::mem::take(&mut self.mentions) {
+            if let Some(to) = self.scalar_with(chunk) {
+                self.builder.lead_later(from, to, Step::Mention, true);
+            }
+        }
+    }
+
+    /// The address of the scalar that alone has a chunk, as its text. C code keeps the address of a
+    /// structure in a text, and not that of the scalar.
+    pub(crate) fn scalar_with(&self, chunk: u32) -> Option<Address> {
+        let value = self.builder.value(self.claims.only_value(chunk)?);
+        let is_scalar = matches!(value.kind, Kind::Scalar | Kind::Undefined);
+        is_scalar.then_some(value.address)
     }
 
     /// The text of a key, by its number.

@@ -46,11 +46,16 @@ impl Fill<'_> {
             }
             match length {
                 IS_VALUE => self.lead_to(pointer, step, true),
-                1.. if pointer != 0 => self.claim(pointer, length.unsigned_abs() + 1),
+                1.. if pointer != 0 => {
+                    let length = length.unsigned_abs();
+                    self.claim(pointer, length + 1);
+                    // It may be a structure that was copied.
+                    self.mention_words(pointer, length / 8);
+                }
+                // A variable that threads share has its value in another interpreter.
                 _ => {
-                    self.link(pointer);
-                    // A variable that threads share has its value in another interpreter.
                     self.lead_to(pointer, Step::Mention, true);
+                    self.mention(pointer);
                 }
             }
             at = next;

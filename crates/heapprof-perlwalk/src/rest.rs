@@ -129,19 +129,30 @@ impl<'f, 'a> Rest<'f, 'a> {
                     self.follow();
                 }
                 Owner::Heads if self.fill.builder.number(word).is_some() => {
-                    let Source::Root(at) = source else { continue };
-                    let next = own.partition_point(|range| range.start <= at);
-                    if next > 0 && own[next - 1].contains(&at) {
-                        continue;
-                    }
-                    let (name, is_lasting) = self.holder(source);
-                    if is_lasting {
-                        let builder = &mut self.fill.builder;
-                        builder.add_root(Phase::Mentions, "(C memory)", &name, word);
+                    self.add_mention(source, own, word);
+                }
+                Owner::Value if heap.chunks[chunk].at == word => {
+                    if let Some(value) = self.fill.scalar_with(chunk as u32) {
+                        self.add_mention(source, own, value);
                     }
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Makes a value a root that only variables of C code lead to. The `own` ones of interpreters
+    /// were followed already.
+    fn add_mention(&mut self, source: Source, own: &[Range<Address>], value: Address) {
+        let Source::Root(at) = source else { return };
+        let next = own.partition_point(|range| range.start <= at);
+        if next > 0 && own[next - 1].contains(&at) {
+            return;
+        }
+        let (name, is_lasting) = self.holder(source);
+        if is_lasting {
+            let builder = &mut self.fill.builder;
+            builder.add_root(Phase::Mentions, "(C memory)", &name, value);
         }
     }
 
@@ -248,7 +259,15 @@ impl<'f, 'a> Rest<'f, 'a> {
                             self.take(found, kind);
                         }
                     }
-                    Owner::Value => {}
+                    Owner::Value => {
+                        let is_start = self.heap.chunks[found as usize].at == word;
+                        if let Some(to) = self.fill.scalar_with(found)
+                            && is_start
+                            && !is_text
+                        {
+                            self.fill.builder.lead_to(to, Step::Mention, true);
+                        }
+                    }
                 }
             }
             self.fill.builder.end(Value {

@@ -49,6 +49,8 @@ const MOST_CONTEXTS: u64 = 1 << 24;
 /// No program has more of them.
 const MOST_STACKS: usize = 100_000;
 const MOST_TABLES: usize = 10_000;
+/// No more entries are kept for lookups.
+const MOST_ENTRIES: usize = 100_000;
 
 /// An interpreter that is read.
 pub(crate) struct Roots {
@@ -249,11 +251,16 @@ impl Roots {
             let found = words.filter_map(|word| fill.claims.find(word));
             links.extend(found.map(|chunk| (variable.name, chunk)));
         }
-        // An entry of no hash, which is kept for the next lookup of a key that is a value.
-        let entry = self.word(fill, "hv_fetch_ent_mh");
-        let key = fill.reader.word(entry.wrapping_add(8));
-        let key = fill.claims.find(key).filter(|_| entry != 0);
-        links.extend(key.map(|chunk| ("hv_fetch_ent_mh", chunk)));
+        // Entries of no hash, which are kept for the next lookups of keys that are values.
+        let mut entry = self.word(fill, "hv_fetch_ent_mh");
+        for _ in 0..MOST_ENTRIES {
+            if entry == 0 {
+                break;
+            }
+            let key = fill.claims.find(fill.reader.word(entry.wrapping_add(8)));
+            links.extend(key.map(|chunk| ("hv_fetch_ent_mh", chunk)));
+            entry = fill.reader.word(entry);
+        }
         // A handle that no value has, such as that of the file that is read.
         for table in self.tables(fill) {
             let chunk = fill.claims.find(table);

@@ -14,8 +14,10 @@ const LETTER: u64 = 0x48;
 /// Where a regular expression has the one that it is a copy of, and the names of its groups.
 const MOTHER: u64 = 0x28;
 const GROUPS: u64 = 0x30;
-/// More bytes of an object's text are not taken for a structure of C's.
+/// A longer buffer of which no byte is used is not taken for a structure of C's.
 const LONGEST_STRUCTURE: u64 = 4096;
+/// So many letters behind an emptied text's first byte are the rest of that text.
+const LEAST_REST: usize = 3;
 /// A key's text lies so far behind its beginning.
 const KEY_TEXT: u64 = 8;
 /// A text whose beginning was cut off says before it how much that is: in a byte, or, if that is
@@ -54,7 +56,7 @@ impl Fill<'_> {
             return;
         };
         match chunk.at == number {
-            true => self.link(number),
+            true => self.mention(number),
             false => self.lead_to(number, Step::Mention, true),
         }
     }
@@ -76,12 +78,34 @@ impl Fill<'_> {
                 };
                 let start = head.own.wrapping_sub(cut);
                 self.claim_text(start, length.saturating_add(cut), head.has(sv::IS_SHARED));
-                // Modules keep structures in objects, and in scalars that have no text to show.
-                let may_be_structure = self.value.class != 0 || head.is_undefined();
-                if may_be_structure && length <= LONGEST_STRUCTURE {
-                    self.link_words(start, length / 8);
+                // Nobody cuts the beginning off a structure.
+                if cut == 0 && head.kind() != sv::INVLIST {
+                    let bytes = self.structure_bytes(head, length);
+                    self.mention_words(start, bytes / 8);
                 }
             }
+        }
+    }
+
+    /// How many bytes of a text's buffer may be a structure of C's, which modules keep there. What
+    /// is used may be one as a whole: a text has no zeros, so it looks like no pointer. What is
+    /// behind that was left there by whoever had the memory before, unless nothing is used at all:
+    /// then a module has not said how long its structure is.
+    fn structure_bytes(&self, head: &Sv, length: u64) -> u64 {
+        let used = self.body(head, sv::USED);
+        let is_object = self.value.class != 0;
+        match used {
+            // Perl has copied it as a text, and it may be long and many values' own.
+            _ if head.has(sv::IS_SHARED) => 0,
+            0 if length > LONGEST_STRUCTURE && !is_object => 0,
+            0 => {
+                let bytes = self.reader.bytes(head.own, length);
+                match is_emptied_text(bytes) {
+                    true => 0,
+                    false => length,
+                }
+            }
+            used => used.min(length),
         }
     }
 
@@ -96,8 +120,8 @@ impl Fill<'_> {
     pub(crate) fn lvalue(&mut self, head: &Sv) -> Kind {
         let target = self.body(head, TARGET);
         match self.reader.byte(head.any.wrapping_add(LETTER)) {
-            // An entry of a hash, which is no value.
-            b'T' => {}
+            // An entry of a tied hash, which is no value.
+            b'T' => self.entry_apart(target),
             b't' => self.lead_to(target, Step::Target, false),
             _ => self.lead_to(target, Step::Target, true),
         }
@@ -123,5 +147,31 @@ impl Fill<'_> {
         let size = self.perl.body_size(sv::REGEXP, 0);
         self.link_words(head.any, size / 8);
         Kind::Regexp
+    }
+}
+
+/// Whether a buffer had a text before it was emptied, for which Perl clears its first byte.
+fn is_emptied_text(bytes: &[u8]) -> bool {
+    let [0, rest @ ..] = bytes else {
+        return false;
+    };
+    let text = rest
+        .iter()
+        .take_while(|&&byte| byte.is_ascii_graphic() || byte == b' ');
+    text.count() >= LEAST_REST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_emptied_text;
+
+    #[test]
+    fn an_emptied_text_is_no_structure() {
+        assert!(is_emptied_text(b"\0ello world\0\x10\x20"));
+        // A structure begins with flags, numbers and pointers.
+        assert!(!is_emptied_text(b"\0\0\0\0\x00\x02\0\0\x10\x20"));
+        assert!(!is_emptied_text(b"\x01abcdefg"));
+        assert!(!is_emptied_text(b"\0ab\0\0\0\0\0"));
+        assert!(!is_emptied_text(b""));
     }
 }

@@ -169,6 +169,7 @@ pub fn walk(
             }
         }
     });
+    fill.lead_to_buffers();
     if let Some(heap) = heap {
         let mut rest = Rest::new(&mut fill, image, heap);
         rest.follow_perl(&roots);
