@@ -105,6 +105,26 @@ fn another_malloc_leaves_what_was_asked_for() {
     assert!((150_000..300_000).contains(&sum), "{sum}");
 }
 
+/// A perl with a malloc of its own has its arenas elsewhere. What the library's malloc has given
+/// out says nothing of it then.
+#[test]
+fn arenas_in_no_chunk_are_those_of_another_malloc() {
+    let core = core();
+    let image = core.image().unwrap();
+    let mut heap = Heap::walk(&image).unwrap();
+    let sums = |heap: Option<&Heap>| {
+        let walked = walk(&image, &core, heap, None).unwrap();
+        let sum: u64 = walked.values.all().iter().map(|value| value.size).sum();
+        (walked.malloc.is_some(), walked.has_other_malloc, sum)
+    };
+    let (is_known, is_other, _) = sums(Some(&heap));
+    assert!(is_known && !is_other);
+    heap.chunks.iter_mut().for_each(|chunk| chunk.size = 0);
+    let (is_known, is_other, sum) = sums(Some(&heap));
+    assert!(!is_known && is_other);
+    assert_eq!((false, false, sum), sums(None));
+}
+
 /// A word that is something else makes other values, or an error, and no more.
 #[test]
 fn damage_is_no_panic() {

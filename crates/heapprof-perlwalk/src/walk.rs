@@ -2,7 +2,7 @@
 
 use heapprof_heapwalk::{Heap, Image, Use};
 use heapprof_memory::Memory;
-use heapprof_perl::{Type, Version};
+use heapprof_perl::{Perl, Type, Version};
 use heapprof_perl_heap::{Kind, Value, Values};
 
 use crate::Address;
@@ -72,6 +72,9 @@ pub struct Walked {
     pub values: Values,
     /// What malloc says; `None` if its chunks are not known.
     pub malloc: Option<Malloc>,
+    /// Whether malloc's chunks are known and Perl's values lie elsewhere: Perl has another malloc,
+    /// as its own (`-Dusemymalloc`). Then sizes are what Perl asked for.
+    pub has_other_malloc: bool,
     /// The address of the value that has what is at the address that was wanted.
     pub owner: Option<u64>,
     /// Whether arrays or hashes have more elements than memory has, which is damage.
@@ -98,6 +101,9 @@ pub fn walk(
     if addresses.is_empty() {
         return Err(Error::NoInterpreter);
     }
+    let has_heap = heap.is_some();
+    let heap = heap.filter(|heap| has_arenas(&found.perl, image, heap, &addresses));
+    let has_other_malloc = has_heap && heap.is_none();
     let regions = image.regions().iter();
     let words: u64 = regions.map(|region| region.bytes.len() as u64 / 8).sum();
     let mut fill = Fill::new(
@@ -185,9 +191,20 @@ pub fn walk(
         interpreters,
         values: fill.builder.finish(),
         malloc: heap.map(malloc),
+        has_other_malloc,
         owner,
         is_damaged,
     })
+}
+
+/// Whether the arenas of interpreters lie in chunks of this heap.
+fn has_arenas(perl: &Perl, image: &Image, heap: &Heap, interpreters: &[Address]) -> bool {
+    let arenas = interpreters.iter().filter_map(|&at| {
+        let [_, arenas, _] = perl.value_roots(at)?;
+        image.word(arenas).filter(|&arena| arena != 0)
+    });
+    let mut arenas = arenas.peekable();
+    arenas.peek().is_none() || arenas.any(|arena| heap.find(arena).is_some())
 }
 
 /// Makes the values of all heads in these arenas. Returns how many there are of each type.

@@ -101,10 +101,7 @@ impl Origin {
         let heap = match Heap::walk(&image) {
             Ok(heap) => Some(heap),
             Err(error) => {
-                lacks.push(format!(
-                    "{error}; sizes are those that Perl asked for, other threads are not seen, and \
-                     what only C code holds is shown as leaked"
-                ));
+                lacks.push(format!("{error}; {WITHOUT_HEAP}"));
                 None
             }
         };
@@ -206,9 +203,19 @@ fn advised(name: &str, has_program: bool, error: Error) -> anyhow::Error {
     anyhow!("{name}: {error}{advice}")
 }
 
+/// What is missing if malloc's blocks are not known.
+const WITHOUT_HEAP: &str = "sizes are those that Perl asked for, other threads are not seen, and \
+                            what only C code holds is shown as leaked";
+
 /// What could not be read.
 fn lacks_of(walked: &Walked, image: &Image) -> Vec<String> {
     let mut lacks = Vec::new();
+    if walked.has_other_malloc {
+        lacks.push(format!(
+            "this perl's values are not in glibc's malloc: it has a malloc of its own, as one has \
+             that was built with -Dusemymalloc; {WITHOUT_HEAP}"
+        ));
+    }
     for (number, one) in (1..).zip(&walked.interpreters) {
         let apart = one.found().abs_diff(one.says);
         if apart == 1 {
