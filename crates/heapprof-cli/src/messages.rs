@@ -158,6 +158,11 @@ pub(crate) fn help(text: &str) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
+/// Prints a report that must not stand in the output of a program.
+pub(crate) fn report(text: &str) {
+    let _ = write!(anstream::stderr(), "{text}");
+}
+
 /// Prints something the user may want to know. The work goes on.
 pub(crate) fn note(text: &str) {
     say(text);

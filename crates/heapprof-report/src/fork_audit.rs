@@ -355,8 +355,10 @@ fn hints(audit: &ForkAudit) -> Vec<String> {
         );
     } else if !audit.has_attempts {
         lines.push(
-            "No attempt to load was told. A Perl program tells if heapprof perl-install has \
-             made its module; without it, copied may include what Perl writes when it cleans up"
+            "It is not known which modules were only looked for, and how long loads took: a Perl \
+             program says that with the module Devel::HeapProf, which heapprof perl-install \
+             builds for the next audit; without it, copied may include what Perl writes when it \
+             cleans up"
                 .to_string(),
         );
     }

@@ -7,9 +7,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use heapprof_analysis::{ForkRule, Session, Store};
+use heapprof_report::{Format, Style};
 
 use super::forks::{ENDING, ask, profiles_of};
-use super::{Shared, record};
+use super::{SCREENFUL, Shared, record};
 use crate::args::record::Answer;
 use crate::args::size::size;
 use crate::args::{Cli, Command, FileMode, ForkAuditArgs, OutputArgs, ReportArgs};
@@ -32,7 +33,7 @@ pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
             ),
             named => named,
         };
-        return report(shared, args, &args.report, audited, &rules);
+        return report(shared, args, &args.report, audited, &rules, false);
     }
     let folder = match args.report.output.file() {
         Some(folder) => {
@@ -47,11 +48,18 @@ pub(super) fn run(shared: &Shared, args: &ForkAuditArgs) -> Result<ExitCode> {
         ..args.report.clone()
     };
     let folder = [folder.to_string_lossy().into_owned()];
+    // What the program itself has written may be read by another one.
+    let is_beside = matches!(args.report.format, Format::Text) && !args.report.show_sql;
     if ended != ExitCode::SUCCESS && profiles_of(&folder[0]).is_err() {
         // It did not even begin, and why was said.
         return Ok(ended);
     }
-    let judged = report(shared, args, &to_stdout, &folder, &rules)?;
+    let judged = report(shared, args, &to_stdout, &folder, &rules, is_beside)?;
+    let quoted = name::quoted(folder[0].as_ref());
+    messages::note(&format!(
+        "heapprof fork-audit {quoted} shows this again, and heapprof report {quoted} has it as a \
+         page"
+    ));
     // The program's own failure is the first thing to know.
     Ok(if ended == ExitCode::SUCCESS {
         judged
@@ -109,28 +117,38 @@ fn free_folder(program: &OsStr) -> Result<PathBuf> {
     })
 }
 
-/// Reports what was noted, and judges the rules.
+/// Reports what was noted, and judges the rules. A report beside the output of the program goes to
+/// where messages go.
 fn report(
     shared: &Shared,
     args: &ForkAuditArgs,
     report: &ReportArgs,
     audited: &[String],
     rules: &[ForkRule],
+    is_beside: bool,
 ) -> Result<ExitCode> {
     let mut names = Vec::new();
     for name in audited {
         names.extend(profiles_of(name)?);
     }
-    let limit = shared.limit(&args.limit, report);
+    let limit = match (args.limit.limit, report.format, report.output.file()) {
+        // Whoever reads a table through a pipe wants it as short as on the screen.
+        (None, Format::Text, None) => Some(SCREENFUL),
+        _ => shared.limit(&args.limit, report),
+    };
     let (audit, session) = ask(shared, &names, limit)?;
     let audited = audited.join(" + ");
     let shown = name::shown(&audited);
     if let Some(db) = shared.sources.typed_db() {
         keep(db, args.file_mode.mode()?, &audit_name(&audited), &session)?;
     }
-    let written = shared.finish(report, &session, |style| {
+    let text = |style: &Style| -> Result<String> {
         Ok(heapprof_report::fork_audit(&audit, &shown, limit, style)?)
-    });
+    };
+    let written = match is_beside {
+        true => text(&shared.style(report)).map(|text| messages::report(&text)),
+        false => shared.finish(report, &session, text),
+    };
     match written {
         // Whoever stops reading the report still gets the verdict.
         Err(error) if output::is_broken_pipe(&error) => {}
