@@ -405,7 +405,8 @@ fn a_structure_in_a_text_holds_values_and_its_rest_does_not() {
 const OF_MODULES: [(&str, &str); 5] = [
     (
         "DBD::SQLite",
-        r#"use DBI; our $d = DBI->connect("dbi:SQLite:dbname=:memory:"); $d->do("create table t(a)");
+        r#"use DBI; our $d = DBI->connect("dbi:SQLite:dbname=:memory:");
+           $d->do("create table t(a)");
            our @h = map { $d->prepare("select a + $_ from t where a = ?") } 1 .. 100;"#,
     ),
     (
