@@ -501,6 +501,14 @@ fn behind_number(text: &[u8]) -> &[u8] {
     text[digits..].trim_ascii_start()
 }
 
+/// The mapping that held `address` in `generation`: of those that ever held it, the first one that
+/// was still there then. What came to its place later came in a later generation.
+pub(crate) fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
+    let holds = |m: &Mapping| m.start <= address && address < m.end;
+    let then = known.iter().position(|m| holds(m) && generation <= m.last);
+    then.or_else(|| known.iter().rposition(holds))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,9 +3,8 @@
 use heapprof_books::end;
 use heapprof_profile::{EarlyEndCounts, EarlyEndReason, recorded};
 
-use crate::code::mappings::Mapping;
+use crate::code::mappings::{Mapping, find};
 use crate::engine::Engine;
-use crate::recording::snapshot::find;
 use crate::recording::sums::Sums;
 use crate::tables::script_frames::Word;
 

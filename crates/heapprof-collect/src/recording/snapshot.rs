@@ -10,7 +10,7 @@ use heapprof_profile::{
     ProfileBuilder, QuickSample, Sizes, encode_samples_quickly, recorded,
 };
 
-use crate::code::mappings::{Mapping, Told};
+use crate::code::mappings::{self, Mapping, Told};
 use crate::engine::Engine;
 use crate::options::Frames;
 use crate::platform::{status, sys};
@@ -255,7 +255,7 @@ fn write_stacks<'a>(
             // This is an address in the call, not the one after it.
             let address = pc - 1;
             *locations.entry((generation, address)).or_insert_with(|| {
-                let mapping = find(&known, address as usize, generation);
+                let mapping = mappings::find(&known, address as usize, generation);
                 builder.location(mapping.map(|i| indices[i]), address, false, &[])
             })
         }));
@@ -345,14 +345,6 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex 
         build_id,
         ..ProfileMapping::default()
     })
-}
-
-/// The mapping that held `address` in `generation`: of those that ever held it, the first one that
-/// was still there then. What came to its place later came in a later generation.
-pub(super) fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
-    let holds = |m: &Mapping| m.start <= address && address < m.end;
-    let then = known.iter().position(|m| holds(m) && generation <= m.last);
-    then.or_else(|| known.iter().rposition(holds))
 }
 
 /// Which frames stacks have, if an interpreter's could be among them, and why some are missing.

@@ -16,8 +16,8 @@ impl Memory for Mixed<'_> {
 }
 
 /// Unwinds from `frame`, leaf first, into `kept`, which has room for both ends. `of` makes of a
-/// frame what is kept of it, and `cut` stands for the middle. Returns how much of it was filled, and
-/// whether the stack ends before its outermost frame.
+/// frame what is kept of it, and `cut` stands for the middle. Returns how much of it was filled,
+/// and whether the stack ends before its outermost frame.
 pub(super) fn walk<Frame: Copy>(
     memory: &mut impl Memory,
     frame: CallSite,
