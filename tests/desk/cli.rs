@@ -71,7 +71,7 @@ fn errors_are_one_line_and_exit_2() {
         ),
         (
             &["sql", "-p", AFTER, "SELECT size FROM function"],
-            "no such column: size; heapprof schema lists the tables",
+            "no such column: size, at character 8; heapprof schema lists the tables",
         ),
         (
             &["convert", "--to", "csv", "-t", "inuse_space", AFTER],

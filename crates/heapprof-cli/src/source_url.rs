@@ -121,8 +121,12 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// Options of pprof's whose values are sources.
+const SOURCE_OPTIONS: [&str; 4] = ["-base=", "--base=", "-diff_base=", "--diff_base="];
+
 /// An argument without the secrets of its address; `None` if it has none. The address may stand
-/// behind `--option=`. Where `needs_scheme` is false, `user:password@host` is an address, too.
+/// behind `--option=`. Where `needs_scheme` is false, `user:password@host` is an address, too, but
+/// not behind an option whose value is something else, such as a regular expression.
 pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
     let is_option = argument.starts_with('-');
     let (option, text) = match argument.find('=') {
@@ -130,7 +134,11 @@ pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<Stri
         _ if is_option => return None,
         _ => ("", argument),
     };
+    let needs_scheme = needs_scheme || is_option && !SOURCE_OPTIONS.contains(&option);
     let parts = Parts::of(text, needs_scheme)?;
+    if parts.scheme.is_empty() && parts.user.is_none() {
+        return None;
+    }
     let user = match parts.user {
         Some("") => "@".to_string(),
         Some(user) if !parts.scheme.is_empty() || user.contains(':') => hide(user) + "@",
@@ -223,6 +231,7 @@ mod tests {
             assert!(!without_secrets(&shown, true).is_some_and(|again| again.contains("PASS")));
         }
         assert!(without_secrets("me:PASSWORD@host:80/heap", false).is_some());
+        assert!(without_secrets("-base=me:PASSWORD@host:80/heap?x=1", false).is_some());
     }
 
     #[test]
@@ -239,7 +248,14 @@ mod tests {
         ] {
             assert_eq!(without_secrets(argument, true), None, "{argument}");
         }
-        assert_eq!(without_secrets("a@b.pb.gz", false), None);
+        for argument in [
+            "a@b.pb.gz",
+            "what?.pb.gz",
+            "-hide=step.*1?23?",
+            "-focus=a:b@c",
+        ] {
+            assert_eq!(without_secrets(argument, false), None, "{argument}");
+        }
     }
 
     #[test]
