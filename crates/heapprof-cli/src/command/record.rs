@@ -14,6 +14,7 @@ mod line_output;
 mod lines;
 mod list;
 mod live;
+mod no_profile;
 mod oom;
 mod outcome;
 mod program;

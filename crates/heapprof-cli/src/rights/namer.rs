@@ -78,8 +78,8 @@ impl ProcessNamer {
         rights.acting(|| survey.look(files))
     }
 
-    /// Gives a profile names, and reads the files of others for so long at most. Returns whether all
-    /// files were asked.
+    /// Gives a profile names, and reads the files of others for so long at most. Returns whether
+    /// all files were asked.
     ///
     /// # Errors
     /// Nobody may act for that user here.

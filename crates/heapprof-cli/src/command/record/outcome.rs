@@ -12,6 +12,7 @@ use heapprof_symbolize::program::{Obstacle, inspect};
 use super::child::Ended;
 use super::ending::Ending;
 use super::files::{self, Fate, Found, Told, Unnamed};
+use super::no_profile;
 use super::small_children::{self, least_of_child};
 use super::unhooked;
 use super::words::{bytes, plural, quoted, shown};
@@ -64,7 +65,7 @@ pub(super) fn report(
                 piped.path.display()
             )),
             None if failed.is_empty() && refused == 0 => {
-                messages::note(&nothing(
+                messages::note(&no_profile::reason(
                     ended,
                     ending,
                     small_children::lives(&small).count(),
@@ -590,41 +591,4 @@ fn own_allocator(main: &Recorded) -> Option<String> {
         "nothing was recorded because {program} has an allocator of its own linked in \
          ({function}), which comes before that of every library"
     ))
-}
-
-/// Why there is no profile at all, and how many children were left out.
-fn nothing(ended: &Ended, ending: &Ending, small: usize) -> String {
-    let why = why_nothing(ended, ending);
-    match small {
-        0 => why,
-        small => format!("{why}; {}", small_children::shown(small)),
-    }
-}
-
-/// Why there is no profile at all.
-fn why_nothing(ended: &Ended, ending: &Ending) -> String {
-    if ending.unread.contains(&ended.process) {
-        return "no profile: the program left none, and its books could not be read".to_string();
-    }
-    let mut unrecorded = ending.unrecorded.iter();
-    if let Some(one) = unrecorded.find(|one| one.process == ended.process) {
-        return format!("no profile: {} was not recorded: {}", one.program, one.why);
-    }
-    match ended.signal {
-        Some(signal) => format!(
-            "no profile: the program was ended by signal {signal} before it could write one{}; \
-             --interval 10s writes on the way",
-            ending
-                .why_private(ended.process)
-                .map_or(String::new(), |why| format!(
-                    ", and its books were in private memory ({why})"
-                ))
-        ),
-        None => {
-            "no profile was written: the library did not reach the program (static, setuid, of \
-             another C library, or started with an environment of its own), or the program ended \
-             by a bare exit_group, had no file descriptor left, or could not write where it should"
-                .to_string()
-        }
-    }
 }

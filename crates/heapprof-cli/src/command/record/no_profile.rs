@@ -1,0 +1,42 @@
+//! What record says if there is no profile at all, and why there is none.
+
+use super::child::Ended;
+use super::ending::Ending;
+use super::small_children;
+
+/// Why there is no profile at all, and how many children were left out.
+pub(super) fn reason(ended: &Ended, ending: &Ending, small: usize) -> String {
+    let why = why_nothing(ended, ending);
+    match small {
+        0 => why,
+        small => format!("{why}; {}", small_children::shown(small)),
+    }
+}
+
+/// Why there is no profile at all.
+fn why_nothing(ended: &Ended, ending: &Ending) -> String {
+    if ending.unread.contains(&ended.process) {
+        return "no profile: the program left none, and its books could not be read".to_string();
+    }
+    let mut unrecorded = ending.unrecorded.iter();
+    if let Some(one) = unrecorded.find(|one| one.process == ended.process) {
+        return format!("no profile: {} was not recorded: {}", one.program, one.why);
+    }
+    match ended.signal {
+        Some(signal) => format!(
+            "no profile: the program was ended by signal {signal} before it could write one{}; \
+             --interval 10s writes on the way",
+            ending
+                .why_private(ended.process)
+                .map_or(String::new(), |why| format!(
+                    ", and its books were in private memory ({why})"
+                ))
+        ),
+        None => {
+            "no profile was written: the library did not reach the program (static, setuid, of \
+             another C library, or started with an environment of its own), or the program ended \
+             by a bare exit_group, had no file descriptor left, or could not write where it should"
+                .to_string()
+        }
+    }
+}
