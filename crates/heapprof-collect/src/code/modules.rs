@@ -9,7 +9,7 @@ use crate::code::loading::Loading;
 use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::process::Process;
-use crate::platform::weak;
+use crate::platform::{sys, weak};
 
 /// A loaded object, as far as unwinding needs it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,7 +22,8 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Whether its linker made no table of its unwind tables.
+    /// Whether its linker made no table of its unwind tables. Another thread may close it just now,
+    /// so its memory is read as one that may not be there, and then it lacks nothing.
     pub(crate) fn lacks_table(&self) -> bool {
         /// The table's encoding is the fourth byte of the header, and this one means none.
         const TABLE_ENCODING: usize = 3;
@@ -31,8 +32,8 @@ impl Module {
         if self.eh_frame_hdr == 0 || !(self.start..self.end).contains(&at) {
             return true;
         }
-        // SAFETY: the loader mapped the object from its start to its end with this header.
-        unsafe { (at as *const u8).read() == OMITTED }
+        let mut encoding = [0];
+        sys::read_memory(at, &mut encoding) == 1 && encoding == [OMITTED]
     }
 }
 
