@@ -16,7 +16,7 @@ use super::residents::Residents;
 use super::unhooked;
 use super::written::Written;
 use crate::place::{self, Access, Opened, Owner, Place, Trust, acting};
-use crate::rights::ProcessNamer;
+use crate::rights::{ProcessNamer, ProcessRights};
 use crate::{messages, output};
 
 /// What an entry's path leads to.
@@ -80,6 +80,15 @@ pub(super) enum Fate {
 }
 
 impl Fate {
+    /// What became of a file that a process with these rights has named. If these are nobody's, the
+    /// file is not looked at.
+    fn seen(file: &str, build_id: &str, rights: ProcessRights) -> Option<Self> {
+        match rights {
+            ProcessRights::User(_) => rights.acting(|| Self::of(file, build_id)).ok()?,
+            ProcessRights::Public => None,
+        }
+    }
+
     /// What became of the file with this build id; `None` if it is the same one, or that is not
     /// known.
     fn of(file: &str, build_id: &str) -> Option<Self> {
@@ -235,7 +244,7 @@ pub(super) fn read(
                     Ok(encode(&profile, writer)?)
                 })?;
             }
-            told.unnamed = unnamed(&profile);
+            told.unnamed = unnamed(&profile, one.rights);
         }
         Ok(told)
     };
@@ -279,7 +288,7 @@ fn said_after(comments: &[String], beginning: &str) -> Option<String> {
 
 /// What code without names holds at the peak. If nothing was held there, it is what such code has
 /// in use, and otherwise what it allocated.
-fn unnamed(profile: &Profile) -> Option<Unnamed> {
+fn unnamed(profile: &Profile, rights: ProcessRights) -> Option<Unnamed> {
     ["peak_space", "inuse_space", "alloc_space"]
         .into_iter()
         .find_map(|sample_type| {
@@ -294,7 +303,7 @@ fn unnamed(profile: &Profile) -> Option<Unnamed> {
                 sample_type,
                 bytes: narrow(found.value),
                 total: narrow(found.total),
-                fate: Fate::of(&file, &build_id),
+                fate: Fate::seen(&file, &build_id, rights),
                 file,
                 build_id,
             })
