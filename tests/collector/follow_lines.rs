@@ -197,6 +197,7 @@ fn people_read_lines() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
+    // What has grown is told at the next allocation after a pause.
     let script = "my @kept; sub keep { push @kept, 'x' x 1000 for 1 .. 500 }\nkeep();\n";
     std::fs::write(folder.path().join("keep.pl"), script).unwrap();
     let args = [
@@ -327,8 +328,14 @@ fn floods_do_not_hold_the_recording() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
+    // What has grown is told at the next allocation after a pause.
     let script = "my @kept; sub keep { push @kept, 'x' x 1000 for 1 .. 500 }\nkeep();\n\
-                  select undef, undef, undef, 0.01 until -s 'lines';\n\
+                  sub is_told { open my $in, '<', 'lines' or return; local $/;\n\
+                    (<$in> // '') =~ /main::keep/ }\n\
+                  until (is_told()) {\n\
+                    my @passing = map { \"$_\" x 1000 } 1 .. 300;\n\
+                    select undef, undef, undef, 0.01;\n\
+                  }\n\
                   open my $own, '>>', \"$ENV{HEAPPROF_LIST}/$<.lines\" or die;\n\
                   binmode $own;\n\
                   print $own \"\\n\\0lines 7 1 1 16000000\\n\" x 700_000;\n\
