@@ -235,6 +235,31 @@ fn a_worker_of_another_user_is_no_stranger() {
     assert!(!said.contains("refused"), "{said}");
 }
 
+/// Where group and session were begun outside of the pid namespace, the kernel gives both the
+/// number 0.
+#[test]
+fn a_recording_begins_where_its_session_has_no_number() {
+    if !is_root() || !have(&["unshare", "setpriv"]) {
+        return;
+    }
+    let place = open_folder();
+    let out = place.path().join("out");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::set_permissions(&out, Permissions::from_mode(0o1777)).unwrap();
+    let mut record = Command::new("unshare");
+    record.args(["-pf", "--mount-proc"]).arg(heapprof());
+    record.args(["record", "--exact", "--no-symbolize", "--keep-small"]);
+    record.args(["-o", "p.pb.gz", "--"]);
+    record.args(["setpriv", "--reuid=65534", "--clear-groups"]);
+    record.args(["sh", "-c", "kill -9 $$"]);
+    let ended = record.current_dir(&out).output().unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(137), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    let profile = std::fs::metadata(out.join("p.pb.gz"));
+    assert!(profile.is_ok(), "{said}");
+}
+
 /// The next `record` of a user removes what one left that was killed, and nothing of one that runs.
 #[test]
 fn what_a_killed_record_leaves_is_removed_by_the_next_one() {

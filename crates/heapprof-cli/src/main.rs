@@ -14,6 +14,7 @@ mod default_profile;
 mod drop_in;
 mod fetch;
 mod inherited;
+mod job_control;
 mod log;
 mod messages;
 mod name;

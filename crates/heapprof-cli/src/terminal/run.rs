@@ -12,7 +12,7 @@ use heapprof_profile::encode;
 use ratatui::backend::{Backend, ClearType, CrosstermBackend};
 use ratatui::layout::Rect;
 use ratatui::{Terminal, TerminalOptions, Viewport};
-use rustix::process::{Signal, getpgrp, kill_process_group};
+use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 use signal_hook::flag;
 use signal_hook::low_level::emulate_default_handler;
@@ -180,7 +180,7 @@ pub(crate) fn run(
                 Effect::Suspend => {
                     // The program stops as well, as it would at Ctrl-Z. We stop in the next round.
                     screen::leave();
-                    let _ = kill_process_group(getpgrp(), Signal::TSTP);
+                    let _ = kill_current_process_group(Signal::TSTP);
                     break;
                 }
                 Effect::Redraw => is_new = true,

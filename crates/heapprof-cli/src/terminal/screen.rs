@@ -13,11 +13,10 @@ use crossterm::terminal::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{getpgrp, getsid};
-use rustix::termios::{
-    OptionalActions, Termios, isatty, tcgetattr, tcgetpgrp, tcgetsid, tcsetattr,
-};
+use rustix::process::RawPid;
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcsetattr};
 
+use crate::job_control::{foreground_group, group_of, session_of, terminal_session};
 use crate::messages;
 
 /// What the terminal was like before.
@@ -52,12 +51,16 @@ pub(crate) fn tty() -> Option<File> {
 }
 
 fn is_ours(tty: &File) -> bool {
-    tcgetpgrp(tty).is_ok_and(|group| group == getpgrp())
+    same(foreground_group(tty), group_of(None))
 }
 
 /// Whether a stream of ours is the terminal of our session.
 pub(crate) fn is_tty(stream: impl std::os::fd::AsFd) -> bool {
-    isatty(&stream) && tcgetsid(&stream).is_ok_and(|of| getsid(None).is_ok_and(|own| own == of))
+    isatty(&stream) && same(terminal_session(&stream), session_of(None))
+}
+
+fn same(one: io::Result<RawPid>, other: io::Result<RawPid>) -> bool {
+    matches!((one, other), (Ok(one), Ok(other)) if one == other)
 }
 
 impl Screen {

@@ -12,10 +12,9 @@ use std::time::Duration;
 use heapprof_process::run_state;
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpgid, getpgrp, getpid, getsid,
-    kill_process, kill_process_group, waitid, waitpid,
+    Pid, RawPid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process,
+    kill_process_group, waitid, waitpid,
 };
-use rustix::termios::tcgetpgrp;
 use signal_hook::consts::{
     SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGIO, SIGPROF, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
     SIGVTALRM, SIGXCPU,
@@ -27,6 +26,7 @@ use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 use super::keeper::Keeper;
 use super::live::Live;
 use crate::inherited;
+use crate::job_control::{foreground_group, group_of, session_of};
 use crate::place::Owner;
 use crate::rights::RightsLedger;
 
@@ -200,11 +200,11 @@ fn stop_too(program: Pid, live: Option<&Live>) {
     if run_state(number) != Some('T') {
         return;
     }
-    let Ok(group) = getpgid(Some(program)) else {
+    let (Ok(group), Ok(own)) = (group_of(Some(program)), group_of(None)) else {
         return;
     };
-    let foreground = std::fs::File::open("/dev/tty").map(tcgetpgrp);
-    let ours = [group, getpgrp()];
+    let foreground = std::fs::File::open("/dev/tty").map(foreground_group);
+    let ours = [group, own];
     if !leads_job() || !matches!(foreground, Ok(Ok(group)) if ours.contains(&group)) {
         return;
     }
@@ -215,7 +215,9 @@ fn stop_too(program: Pid, live: Option<&Live>) {
     if let Some(live) = live {
         live.goes_on();
     }
-    if group != getpgrp() {
+    if group != own
+        && let Some(group) = Pid::from_raw(group)
+    {
         let _ = kill_process_group(group, Signal::CONT);
     }
 }
@@ -223,13 +225,17 @@ fn stop_too(program: Pid, live: Option<&Live>) {
 /// Whether a shell made us a job of our own, which it waits for and continues as a whole. A
 /// script's program is in the script's group.
 fn leads_job() -> bool {
-    getpgrp() == getpid()
+    group_of(None).is_ok_and(is_own_number)
 }
 
 fn leads_session() -> bool {
-    getsid(None).is_ok_and(|session| session == getpid())
+    session_of(None).is_ok_and(is_own_number)
+}
+
+fn is_own_number(number: RawPid) -> bool {
+    Pid::from_raw(number) == Some(getpid())
 }
 
 fn is_in_our_group(process: Pid) -> bool {
-    getpgid(Some(process)).is_ok_and(|group| group == getpgrp())
+    group_of(Some(process)).is_ok_and(|group| group_of(None).is_ok_and(|own| own == group))
 }

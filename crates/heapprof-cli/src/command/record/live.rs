@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::process::{Signal, getpgrp, kill_process_group};
+use rustix::process::{Signal, kill_current_process_group};
 
 use self::asker::Asker;
 use self::moments::Moments;
@@ -281,7 +281,7 @@ impl Feed for Recording {
     fn interrupt(&mut self) {
         self.interrupts.store(true, Ordering::Relaxed);
         // As the terminal would: the whole job gets it.
-        let _ = kill_process_group(getpgrp(), Signal::INT);
+        let _ = kill_current_process_group(Signal::INT);
     }
 }
 

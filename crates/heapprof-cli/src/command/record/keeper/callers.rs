@@ -15,8 +15,9 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
-use rustix::process::{Pid, getsid};
+use rustix::process::Pid;
 
+use crate::job_control::session_of;
 use crate::peer::Peer;
 use crate::place::Owner;
 use crate::rights::ProcessRights;
@@ -100,8 +101,8 @@ impl Callers {
     /// Whether a process of another user belongs to the recording: it descends from this process or
     /// from one that does, or is in a session that one of them has begun.
     fn is_ours(&self, pid: Pid, is_living: impl Fn(u32) -> bool) -> bool {
-        let session = getsid(Some(pid)).map(number_of);
-        if session.is_ok_and(|session| self.known.contains(&session)) {
+        let session = session_of(Some(pid)).ok().and_then(Pid::from_raw);
+        if session.is_some_and(|session| self.known.contains(&number_of(session))) {
             return true;
         }
         let own = std::process::id();

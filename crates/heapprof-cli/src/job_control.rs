@@ -1,0 +1,75 @@
+//! Process groups and sessions as the kernel numbers them, which shells know as jobs. rustix cannot
+//! be asked: it takes for granted that none has the number 0, and the kernel gives that number for
+//! one that was begun outside of this pid namespace (`unshare -pf`, a command in a container).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::process::{Pid, RawPid};
+
+/// The process group of a process, or of this one. 0 if it was begun outside of this namespace.
+///
+/// # Errors
+/// The process may be gone.
+pub(crate) fn group_of(process: Option<Pid>) -> io::Result<RawPid> {
+    // SAFETY: it takes a number and returns one.
+    #[expect(unsafe_code, reason = "a function of C")]
+    checked(unsafe { libc::getpgid(Pid::as_raw(process)) })
+}
+
+/// The session of a process, or of this one. 0 if it was begun outside of this namespace.
+///
+/// # Errors
+/// The process may be gone.
+pub(crate) fn session_of(process: Option<Pid>) -> io::Result<RawPid> {
+    // SAFETY: it takes a number and returns one.
+    #[expect(unsafe_code, reason = "a function of C")]
+    checked(unsafe { libc::getsid(Pid::as_raw(process)) })
+}
+
+/// The process group to which a terminal belongs. 0 if it was begun outside of this namespace.
+///
+/// # Errors
+/// It must be this process's terminal.
+pub(crate) fn foreground_group(terminal: impl AsFd) -> io::Result<RawPid> {
+    // SAFETY: it takes the number of an open file and returns a number.
+    #[expect(unsafe_code, reason = "a function of C")]
+    checked(unsafe { libc::tcgetpgrp(terminal.as_fd().as_raw_fd()) })
+}
+
+/// The session of a terminal. 0 if it was begun outside of this namespace.
+///
+/// # Errors
+/// It must be this process's terminal.
+pub(crate) fn terminal_session(terminal: impl AsFd) -> io::Result<RawPid> {
+    // SAFETY: it takes the number of an open file and returns a number.
+    #[expect(unsafe_code, reason = "a function of C")]
+    checked(unsafe { libc::tcgetsid(terminal.as_fd().as_raw_fd()) })
+}
+
+fn checked(result: RawPid) -> io::Result<RawPid> {
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        number => Ok(number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_in_its_own_group_and_session() {
+        let own = Some(rustix::process::getpid());
+        assert_eq!(group_of(None).unwrap(), group_of(own).unwrap());
+        assert_eq!(session_of(None).unwrap(), session_of(own).unwrap());
+    }
+
+    #[test]
+    fn what_is_gone_or_no_terminal_is_an_error() {
+        let gone = Pid::from_raw(RawPid::MAX);
+        assert!(group_of(gone).is_err() && session_of(gone).is_err());
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        assert!(foreground_group(&file).is_err() && terminal_session(&file).is_err());
+    }
+}
