@@ -2,6 +2,7 @@
 // -o churn churn.cpp -pthread (without frame pointers, as distributions build) usage: churn
 // [PAIRS=10000000] [THREADS=1] [LIVE=2000] [BITS=10] LIVE blocks are in use at a time, all threads
 // together; there are 2^BITS stacks, for BITS 0 one.
+#include "descend.hpp"
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -20,22 +21,6 @@ static inline uint64_t draw() {
 __attribute__((noinline)) static void *leaf(size_t size) {
     void *block = malloc(size);
     memset(block, 1, size < 64 ? size : 64);
-    return block;
-}
-
-// Two places of a call each level; what the assembler is told keeps them apart.
-template <int Depth> __attribute__((noinline)) static void *descend(uint64_t path, size_t size) {
-    void *block;
-    if constexpr (Depth == 0) {
-        block = leaf(size);
-    } else if (path & 1) {
-        block = descend<Depth - 1>(path >> 1, size);
-        asm volatile("# odd" ::"r"(block));
-    } else {
-        block = descend<Depth - 1>(path >> 1, size);
-        asm volatile("# even" ::"r"(block));
-    }
-    asm volatile("" ::"r"(block) : "memory");
     return block;
 }
 

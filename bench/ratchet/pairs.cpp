@@ -2,6 +2,7 @@
 // first thread that allocates or by a second one, which frees what the first has left. Neither is
 // the main thread, whose stack valgrind puts elsewhere than the kernel does.
 // usage: pairs PAIRS [BITS=0] [SECOND=0]
+#include "../descend.hpp"
 #include <cstdint>
 #include <cstdlib>
 #include <thread>
@@ -11,22 +12,6 @@ static void *live[2000];
 __attribute__((noinline)) static void *leaf(size_t size) {
   void *block = malloc(size);
   *static_cast<volatile char *>(block) = 1;
-  return block;
-}
-
-// Two places of a call each level; what the assembler is told keeps them apart.
-template <int Depth> __attribute__((noinline)) static void *descend(uint64_t path, size_t size) {
-  void *block;
-  if constexpr (Depth == 0) {
-    block = leaf(size);
-  } else if (path & 1) {
-    block = descend<Depth - 1>(path >> 1, size);
-    asm volatile("# odd" ::"r"(block));
-  } else {
-    block = descend<Depth - 1>(path >> 1, size);
-    asm volatile("# even" ::"r"(block));
-  }
-  asm volatile("" ::"r"(block) : "memory");
   return block;
 }
 
