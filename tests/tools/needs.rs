@@ -177,7 +177,10 @@ pub fn perl_module(module: &str) -> bool {
     let found = Command::new("perl").args(words).output();
     let has = !is_left_out(module) && found.is_ok_and(|found| found.status.success());
     if !has {
-        let package = module.to_lowercase().replace("::", "-");
+        let package = match module {
+            "DBD::SQLite" => "dbd-sqlite3".to_string(),
+            _ => module.to_lowercase().replace("::", "-"),
+        };
         miss(&format!("{module} of Perl"), &format!("lib{package}-perl"));
     }
     has
