@@ -71,7 +71,10 @@ const UNSAFE: &[(&str, &[&str])] = &[
         "crates/heapprof-attach/src/",
         &["apart", "stub", "taken", "thread"],
     ),
-    ("crates/heapprof-cli/src/", &["inherited", "peer"]),
+    (
+        "crates/heapprof-cli/src/",
+        &["inherited", "job_control", "peer"],
+    ),
     ("crates/heapprof-wiretap/src/", &["kernel"]),
     ("crates/heapprof-process/src/", &["pages/scan", "run"]),
     ("crates/heapprof-heapwalk/src/", &["live"]),
