@@ -39,7 +39,8 @@ impl Found {
             .numbers()
             .map(|one| self.is_leaked(one))
             .collect();
-        let (of, count) = leaked_components(&self.values, &is_leaked);
+        let (of, count) =
+            leaked_components(&self.values, &is_leaked, |edge| self.paths.counts(edge));
         let mut members: Vec<Vec<u32>> = vec![Vec::new(); count as usize];
         for (number, &of) in (0..).zip(&of) {
             if let Some(members) = members.get_mut(of as usize) {
@@ -50,7 +51,7 @@ impl Found {
         for members in members {
             let leads_to_itself = |&number: &u32| {
                 let mut edges = self.values.edges(number).iter();
-                edges.any(|edge| edge.is_strong && edge.to == number)
+                edges.any(|edge| edge.to == number && self.paths.counts(edge))
             };
             // Memory of C code may lead in a circle, too.
             let has_values = members
@@ -91,7 +92,12 @@ impl Found {
         let mut before: HashMap<u32, (u32, Edge), RandomState> = HashMap::default();
         let mut queue = VecDeque::from([first]);
         'search: while let Some(from) = queue.pop_front() {
-            for edge in self.values.edges(from).iter().filter(|edge| edge.is_strong) {
+            for edge in self
+                .values
+                .edges(from)
+                .iter()
+                .filter(|edge| self.paths.counts(edge))
+            {
                 if of[edge.to as usize] != component || before.contains_key(&edge.to) {
                     continue;
                 }
@@ -121,7 +127,8 @@ impl Found {
         // A ring has as many ways as values. With more ways there are other rings in it.
         let inside = |&from: &u32| {
             let edges = self.values.edges(from).iter();
-            let inside = edges.filter(|edge| edge.is_strong && of[edge.to as usize] == component);
+            let inside =
+                edges.filter(|edge| of[edge.to as usize] == component && self.paths.counts(edge));
             inside.count()
         };
         let ways: usize = members.iter().map(inside).sum();

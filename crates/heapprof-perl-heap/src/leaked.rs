@@ -4,13 +4,18 @@ use heapprof_graph::components;
 
 use crate::kind::Kind;
 use crate::text::TextId;
-use crate::values::Values;
+use crate::values::{Edge, Values};
 
 /// The first values of what is not reached, each with whether something that it leads to leads back
-/// to it: one of each strong component to which no other one leads.
-pub(crate) fn firsts(values: &Values, is_reached: &[bool]) -> Vec<(u32, bool)> {
+/// to it: one of each strong component to which no other one leads. `keeps` says which edges keep
+/// alive what they lead to.
+pub(crate) fn firsts(
+    values: &Values,
+    is_reached: &[bool],
+    keeps: impl Fn(&Edge) -> bool,
+) -> Vec<(u32, bool)> {
     let is_leaked: Vec<bool> = is_reached.iter().map(|reached| !reached).collect();
-    let (of, count) = leaked_components(values, &is_leaked);
+    let (of, count) = leaked_components(values, &is_leaked, &keeps);
     let mut members: Vec<Vec<u32>> = vec![Vec::new(); count as usize];
     let mut is_held = vec![false; count as usize];
     let mut is_ring = vec![false; count as usize];
@@ -19,7 +24,7 @@ pub(crate) fn firsts(values: &Values, is_reached: &[bool]) -> Vec<(u32, bool)> {
             continue;
         };
         own.push(number);
-        for edge in values.edges(number).iter().filter(|edge| edge.is_strong) {
+        for edge in values.edges(number).iter().filter(|edge| keeps(edge)) {
             let to = of[edge.to as usize];
             match to == component {
                 true => is_ring[to as usize] = true,
@@ -37,12 +42,16 @@ pub(crate) fn firsts(values: &Values, is_reached: &[bool]) -> Vec<(u32, bool)> {
 }
 
 /// The strong component of each value that has leaked, and how many there are.
-pub(crate) fn leaked_components(values: &Values, is_leaked: &[bool]) -> (Vec<u32>, u32) {
+pub(crate) fn leaked_components(
+    values: &Values,
+    is_leaked: &[bool],
+    keeps: impl Fn(&Edge) -> bool,
+) -> (Vec<u32>, u32) {
     let next = |number: u32, place: &mut usize| {
         let mut edges = values.edges(number)[*place..].iter();
         edges.find_map(|edge| {
             *place += 1;
-            edge.is_strong.then_some(edge.to)
+            keeps(edge).then_some(edge.to)
         })
     };
     components(is_leaked, |_| 0, next)

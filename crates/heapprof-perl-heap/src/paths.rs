@@ -40,6 +40,8 @@ pub(crate) struct Paths {
     leaked: Vec<u32>,
     /// Whether each value is reached by roots, and how.
     reached: Vec<Reached>,
+    /// Whether memory of C code may keep each value alive.
+    may_be_held: Vec<bool>,
 }
 
 /// How a value is reached.
@@ -69,16 +71,21 @@ impl Paths {
             symbols: VecDeque::new(),
             queue: VecDeque::new(),
             late: Vec::new(),
+            may_be_held: Vec::new(),
             most_keys,
         };
         finder.begin(values, Phase::Symbols);
         finder.begin(values, Phase::Others);
         let surely: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
+        finder.may_be_held = may_be_held(values, &surely);
         finder.begin(values, Phase::Mentions);
         finder.follow_late(values);
         let is_reached: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
         let mut leaked = Vec::new();
-        for (first, is_ring) in firsts(values, &is_reached) {
+        let may_be_held = finder.may_be_held.clone();
+        let keeps =
+            |edge: &Edge| edge.is_strong && (!edge.step.is_late() || may_be_held[edge.to as usize]);
+        for (first, is_ring) in firsts(values, &is_reached, keeps) {
             leaked.push(first);
             let kind = values.get(first).kind.name();
             // A sub without a name is known by its place.
@@ -110,6 +117,7 @@ impl Paths {
         });
         Self {
             reached: reached.collect(),
+            may_be_held: finder.may_be_held,
             places: finder.places,
             of: finder.of,
             from: finder.from,
@@ -131,16 +139,19 @@ impl Paths {
     }
 
     /// Whether an edge counts: it keeps a value alive, and is not only a pointer in memory of C
-    /// code to a value that is reached by other ways.
+    /// code to a value that is reached by other ways, or that C code has no reference to.
     #[must_use]
     pub(crate) fn counts(&self, edge: &Edge) -> bool {
-        let is_late = edge.step.is_late();
-        edge.is_strong && !(is_late && self.reached(edge.to) == Reached::Surely)
+        edge.is_strong && (!edge.step.is_late() || self.is_held_by_mention(edge.to))
     }
 
     /// Whether a root counts, as in [`counts`](Self::counts).
     pub(crate) fn is_root(&self, root: &Root) -> bool {
-        root.phase != Phase::Mentions || self.reached(root.number) != Reached::Surely
+        root.phase != Phase::Mentions || self.is_held_by_mention(root.number)
+    }
+
+    fn is_held_by_mention(&self, value: u32) -> bool {
+        self.reached(value) != Reached::Surely && self.may_be_held[value as usize]
     }
 
     /// The place of a value.
@@ -192,6 +203,26 @@ impl Paths {
     }
 }
 
+/// Whether memory of C code may keep each value alive: Perl counts more references to it than there
+/// are in values that are not `reached`. If all of them are in such values, then C code has none,
+/// and its pointer is old or only looks like one.
+fn may_be_held(values: &Values, reached: &[bool]) -> Vec<bool> {
+    let mut found = vec![0u32; reached.len()];
+    for from in values.numbers() {
+        if reached[from as usize] || !values.get(from).kind.is_value() {
+            continue;
+        }
+        let is_counted =
+            |edge: &&Edge| edge.is_strong && !edge.step.is_late() && edge.step != Step::Memory;
+        for edge in values.edges(from).iter().filter(is_counted) {
+            found[edge.to as usize] = found[edge.to as usize].saturating_add(1);
+        }
+    }
+    let all = values.all().iter().zip(&found);
+    let has_more = all.map(|(value, found)| !value.kind.is_value() || value.references != *found);
+    has_more.collect()
+}
+
 /// Finds paths.
 struct Finder {
     places: Vec<(u32, TextId)>,
@@ -208,6 +239,8 @@ struct Finder {
     queue: VecDeque<u32>,
     /// Ways that count only where no other one leads, which were not followed yet.
     late: Vec<(u32, Edge)>,
+    /// Whether such ways count for each value.
+    may_be_held: Vec<bool>,
     most_keys: usize,
 }
 
@@ -253,6 +286,9 @@ impl Finder {
     fn begin(&mut self, values: &mut Values, phase: Phase) {
         let roots = values.roots().iter().filter(|root| root.phase == phase);
         for root in roots.copied().collect::<Vec<_>>() {
+            if phase == Phase::Mentions && !self.may_be_held[root.number as usize] {
+                continue;
+            }
             let outer = match root.outer {
                 TextId::NONE => NONE,
                 outer => self.place(values, NONE, outer),
@@ -289,7 +325,7 @@ impl Finder {
     fn follow_late(&mut self, values: &mut Values) {
         while !self.late.is_empty() {
             for (from, edge) in std::mem::take(&mut self.late) {
-                if self.of[edge.to as usize] == NONE {
+                if self.of[edge.to as usize] == NONE && self.may_be_held[edge.to as usize] {
                     self.go(values, from, edge);
                 }
             }

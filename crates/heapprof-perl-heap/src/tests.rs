@@ -293,6 +293,41 @@ fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
     assert_eq!((path(3).retained, path(2).retained), (20, 30));
 }
 
+/// A ring of which Perl counts no more references than the ring has is leaked, whatever C code points
+/// to it. One more reference, and C code may have it.
+#[test]
+fn old_pointers_of_c_code_do_not_hold_rings() {
+    for (references, expected) in [
+        (1, "(leaked);(in a ring);HASH"),
+        (2, "main::;(C memory);->"),
+    ] {
+        let mut builder = Builder::default();
+        builder.add_root(Phase::Symbols, "", "main::", 1);
+        builder.add_root(Phase::Mentions, "(C memory)", "lib.so", 5);
+        builder.lead_to(2, Step::Memory, true);
+        builder.end(value(1, Kind::Hash));
+        builder.lead_to(3, Step::Mention, true);
+        builder.end(value(2, Kind::Memory));
+        let key = builder.text_id("self");
+        builder.lead_to(4, Step::Key(key), true);
+        let hash = value(3, Kind::Hash);
+        builder.end(Value { references, ..hash });
+        builder.lead_to(3, Step::Referent, true);
+        builder.end(value(4, Kind::Scalar));
+        // Another ring, to which a variable of a library and a block that has leaked point.
+        builder.lead_to(5, Step::Referent, true);
+        builder.end(value(5, Kind::Scalar));
+        builder.lead_to(5, Step::Mention, true);
+        builder.end(value(6, Kind::Memory));
+        let found = Found::new(builder.finish());
+        let described = |address| found.described(found.values().number(address).unwrap());
+        assert_eq!(described(3).path, expected);
+        assert_eq!(described(5).path, "(leaked);(in a ring);SCALAR");
+        let retained = if references == 1 { 10 } else { 30 };
+        assert_eq!(described(2).retained, retained, "{references}");
+    }
+}
+
 #[test]
 fn renamed_keys_leave_nothing_of_the_old_ones() {
     let mut values = made("secret", "secret>other");
