@@ -203,7 +203,10 @@ fn json_has_the_promised_shape() {
     let keys = |v: &serde_json::Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&top), ["sample_type", "total", "net", "rows", "other"]);
     assert_eq!(keys(&top["sample_type"]), ["type", "unit"]);
-    assert_eq!(keys(&top["rows"][0]), ["function", "flat", "cum", "values"]);
+    assert_eq!(
+        keys(&top["rows"][0]),
+        ["function", "file", "flat", "cum", "values"]
+    );
     assert_eq!(
         keys(&top["rows"][0]["values"]),
         [
@@ -236,7 +239,9 @@ fn json_has_the_promised_shape() {
     assert_eq!(keys(&diff["total"]), ["before", "after", "delta"]);
     assert_eq!(
         keys(&diff["rows"][0]),
-        ["function", "before", "after", "delta", "growth", "status"]
+        [
+            "function", "file", "before", "after", "delta", "growth", "status"
+        ]
     );
     let new = diff["rows"]
         .as_array()

@@ -31,6 +31,8 @@ mod perl_heap;
 mod pmat;
 // Frames without symbols in two runs.
 mod addresses;
+// Functions of one name in several files.
+mod same_name;
 // What is in use, and what LeakSanitizer's rules suppress of it.
 mod leaks;
 // The database: sharing, removal, interruption, two processes at once.

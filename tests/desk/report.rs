@@ -51,7 +51,7 @@ impl Data {
         types.iter().position(|t| t[0] == name).unwrap()
     }
 
-    /// What each function holds itself in a snapshot.
+    /// What each function holds itself in a snapshot, by name and file.
     fn flat(&self, snapshot: usize, sample_type: &str) -> BTreeMap<String, i64> {
         let at = self.type_at(sample_type);
         let (frames, functions) = (&self.columns["node.frame"], &self.columns["frame.func"]);
@@ -61,7 +61,9 @@ impl Data {
         for (&node, &value) in nodes.iter().zip(values) {
             let function = functions[frames[node as usize] as usize] as usize;
             let name = self.head["func"]["name"][function].as_str().unwrap();
-            *sums.entry(name.to_string()).or_default() += value;
+            let file = self.head["func"]["file"][function].as_u64().unwrap();
+            let file = self.head["file"][file as usize].as_str().unwrap();
+            *sums.entry(name_and_file(name, file)).or_default() += value;
         }
         sums.retain(|_, value| *value != 0);
         sums
@@ -93,20 +95,26 @@ fn numbers(bytes: &[u8], count: usize, kind: &str) -> Vec<i64> {
     all
 }
 
-/// What `top` says that functions hold themselves.
+/// A function as one text, which is its name if it has no file.
+fn name_and_file(name: &str, file: &str) -> String {
+    format!("{name} {file}").trim_end().to_string()
+}
+
+/// What `top` says that functions hold themselves, by name and file.
 fn top(args: &[&str]) -> BTreeMap<String, i64> {
     let args = [&["top", "-n", "0", "--format", "json"], args].concat();
     let json: Value = serde_json::from_str(&ok(&args)).unwrap();
     let rows = json["rows"].as_array().unwrap().iter();
     let rows = rows.map(|row| {
         (
-            row["function"].as_str().unwrap(),
+            name_and_file(
+                row["function"].as_str().unwrap(),
+                row["file"].as_str().unwrap_or_default(),
+            ),
             row["flat"].as_i64().unwrap(),
         )
     });
-    rows.filter(|&(_, flat)| flat != 0)
-        .map(|(name, flat)| (name.to_string(), flat))
-        .collect()
+    rows.filter(|&(_, flat)| flat != 0).collect()
 }
 
 #[test]

@@ -82,9 +82,9 @@ fn exact_values_have_no_range() {
         assert!(!document.contains("estimate"), "{args:?} {document}");
     }
     let csv = ok(&["top", "-n", "1", "-f", "csv", EXACT]);
-    let columns = "flat,cum,function,low,high,samples,cum_low,cum_high,cum_samples\n";
+    let columns = "flat,cum,function,low,high,samples,cum_low,cum_high,cum_samples,file\n";
     assert!(csv.starts_with(columns), "{csv}");
-    assert!(csv.contains(",,,,,,\n"), "{csv}");
+    assert!(csv.contains(",accept_one,,,,,,,server.c\n"), "{csv}");
     assert!(!ok(&["top", EXACT]).contains('±'));
 }
 
@@ -93,7 +93,7 @@ fn tables_have_the_range_in_columns() {
     let table = [
         (
             "top",
-            "flat,cum,function,low,high,samples,cum_low,cum_high,cum_samples",
+            "flat,cum,function,low,high,samples,cum_low,cum_high,cum_samples,file",
         ),
         (
             "leaks",
@@ -214,7 +214,7 @@ fn noise_is_called_noise_and_breaks_no_gate() {
     let text = diff(&["few.pb.gz", "more.pb.gz"]).out;
     assert!(text.contains("from 19 samples, within noise)"), "{text}");
     let csv = diff(&["few.pb.gz", "more.pb.gz", "-f", "csv"]).out;
-    let columns = "before,after,delta,growth,status,function,low,high,samples\n";
+    let columns = "before,after,delta,growth,status,function,low,high,samples,file\n";
     assert!(csv.starts_with(columns), "{csv}");
     let many = diff(&["many.pb.gz", "twice.pb.gz", "-f", "json"]);
     let many: Value = serde_json::from_str(&many.out).unwrap();

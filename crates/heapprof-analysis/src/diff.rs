@@ -227,6 +227,7 @@ pub fn diff(
         let spread = [side(at, is_estimate[0])?, side(at + 2, is_estimate[1])?];
         Ok::<_, rusqlite::Error>(Sides { spread, step })
     };
+    let first = place::WIDTH;
     diff.rows = session.rows(
         &format!(
             "SELECT {places}, sum(fb), sum(fa), sum(cb), sum(ca), sum(was), sum(now){sums} FROM \
@@ -246,11 +247,11 @@ pub fn diff(
             };
             Ok(DiffRow {
                 place: Place::read(row, 0)?,
-                flat: change(4)?,
-                cum: change(6)?,
-                was: row.get::<_, i64>(8)? > 0,
-                is: row.get::<_, i64>(9)? > 0,
-                spread: [known(row, 10)?, known(row, 14)?],
+                flat: change(first)?,
+                cum: change(first + 2)?,
+                was: row.get::<_, i64>(first + 4)? > 0,
+                is: row.get::<_, i64>(first + 5)? > 0,
+                spread: [known(row, first + 6)?, known(row, first + 10)?],
             })
         },
     )?;

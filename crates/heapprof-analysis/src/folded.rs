@@ -23,7 +23,7 @@ pub fn folded(
     )?;
     let mut sums = sums.into_iter().peekable();
     let mut written = Ok(());
-    let places = Places::new(session, query.granularity)?;
+    let places = Places::of_stacks(session, query.granularity)?;
     Stacks::new(session).each(|stack, frames| {
         while let Some((of, value)) = sums.next_if(|(of, _)| *of <= stack) {
             if of == stack && value != 0 && written.is_ok() {

@@ -240,11 +240,11 @@ fn unshared(session: &Session, limit: Option<usize>) -> Result<Unshared, Error> 
     let rows = session.rows(&sql, [], |row| {
         Ok(ForkUnshared {
             place: Place::read(row, 0)?,
-            kind: row.get(4)?,
-            children: row.get(5)?,
-            each: row.get(6)?,
-            bytes: row.get(7)?,
-            objects: row.get(8)?,
+            kind: row.get(place::WIDTH)?,
+            children: row.get(place::WIDTH + 1)?,
+            each: row.get(place::WIDTH + 2)?,
+            bytes: row.get(place::WIDTH + 3)?,
+            objects: row.get(place::WIDTH + 4)?,
         })
     })?;
     let all: Vec<[i64; 2]> = session.rows(

@@ -377,7 +377,7 @@ impl Rule {
                          WHERE t.profile = ?1 AND t.type = ?2"
                     ),
                     [profile, r#type],
-                    |row| Ok((Place::read(row, 0)?, read_known(row, 4)?)),
+                    |row| Ok((Place::read(row, 0)?, read_known(row, place::WIDTH)?)),
                 )?;
                 let rows = rows.into_iter();
                 let matching = rows.filter(|(place, _)| regex.is_match(&place.function));

@@ -193,7 +193,7 @@ fn rows(
         leaks.other.0.add(in_use);
         leaks.other.1 += 1;
     }
-    leaks.places = Places::new(session, query.granularity)?;
+    leaks.places = Places::of_stacks(session, query.granularity)?;
     let read = Stacks::new(session);
     let ages = ages(session, objects)?;
     leaks.rows = stacks

@@ -99,7 +99,7 @@ pub use crate::{
     nameless::{Nameless, nameless},
     own_code::{OwnCode, own_code},
     peek::{Neighbours, Peek, PeekRow, peek},
-    place::{OTHER, Place, PlaceId, Places},
+    place::{OTHER, Place, PlaceId, Places, ShownFile},
     portable::{
         Answer, Batch, Cells, Engine, Kind, PortableQuery, SqlStore, SqliteTables, TABLES,
         TableForm, diff_sql, growth_sql, read_profile, top_sql,

@@ -78,14 +78,14 @@ fn place(profile: &Profile, view: &View, frame: u32) -> Place {
             function: format!("{address:#018x}"),
             file: Some(String::new()),
             line: Some(0),
-            address: None,
+            ..Place::default()
         };
     };
     Place {
         function: cut(profile.text(function.name)),
         file: Some(cut(profile.text(function.filename))),
         line: Some(profile.line[*line as usize].line),
-        address: None,
+        ..Place::default()
     }
 }
 

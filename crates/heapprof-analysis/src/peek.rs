@@ -66,9 +66,9 @@ pub fn peek<'s>(session: &'s Session, query: &Query) -> Result<Peek<'s>, Error> 
         |row| {
             Ok(PeekRow {
                 place: Place::read(row, 0)?,
-                flat: row.get(4)?,
-                cum: row.get(5)?,
-                entity: row.get(6)?,
+                flat: row.get(place::WIDTH)?,
+                cum: row.get(place::WIDTH + 1)?,
+                entity: row.get(place::WIDTH + 2)?,
             })
         },
     )?;

@@ -1,6 +1,7 @@
 //! Where a row is in the program: the texts of an entity, and the SQL that reads them.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 
 use heapprof_profile::is_place_of_code;
 use rusqlite::Row;
@@ -8,6 +9,17 @@ use rusqlite::Row;
 use crate::error::Error;
 use crate::session::Session;
 use heapprof_totals::query::Granularity;
+
+/// How much of a place's file stands beside its function in its [`label`](Place::label).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ShownFile {
+    /// All of it.
+    #[default]
+    Whole,
+    /// As many characters at its end as tell the function from others of its name; 0 if the name
+    /// alone does.
+    End(u32),
+}
 
 /// The texts of a row; `None` for what the granularity does not tell apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,12 +32,28 @@ pub struct Place {
     pub line: Option<i64>,
     /// Address of the instruction.
     pub address: Option<u64>,
+    /// How much of `file` is shown to people.
+    pub shown_file: ShownFile,
 }
 
 impl Place {
     /// Names it in one line of text: `function file:line` or `0xaddress function file:line`.
     pub fn label(&self) -> String {
-        self.label_as(&self.function, self.file.as_deref())
+        self.label_as(&self.function, self.shown_file())
+    }
+
+    /// The part of its file that is shown beside its function.
+    pub fn shown_file(&self) -> Option<&str> {
+        let file = self.file.as_deref()?;
+        match self.shown_file {
+            ShownFile::Whole => Some(file),
+            ShownFile::End(0) => None,
+            ShownFile::End(characters) => {
+                let mut starts = file.char_indices().rev();
+                let start = starts.nth(characters as usize - 1).map_or(0, |(at, _)| at);
+                Some(&file[start..])
+            }
+        }
     }
 
     /// Names it with other texts for its function and its file, which may be shorter.
@@ -79,6 +107,10 @@ impl Place {
             file: row.get(at + 1)?,
             line: row.get(at + 2)?,
             address: row.get::<_, Option<i64>>(at + 3)?.map(|a| a as u64),
+            shown_file: match row.get(at + 4)? {
+                Some(characters) => ShownFile::End(characters),
+                None => ShownFile::Whole,
+            },
         })
     }
 }
@@ -131,6 +163,27 @@ impl Places {
             places.0.push(Place::read(row, 0)?);
             Ok::<_, Error>(())
         })?;
+        Ok(places)
+    }
+
+    /// Does the same as [`new`](Self::new) for reports that show whole stacks. The file of a value
+    /// of Perl is the path of names that leads to it. A stack shows that path anyway.
+    pub(crate) fn of_stacks(session: &Session, granularity: Granularity) -> Result<Self, Error> {
+        let mut places = Self::new(session, granularity)?;
+        let is_ambiguous = |place: &&Place| matches!(place.shown_file, ShownFile::End(1..));
+        if places.iter().any(|place| is_ambiguous(&place)) {
+            let path = |place: &Place| match place.file.as_deref() {
+                None | Some("") => place.function.clone(),
+                Some(file) => format!("{file};{}", place.function),
+            };
+            let paths: HashSet<String> = places.iter().map(path).collect();
+            let is_path = |file: &String| paths.contains(file);
+            for place in &mut places.0 {
+                if is_ambiguous(&&*place) && place.file.as_ref().is_some_and(is_path) {
+                    place.shown_file = ShownFile::End(0);
+                }
+            }
+        }
         Ok(places)
     }
 
@@ -195,22 +248,24 @@ impl<'a> Stacks<'a> {
     }
 }
 
+/// How many columns [`columns`] are.
+pub(crate) const WIDTH: usize = 5;
+
 /// The columns of a place, from `function f` and a table `t` with `line` and `address`.
 pub(crate) fn columns(granularity: Granularity, t: &str) -> String {
     match granularity {
-        Granularity::Functions => "f.name, NULL, NULL, NULL".to_string(),
-        Granularity::FileFunctions => "f.name, f.filename, NULL, NULL".to_string(),
-        Granularity::Files => "f.filename, f.filename, NULL, NULL".to_string(),
-        Granularity::Lines => format!("f.name, f.filename, {t}.line, NULL"),
-        Granularity::Addresses => format!("f.name, f.filename, {t}.line, {t}.address"),
+        Granularity::Functions => "f.name, f.filename, NULL, NULL, f.file_end".to_string(),
+        Granularity::FileFunctions => "f.name, f.filename, NULL, NULL, NULL".to_string(),
+        Granularity::Files => "f.filename, f.filename, NULL, NULL, NULL".to_string(),
+        Granularity::Lines => format!("f.name, f.filename, {t}.line, NULL, NULL"),
+        Granularity::Addresses => format!("f.name, f.filename, {t}.line, {t}.address, NULL"),
     }
 }
 
 /// The same columns as a list to group or order by.
 pub(crate) fn order(granularity: Granularity, t: &str) -> String {
     match granularity {
-        Granularity::Functions => "f.name".to_string(),
-        Granularity::FileFunctions => "f.name, f.filename".to_string(),
+        Granularity::Functions | Granularity::FileFunctions => "f.name, f.filename".to_string(),
         Granularity::Files => "f.filename".to_string(),
         Granularity::Lines => format!("f.name, f.filename, {t}.line"),
         Granularity::Addresses => format!("f.name, f.filename, {t}.line, {t}.address"),
@@ -228,7 +283,7 @@ mod tests {
                 function: function.to_string(),
                 file: Some(file.to_string()),
                 line,
-                address: None,
+                ..Place::default()
             };
             place.label()
         };

@@ -25,6 +25,7 @@ use heapprof_totals::filter::LabelKeys;
 use heapprof_totals::module::{self, Module};
 use heapprof_totals::neighbours::{self, Neighbours};
 use heapprof_totals::query::Query;
+use heapprof_totals::same_name::FileEnds;
 use heapprof_totals::totals::{self, Total, Totals};
 use heapprof_totals::view::View;
 
@@ -114,6 +115,7 @@ pub struct Question {
     pub(crate) label_keys: LabelKeys,
     tree_options: TreeOptions,
     ranks: OnceLock<Vec<u32>>,
+    file_ends: OnceLock<FileEnds>,
     stacks: OnceLock<Stacks>,
     tree: OnceLock<Result<CallTree, heapprof_totals::Error>>,
     samples: OnceLock<SampleTable>,
@@ -222,6 +224,10 @@ impl Question {
                 totals: OnceLock::new(),
             });
         }
+        if parts.len() > 1 {
+            let mut mapped: Vec<_> = parts.iter_mut().map(|part| &mut part.mapped).collect();
+            table.match_functions(&mut mapped);
+        }
         Ok(Self {
             label_keys: LabelKeys::new(&query.filters)?,
             parts,
@@ -233,6 +239,7 @@ impl Question {
                 most: None,
             },
             ranks: OnceLock::new(),
+            file_ends: OnceLock::new(),
             stacks: OnceLock::new(),
             tree: OnceLock::new(),
             samples: OnceLock::new(),
@@ -310,6 +317,13 @@ impl Question {
     pub(crate) fn forks(&self) -> &Forks {
         self.forks
             .get_or_init(|| forks::forks(&self.parts, &self.table))
+    }
+
+    /// How many characters at the end of a function's file tell it from others of its name.
+    pub(crate) fn file_end(&self, function: usize) -> u32 {
+        let ends = self.file_ends.get_or_init(|| self.table.file_ends());
+        let name = self.table.function[function].name;
+        ends.of(name, self.table.file_of(function))
     }
 
     pub(crate) fn ranks(&self) -> &[u32] {

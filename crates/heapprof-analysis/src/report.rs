@@ -3,8 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_profile::StringId;
 use heapprof_totals::call_tree::{CallTree, NO_PARENT};
+use heapprof_totals::same_name::NameAndFile;
 use rusqlite::Row;
 
 use crate::comment;
@@ -34,12 +34,12 @@ pub struct Moment {
     pub values: Vec<(u32, u32, i64)>,
 }
 
-/// A function of the tree. As in `top`, functions with the same name are one.
+/// A function of the tree: as in `top`, a name in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportFunction {
     /// Its name.
     pub name: String,
-    /// Its source file; empty if unknown, or if code of several files has this name.
+    /// Its source file; empty if unknown, or if the profiles have it in several files.
     pub file: String,
     /// The line that it begins at; 0 if unknown.
     pub start_line: i64,
@@ -224,8 +224,8 @@ struct Numbers<'q> {
     of_entity: Vec<u32>,
     /// The number of each row of functions; 0 until it has one.
     of_row: Vec<u32>,
-    /// The number of the function with a name.
-    by_name: HashMap<StringId, u32>,
+    /// The number of the function with a name in a file.
+    by_name: HashMap<NameAndFile, u32>,
 }
 
 impl<'q> Numbers<'q> {
@@ -254,13 +254,14 @@ impl<'q> Numbers<'q> {
         self.of_entity[entity as usize]
     }
 
-    /// The number of a function. Functions of one name have one number.
+    /// The number of a function. Functions of one name and file have one number.
     fn of_row(&mut self, row: usize) -> u32 {
         if self.of_row[row] != 0 {
             return self.of_row[row];
         }
         let table = &self.question.table;
         let named = table.function[row];
+        let key = (named.name, table.file_of(row));
         let module = &self.question.modules()[row];
         let function = ReportFunction {
             name: table.text(named.name).to_string(),
@@ -270,7 +271,7 @@ impl<'q> Numbers<'q> {
             is_library: module.is_library,
         };
         let next = self.functions.len() as u32;
-        let number = *self.by_name.entry(named.name).or_insert(next);
+        let number = *self.by_name.entry(key).or_insert(next);
         match self.functions.get_mut(number as usize) {
             Some(same) => same.merge(&function),
             None => self.functions.push(function),
@@ -281,7 +282,7 @@ impl<'q> Numbers<'q> {
 }
 
 impl ReportFunction {
-    /// Takes in another one of the same name.
+    /// Takes in another row of the same function.
     fn merge(&mut self, other: &Self) {
         if self.file != other.file {
             self.file.clear();

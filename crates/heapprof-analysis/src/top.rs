@@ -91,16 +91,16 @@ pub fn top(session: &Session, profile: i64, query: &Query, wide: bool) -> Result
     // Without a limit SQLite sorts all rows at once instead of keeping them ordered one by one.
     let limit = query.limit.map_or(String::new(), |n| format!(" LIMIT {n}"));
     let read = |row: &Row<'_>| {
-        let at = |i: usize| 12 + 8 * i;
+        let at = |i: usize| place::WIDTH + 8 + 8 * i;
         let values = (0..types.len()).map(|i| Ok((row.get(at(i))?, row.get(at(i) + 1)?)));
         let both =
             |at| Ok::<_, rusqlite::Error>([read_estimate(row, at)?, read_estimate(row, at + 3)?]);
         let estimates = (0..types.len()).map(|i| both(at(i) + 2));
         Ok(TopRow {
             place: Place::read(row, 0)?,
-            flat: row.get(4)?,
-            cum: row.get(5)?,
-            estimates: both(6)?,
+            flat: row.get(place::WIDTH)?,
+            cum: row.get(place::WIDTH + 1)?,
+            estimates: both(place::WIDTH + 2)?,
             values: values.collect::<rusqlite::Result<_>>()?,
             values_estimates: estimates.collect::<rusqlite::Result<_>>()?,
         })

@@ -79,7 +79,7 @@ pub fn traces(session: &Session, query: &Query) -> Result<Traces, Error> {
         .collect::<Result<_, Error>>()?;
     Ok(Traces {
         header,
-        places: Places::new(session, query.granularity)?,
+        places: Places::of_stacks(session, query.granularity)?,
         rows,
         other: (rest.iter().map(|r| r.0).sum(), rest.len()),
     })

@@ -75,7 +75,7 @@ pub fn tree<'s>(session: &'s Session, query: &Query) -> Result<Tree<'s>, Error> 
         session,
         sql,
         r#type: types[0],
-        places: Places::new(session, query.granularity)?,
+        places: Places::of_stacks(session, query.granularity)?,
     })
 }
 

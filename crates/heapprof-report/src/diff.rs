@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::Measure;
-use crate::names::{name_cells, name_columns, name_rows};
+use crate::names::{file_cell, file_column, name_cells, name_columns, name_rows};
 use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, Tint, markdown_cell, printable};
@@ -205,6 +205,7 @@ fn table(
         let columns = range::COLUMNS.into_iter();
         columns.for_each(|name| table.column(name, Align::Right));
     }
+    file_column(&mut table, granularity, split);
     let mut places = Vec::new();
     let mut add = |place: &Place,
                    sums: [i128; 3],
@@ -229,6 +230,7 @@ fn table(
         if split {
             cells.extend(range::cells(estimate.as_ref()));
         }
+        cells.extend(file_cell(place, granularity, split));
         let tint = match delta {
             0 => None,
             _ if status == Status::WithinNoise.word() => None,

@@ -10,7 +10,7 @@ use crate::glyphs::sparkline;
 use crate::head::with_head;
 use crate::json;
 use crate::measure::{Measure, plural, time_utc};
-use crate::names::{name_cells, name_columns, name_rows};
+use crate::names::{file_cell, file_column, name_cells, name_columns, name_rows};
 use crate::range;
 use crate::style::{Format, Style};
 use crate::table::{Align, Table, Tint};
@@ -108,7 +108,10 @@ fn table(
     }
     match growth.is_by_stack {
         true => table.column("stack", Align::Left),
-        false => name_columns(&mut table, granularity, split),
+        false => {
+            name_columns(&mut table, granularity, split);
+            file_column(&mut table, granularity, split);
+        }
     }
     let mut places = Vec::new();
     for row in &growth.rows {
@@ -141,7 +144,10 @@ fn table(
         let place = place_of(row, growth.is_by_stack);
         match growth.is_by_stack {
             true => cells.push(place.function.clone()),
-            false => cells.extend(name_cells(&place, granularity, split)),
+            false => {
+                cells.extend(name_cells(&place, granularity, split));
+                cells.extend(file_cell(&place, granularity, split));
+            }
         }
         table.tinted_row(cells, tint(g.verdict));
         places.push(place);
@@ -176,7 +182,10 @@ fn table(
         cells.extend(std::iter::repeat_with(empty).take(unknown));
         match growth.is_by_stack {
             true => cells.push(name.to_string()),
-            false => cells.extend(name_cells(&place, granularity, split)),
+            false => {
+                cells.extend(name_cells(&place, granularity, split));
+                cells.extend(file_cell(&place, granularity, split));
+            }
         }
         table.row(cells);
         places.push(place);

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Header, LabelValue, Place, PlaceId, Places, SampleType};
+use heapprof_analysis::{Header, LabelValue, Place, PlaceId, Places, SampleType, ShownFile};
 use serde::ser::{Serialize, SerializeMap};
 use serde_json::{Map, Value, json};
 
@@ -16,12 +16,12 @@ pub(crate) fn sample_type(sample_type: &SampleType) -> Value {
     json!({"type": sample_type.r#type, "unit": sample_type.unit})
 }
 
-/// A place as JSON: `function`, and of `file`, `line` and `address` those that the granularity
-/// tells apart.
+/// A place as JSON: `function`, its `file` if it has one, and of `line` and `address` those that
+/// the granularity tells apart. Where the granularity tells files apart, `file` may be empty.
 pub(crate) fn place(place: &Place) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("function".into(), json!(place.function));
-    if let Some(file) = &place.file {
+    if let Some(file) = file(place) {
         row.insert("file".into(), json!(file));
     }
     if let Some(line) = place.line {
@@ -33,10 +33,15 @@ pub(crate) fn place(place: &Place) -> Map<String, Value> {
     row
 }
 
+fn file(place: &Place) -> Option<&str> {
+    let is_told = |file: &&str| !file.is_empty() || place.shown_file == ShownFile::Whole;
+    place.file.as_deref().filter(is_told)
+}
+
 /// Writes the keys of [`place`] into an object.
 pub(crate) fn place_keys<M: SerializeMap>(place: &Place, object: &mut M) -> Result<(), M::Error> {
     object.serialize_entry("function", &place.function)?;
-    if let Some(file) = &place.file {
+    if let Some(file) = file(place) {
         object.serialize_entry("file", file)?;
     }
     if let Some(line) = place.line {

@@ -76,7 +76,7 @@ mod tests {
             function: "Shop::take".to_string(),
             file: Some(file.to_string()),
             line: Some(line),
-            address: None,
+            ..Place::default()
         };
         let known = place("shop.pl", 11);
         let mut growth = LineGrowth {

@@ -113,6 +113,19 @@ pub(crate) fn name_cells(place: &Place, granularity: Granularity, split: bool) -
     cells
 }
 
+/// Adds the last column of rows for programs: the file, if no column of the name has it.
+pub(crate) fn file_column(table: &mut Table, granularity: Granularity, split: bool) {
+    if split && !granularity.has_file() {
+        table.column("file", Align::Left);
+    }
+}
+
+/// The cell under [`file_column`].
+pub(crate) fn file_cell(place: &Place, granularity: Granularity, split: bool) -> Option<String> {
+    let file = place.file.clone().unwrap_or_default();
+    (split && !granularity.has_file()).then_some(file)
+}
+
 /// The columns that names get at least, however wide the numbers are.
 pub(crate) const LEAST: usize = 24;
 /// The columns that a name may take if it has no column to itself.
@@ -203,9 +216,9 @@ impl Short {
     }
 }
 
-/// A place's file, cut from the left so that it fits in half of `width`.
+/// What is shown of a place's file, cut from the left so that it fits in half of `width`.
 fn short_file(place: &Place, width: usize) -> Option<String> {
-    let file = printable(place.file.as_deref()?);
+    let file = printable(place.shown_file()?);
     let most = width / 2;
     if file.width() <= most {
         return Some(file.into_owned());

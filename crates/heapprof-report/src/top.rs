@@ -7,7 +7,10 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::{Measure, percent};
-use crate::names::{LEAST, name_cells, name_columns, name_rows, name_rows_within, name_wide_rows};
+use crate::names::{
+    LEAST, file_cell, file_column, name_cells, name_columns, name_rows, name_rows_within,
+    name_wide_rows,
+};
 use crate::next::after_top;
 use crate::range;
 use crate::style::{Format, Style};
@@ -124,6 +127,7 @@ fn narrow(top: &Top, measure: &Measure, style: &Style, sources: &[Option<String>
                 .for_each(|name| table.column(name, Align::Right));
         }
     }
+    file_column(&mut table, granularity, split);
     let total = top.header.total;
     let (mut sum, mut places) = (0i128, Vec::new());
     let mut add = |place: &Place, flat: i64, cum: Option<i64>, of: &[Option<Estimate>; 2]| {
@@ -149,6 +153,7 @@ fn narrow(top: &Top, measure: &Measure, style: &Style, sources: &[Option<String>
                     .flat_map(|estimate| range::cells(estimate.as_ref())),
             );
         }
+        cells.extend(file_cell(place, granularity, split));
         table.row(cells);
         places.push(place.clone());
     };
@@ -308,6 +313,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
             }
         }
     }
+    file_column(&mut table, granularity, split);
     let mut add =
         |place: &Place, values: &[(i64, Option<i64>)], estimates: &[[Option<Estimate>; 2]]| {
             let mut cells = Vec::new();
@@ -333,6 +339,7 @@ fn wide(top: &Top, style: &Style) -> Result<Table, Error> {
                     );
                 }
             }
+            cells.extend(file_cell(place, granularity, split));
             table.row(cells);
         };
     for row in &top.rows {

@@ -1,12 +1,14 @@
 //! Entities: what the rows of a question are at its granularity, shared by all of its profiles.
 //!
-//! Functions are matched by content, so that two profiles have the same ones.
+//! Functions are matched by content, so that two profiles have the same ones. A function of reports
+//! is known by its name and its file.
 
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Profile, StringId, StringTable};
 
 use crate::frames::{Frame, FrameTable};
 use crate::query::Granularity;
+use crate::same_name::{FileEnds, NameAndFile, matched_files};
 
 /// The name of the row that samples without any frame go to.
 pub const EMPTY_STACK: &str = "(empty stack)";
@@ -50,6 +52,8 @@ pub struct EntityTable {
     pub entity: Vec<Entity>,
     entity_index: HashMap<(StringId, StringId, i64, u64), u32>,
     granularity: Granularity,
+    /// The file that stands for the file of each function; empty if all keep their own.
+    matched: Vec<StringId>,
     /// The entity of samples without any frame.
     pub empty_stack: u32,
 }
@@ -74,6 +78,7 @@ impl EntityTable {
             entity: Vec::new(),
             entity_index: HashMap::new(),
             granularity,
+            matched: Vec::new(),
             empty_stack: 0,
         };
         table.empty_stack = table.named(EMPTY_STACK, "");
@@ -92,8 +97,7 @@ impl EntityTable {
         let row = self.function[function as usize];
         let none = StringId::EMPTY;
         let key = match self.granularity {
-            Granularity::Functions => (row.name, none, 0, 0),
-            Granularity::FileFunctions => (row.name, row.filename, 0, 0),
+            Granularity::Functions | Granularity::FileFunctions => (row.name, row.filename, 0, 0),
             Granularity::Files => (none, row.filename, 0, 0),
             Granularity::Lines => (row.name, row.filename, line, 0),
             Granularity::Addresses => (row.name, row.filename, line, address),
@@ -191,6 +195,48 @@ impl EntityTable {
                 }
             }
         }
+    }
+
+    /// Makes functions of several profiles one where [`matched_files`] finds that they are. All
+    /// profiles were added before, and `profiles` has what was made of each. Rows that show files
+    /// stay as they are.
+    pub fn match_functions(&mut self, profiles: &mut [&mut Mapped]) {
+        let rows: Vec<&[u32]> = profiles.iter().map(|of| &of.function[..]).collect();
+        let functions = self.function.iter().map(|f| (f.name, f.filename));
+        let functions: Vec<NameAndFile> = functions.collect();
+        let Some(matched) = matched_files(&functions, &rows, self.strings.len()) else {
+            return;
+        };
+        self.matched = matched;
+        if self.granularity != Granularity::Functions {
+            return;
+        }
+        let stand_in = |entity: u32| {
+            let function = self.entity[entity as usize].function as usize;
+            let key = (self.function[function].name, self.file_of(function), 0, 0);
+            self.entity_index.get(&key).copied().unwrap_or(entity)
+        };
+        let stand_in: Vec<u32> = (0..self.entity.len() as u32).map(stand_in).collect();
+        for of in profiles {
+            of.entity
+                .iter_mut()
+                .for_each(|entity| *entity = stand_in[*entity as usize]);
+        }
+    }
+
+    /// The file that a function is known by, beside its name.
+    pub fn file_of(&self, function: usize) -> StringId {
+        let own = self.function[function].filename;
+        self.matched.get(function).copied().unwrap_or(own)
+    }
+
+    /// How much of a file tells each function from others of its name.
+    pub fn file_ends(&self) -> FileEnds {
+        let functions = self.entity.iter().map(|entity| {
+            let function = entity.function as usize;
+            (self.function[function].name, self.file_of(function))
+        });
+        FileEnds::new(functions, &self.strings)
     }
 
     /// The text of a name.

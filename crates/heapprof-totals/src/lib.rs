@@ -16,6 +16,7 @@ pub mod module;
 pub mod neighbours;
 pub mod pattern;
 pub mod query;
+pub mod same_name;
 pub mod totals;
 pub mod view;
 

@@ -8,10 +8,10 @@ use std::str::FromStr;
 /// What a row of a report stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Granularity {
-    /// A function, whatever file it is in.
+    /// A function: a name in a file. A row shows the file if another function has the same name.
     #[default]
     Functions,
-    /// A function in a file.
+    /// A function, whose row always shows the file.
     FileFunctions,
     /// A source file.
     Files,
@@ -31,7 +31,7 @@ impl Granularity {
         ("addresses", Granularity::Addresses),
     ];
 
-    /// Whether rows tell which file they are in.
+    /// Whether rows always show which file they are in.
     pub fn has_file(self) -> bool {
         !matches!(self, Granularity::Functions)
     }

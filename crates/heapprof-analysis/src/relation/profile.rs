@@ -314,6 +314,11 @@ pub(super) static FUNCTION: Relation = Relation {
             "is_library INTEGER",
             "1 when that is a language's own runtime or installed on the system",
         ),
+        (
+            "file_end INTEGER",
+            "how many characters at the end of filename tell it from functions of its name in \
+             other files; 0 when it has its name alone",
+        ),
     ],
     keys: 1,
     ordered: 0..0,
@@ -328,7 +333,8 @@ pub(super) static FUNCTION: Relation = Relation {
             3 => q.table.text(function.filename).into(),
             4 => function.start_line.into(),
             5 => q.modules()[row].name.as_str().into(),
-            _ => q.modules()[row].is_library.into(),
+            6 => q.modules()[row].is_library.into(),
+            _ => q.file_end(row).into(),
         }
     },
 };

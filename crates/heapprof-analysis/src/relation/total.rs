@@ -22,7 +22,7 @@ pub(super) static ENTITY: Relation = Relation {
         ("id INTEGER", "from 1"),
         (
             "function INTEGER",
-            "function.id; the first of that name if the granularity does not tell files apart",
+            "function.id; the first of that name and file",
         ),
         ("line INTEGER", "line number; 0 when not told apart"),
         ("address INTEGER", "address; 0 when not told apart"),

@@ -242,9 +242,9 @@ fn of_entities(session: &Session, query: &Query, steps: usize) -> Result<Vec<Ser
                 found.push(Series::new(vec![place.clone()], steps));
                 next
             });
-            let step = row.get::<_, i64>(4)? as usize - 1;
-            found[at].values[step] += row.get::<_, i64>(5)?;
-            found[at].know(step, read_spread(row, 6)?);
+            let step = row.get::<_, i64>(place::WIDTH)? as usize - 1;
+            found[at].values[step] += row.get::<_, i64>(place::WIDTH + 1)?;
+            found[at].know(step, read_spread(row, place::WIDTH + 2)?);
             Ok::<_, Error>(())
         },
     )?;

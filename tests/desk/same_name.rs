@@ -1,0 +1,213 @@
+//! Functions of one name in several files: each has its own row, which shows the file, in every
+//! report.
+
+use std::path::Path;
+
+use heapprof_tests::fixtures::{self, profile, write};
+use heapprof_tests::harness::run;
+use serde_json::{Value, json};
+
+/// Modules of a Python program, as they are imported by each other. Two functions besides have
+/// one name; `once` has its name alone.
+const STACKS: [(&str, &[i64]); 4] = [
+    (
+        "<module>@/srv/app/main.py:1;<module>@/srv/app/models.py:3;load@/srv/app/io.py:8",
+        &[1, 100],
+    ),
+    (
+        "<module>@/srv/app/main.py:1;<module>@/srv/shop/models.py:5;load@/srv/shop/io.py:8",
+        &[1, 40],
+    ),
+    (
+        "<module>@/srv/app/main.py:2;<module>@/srv/shop/models.py:6",
+        &[1, 7],
+    ),
+    (
+        "<module>@/srv/app/main.py:2;once@/srv/app/main.py:9",
+        &[1, 3],
+    ),
+];
+
+/// Writes a profile of objects and space in use.
+fn in_use(folder: &Path, name: &str, stacks: &[(&str, &[i64])]) {
+    let types = [("inuse_objects", "count"), ("inuse_space", "bytes")];
+    write(folder, name, &profile(&types, stacks));
+}
+
+/// A report as JSON.
+fn json(folder: &Path, args: &[&str]) -> Value {
+    fixtures::json(folder, &[args, &["-f", "json"]].concat())
+}
+
+fn out(folder: &Path, args: &[&str]) -> String {
+    let run = run(folder, args);
+    assert_eq!(run.code, 0, "{args:?}: {}", run.err);
+    run.out
+}
+
+/// A folder with the profile `p`.
+fn with_profile() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    in_use(folder.path(), "p", &STACKS);
+    folder
+}
+
+/// The values of rows under these keys.
+fn cells(rows: &Value, keys: &[&str]) -> Value {
+    let rows = rows.as_array().unwrap().iter();
+    let cells = |row: &Value| keys.iter().map(|&key| row[key].clone()).collect::<Value>();
+    rows.map(cells).collect()
+}
+
+/// Flat values add up to the total, and cum counts a sample once for each function, also where two
+/// functions of one name call each other.
+#[test]
+fn top_has_a_row_for_each_file() {
+    let folder = with_profile();
+    let top = json(folder.path(), &["top", "p"]);
+    assert_eq!(
+        cells(&top["rows"], &["function", "file", "flat", "cum"]),
+        json!([
+            ["load", "/srv/app/io.py", 100, 100],
+            ["load", "/srv/shop/io.py", 40, 40],
+            ["<module>", "/srv/shop/models.py", 7, 47],
+            ["once", "/srv/app/main.py", 3, 3],
+            ["<module>", "/srv/app/main.py", 0, 150],
+            ["<module>", "/srv/app/models.py", 0, 100],
+        ])
+    );
+    let text = out(folder.path(), &["top", "p"]);
+    let names: Vec<&str> = text.lines().filter_map(|line| line.get(38..)).collect();
+    assert_eq!(
+        names,
+        [
+            "function",
+            "load app/io.py",
+            "load shop/io.py",
+            "<module> shop/models.py",
+            "once",
+            "<module> main.py",
+            "<module> app/models.py",
+        ],
+        "{text}"
+    );
+    let csv = out(folder.path(), &["top", "-f", "csv", "-n", "1", "p"]);
+    assert_eq!(
+        csv.lines().nth(1),
+        Some("100,100,load,,,,,,,/srv/app/io.py")
+    );
+    // A name is asked for, and both functions are found.
+    let text = out(
+        folder.path(),
+        &["top", "--focus", "^load$", "-f", "csv", "p"],
+    );
+    assert_eq!(text.lines().filter(|line| line.contains("load")).count(), 2);
+}
+
+#[test]
+fn peek_shows_each_function_with_its_own_neighbours() {
+    let folder = with_profile();
+    let peek = json(folder.path(), &["peek", "^load$", "p"]);
+    assert_eq!(
+        cells(&peek["rows"], &["file", "cum", "callers"]),
+        json!([
+            ["/srv/app/io.py", 100, [
+                {"function": "<module>", "file": "/srv/app/models.py", "value": 100}
+            ]],
+            ["/srv/shop/io.py", 40, [
+                {"function": "<module>", "file": "/srv/shop/models.py", "value": 40}
+            ]],
+        ])
+    );
+    let text = out(folder.path(), &["peek", "^load$", "p"]);
+    for line in ["caller <module> app/models.py", "load shop/io.py"] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+/// Stacks whose functions have one name show which is which.
+#[test]
+fn trees_and_flame_graphs_keep_files_apart() {
+    let folder = with_profile();
+    let tree = out(folder.path(), &["tree", "--full", "p"]);
+    let names: Vec<&str> = tree.lines().filter_map(|line| line.get(22..)).collect();
+    assert_eq!(
+        names[names.len() - 6..],
+        [
+            "<module> main.py",
+            "  <module> app/models.py",
+            "    load app/io.py",
+            "  <module> shop/models.py",
+            "    load shop/io.py",
+            "  once",
+        ],
+        "{tree}"
+    );
+    let svg = out(folder.path(), &["flame", "p"]);
+    for frame in [
+        "&lt;module&gt; app/models.py (100 bytes",
+        "load shop/io.py (40 bytes",
+    ] {
+        assert!(svg.contains(frame), "{frame}");
+    }
+    let folded = out(folder.path(), &["convert", "--to", "folded", "p"]);
+    assert!(folded.contains("<module> main.py;<module> shop/models.py 7\n"));
+}
+
+/// Functions are matched by name and file. A name that has one file on each side is one function,
+/// because a program may have been built in another folder.
+#[test]
+fn diff_matches_by_name_and_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let before: [(&str, &[i64]); 3] = [
+        ("main@/one/main.c;init@/one/a.c", &[1, 10]),
+        ("main@/one/main.c;init@/one/b.c", &[1, 20]),
+        ("main@/one/main.c;only@/one/a.c", &[1, 5]),
+    ];
+    let after: [(&str, &[i64]); 3] = [
+        ("main@/two/main.c;init@/two/a.c", &[1, 12]),
+        ("main@/two/main.c;init@/one/b.c", &[1, 21]),
+        ("main@/two/main.c;only@/two/a.c", &[1, 9]),
+    ];
+    in_use(folder, "before", &before);
+    in_use(folder, "after", &after);
+    let flat = json(folder, &["diff", "before", "after"]);
+    assert_eq!(
+        cells(
+            &flat["rows"],
+            &["function", "file", "before", "after", "status"]
+        ),
+        json!([
+            ["init", "/two/a.c", 0, 12, "new"],
+            ["init", "/one/a.c", 10, 0, "gone"],
+            ["only", "/one/a.c", 5, 9, "grown"],
+            ["init", "/one/b.c", 20, 21, "grown"],
+        ])
+    );
+    let cum = json(
+        folder,
+        &["diff", "-s", "cum", "--focus", "main", "before", "after"],
+    );
+    let rows = cum["rows"].as_array().unwrap();
+    let main: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["function"] == "main")
+        .collect();
+    assert_eq!(main.len(), 1, "{cum}");
+    assert_eq!(
+        (&main[0]["before"], &main[0]["after"]),
+        (&json!(35), &json!(42))
+    );
+    let text = out(folder, &["diff", "before", "after"]);
+    for name in ["init two/a.c", "init one/a.c", "init b.c"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    assert!(text.lines().any(|line| line.ends_with(" only")), "{text}");
+    // The same functions are one frame of a picture of both.
+    let svg = out(folder, &["flame", "--base", "before", "after"]);
+    assert!(svg.contains("main (35B before, 42B after"), "{svg}");
+    // Where files are asked for, they stay apart.
+    let files = json(folder, &["diff", "-g", "filefunctions", "before", "after"]);
+    assert_eq!(files["rows"].as_array().unwrap().len(), 5, "{files}");
+}
