@@ -211,3 +211,110 @@ fn diff_matches_by_name_and_file() {
     let files = json(folder, &["diff", "-g", "filefunctions", "before", "after"]);
     assert_eq!(files["rows"].as_array().unwrap().len(), 5, "{files}");
 }
+
+#[test]
+fn stats_and_leaks_keep_files_apart() {
+    let folder = with_profile();
+    let stats = json(folder.path(), &["stats", "p"]);
+    let types = stats["sample_types"].as_array().unwrap().iter();
+    let mut space = types.filter(|of| of["sample_type"]["type"] == "inuse_space");
+    assert_eq!(
+        cells(
+            &space.next().unwrap()["first"],
+            &["function", "file", "flat"]
+        ),
+        json!([
+            ["load", "/srv/app/io.py", 100],
+            ["load", "/srv/shop/io.py", 40],
+            ["<module>", "/srv/shop/models.py", 7],
+            ["once", "/srv/app/main.py", 3],
+        ])
+    );
+    let text = out(folder.path(), &["stats", "p"]);
+    assert!(text.contains("load app/io.py"), "{text}");
+    let leaks = out(folder.path(), &["leaks", "-g", "functions", "p"]);
+    for line in ["load shop/io.py\n", " <module> main.py\n"] {
+        assert!(leaks.contains(line), "{leaks}");
+    }
+    // A rule judges each function.
+    for granularity in ["functions", "filefunctions", "lines"] {
+        for (rule, broken) in [
+            ("flat(^load$) > 99", "load"),
+            ("cum(<module>) > 149", "main.py"),
+            ("flat(^load$) > 100", ""),
+        ] {
+            let args = ["leaks", "-g", granularity, "--fail-if", rule, "p"];
+            let run = run(folder.path(), &args);
+            assert_eq!(run.code, i32::from(!broken.is_empty()), "{args:?}");
+            let failed = run.out.lines().filter(|line| line.starts_with("Failed: "));
+            let failed: Vec<&str> = failed.collect();
+            assert!(
+                failed.len() == usize::from(!broken.is_empty())
+                    && failed.iter().all(|line| line.contains(broken)),
+                "{args:?} {failed:?}"
+            );
+        }
+    }
+}
+
+/// Moments are matched as two profiles are: a program that is in another folder from the third
+/// moment on has one row where its name has one file at each moment.
+#[test]
+fn growth_matches_moments_by_name_and_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let names: Vec<String> = (0..5).map(|at| format!("{at}.pb.gz")).collect();
+    for (at, name) in (0..).zip(&names) {
+        let home = if at < 2 { "/one" } else { "/two" };
+        let types = [("inuse_objects", "count"), ("inuse_space", "bytes")];
+        let stacks = [
+            (format!("main@{home}/m.c;leak@{home}/l.c"), 100 * (at + 1)),
+            (format!("main@{home}/m.c;init@{home}/a.c"), 10),
+            ("init@/one/b.c".to_string(), 20 * (at + 1)),
+        ];
+        let values: Vec<[i64; 2]> = stacks.iter().map(|(_, space)| [1, *space]).collect();
+        let stacks: Vec<(&str, &[i64])> = stacks
+            .iter()
+            .zip(&values)
+            .map(|((stack, _), values)| (&stack[..], &values[..]))
+            .collect();
+        let mut profile = profile(&types, &stacks);
+        for comment in ["collector: heapprof 0.2.0", "program: shop", "pid: 7"] {
+            let comment = profile.strings.intern(comment);
+            profile.comment.push(comment);
+        }
+        profile.duration_nanos = 60_000_000_000 * (at + 1);
+        profile.time_nanos = 1_795_132_800_000_000_000 + profile.duration_nanos;
+        write(folder, name, &profile);
+    }
+    let files: Vec<&str> = names.iter().map(String::as_str).collect();
+    out(folder, &[&["load"], &files[..]].concat());
+    let growth = json(folder, &["growth", "pid=7"]);
+    let mut rows = cells(&growth["rows"], &["function", "file", "values"]);
+    rows.as_array_mut().unwrap().sort_by_key(Value::to_string);
+    let expected = json!([
+        ["init", "/one/a.c", [10, 10, 0, 0, 0]],
+        ["init", "/one/b.c", [20, 40, 60, 80, 100]],
+        ["init", "/two/a.c", [0, 0, 10, 10, 10]],
+        ["leak", "/one/l.c", [100, 200, 300, 400, 500]],
+    ]);
+    assert_eq!(rows, expected);
+    let text = out(folder, &["growth", "pid=7"]);
+    assert!(
+        text.contains("init b.c") && text.contains("init one/a.c"),
+        "{text}"
+    );
+    let stacks = json(folder, &["growth", "--stacks", "pid=7"]);
+    let rows = stacks["rows"].as_array().unwrap();
+    let leak = rows
+        .iter()
+        .find(|row| row["stack"][0]["function"] == "leak");
+    assert_eq!(leak.unwrap()["values"], json!([100, 200, 300, 400, 500]));
+    let cum = json(folder, &["growth", "-s", "cum", "--focus", "main", "pid=7"]);
+    let rows = cum["rows"].as_array().unwrap();
+    let main: Vec<&Value> = rows
+        .iter()
+        .filter(|row| row["function"] == "main")
+        .collect();
+    assert_eq!(main.len(), 1, "{cum}");
+}

@@ -326,8 +326,9 @@ impl Rule {
             }
             Subject::Each(sort, regex) => {
                 let functions = leaks.by_function(session, *sort)?.into_iter();
-                let matching = functions.filter(|(name, _)| regex.is_match(name));
-                (leaks.header.sample_type.unit.as_str(), matching.collect())
+                let matching = functions.filter(|(place, _)| regex.is_match(&place.function));
+                let values = matching.map(|(place, known)| (place.label(), known));
+                (leaks.header.sample_type.unit.as_str(), values.collect())
             }
             Subject::New => Default::default(),
         };

@@ -7,7 +7,7 @@ use crate::comment::{self, Dumped};
 use crate::coverage::{SmallObjects, has_python, small_objects};
 use crate::error::Error;
 use crate::header::{Header, SampleType, header};
-use crate::place::{PlaceId, Places, Stacks};
+use crate::place::{self, Place, PlaceId, Places, ShownFile, Stacks};
 use crate::question::Question;
 use crate::session::{Session, read_estimate, read_known, read_spread};
 use crate::suppression::{Suppression, Suppressions};
@@ -332,31 +332,29 @@ impl Leaks {
         &self,
         session: &Session,
         sort: Sort,
-    ) -> Result<Vec<(String, Known)>, Error> {
+    ) -> Result<Vec<(Place, Known)>, Error> {
         // If a row is a function or a file, the table has its sums already.
-        if matches!(
-            self.header.granularity,
-            Granularity::Functions | Granularity::Files
-        ) {
+        let granularity = self.header.granularity;
+        if matches!(granularity, Granularity::Functions | Granularity::Files) {
             let sum = match sort {
                 Sort::Flat => "t.flat, t.samples, t.variance",
                 Sort::Cum => "t.cum, t.cum_samples, t.cum_variance",
             };
-            let name = match self.header.granularity {
-                Granularity::Files => "f.filename",
-                _ => "f.name",
-            };
+            let (places, order) = (
+                place::columns(granularity, "t"),
+                place::order(granularity, "t"),
+            );
             return session.rows(
                 &format!(
-                    "SELECT {name}, {sum} FROM function_total t JOIN function f ON f.id = \
-                     t.function WHERE t.profile = 1 AND t.type = ?1 ORDER BY {name}"
+                    "SELECT {places}, {sum} FROM function_total t JOIN function f ON f.id = \
+                     t.function WHERE t.profile = 1 AND t.type = ?1 ORDER BY {order}"
                 ),
                 [self.by],
-                |row| Ok((row.get(0)?, read_known(row, 1)?)),
+                |row| Ok((Place::read(row, 0)?, read_known(row, place::WIDTH)?)),
             );
         }
         // Lines and addresses of one function count as one function here.
-        let mut names = Names::new(&self.places);
+        let mut functions = Functions::new(&self.places);
         let mut sums = sums_by_stack(session, self.by)?.into_iter().peekable();
         session.each(
             "SELECT stack, entity, is_leaf FROM stack_function ORDER BY stack",
@@ -370,32 +368,33 @@ impl Leaks {
                         value: 0,
                         spread: known.spread.map(|_| Spread::default()),
                     };
-                    // The leaf comes first, so another frame of the same name changes nothing.
+                    // The leaf comes first, so another frame of the same function changes nothing.
                     let known = if counts { *known } else { nothing };
-                    names.add(PlaceId::read(row, 1)?, stack, known);
+                    functions.add(PlaceId::read(row, 1)?, stack, known);
                 }
                 Ok::<_, Error>(())
             },
         )?;
-        Ok(names.sums())
+        Ok(functions.sums())
     }
 }
 
-/// Sums by the name of a function. Several places may have the same name.
-struct Names<'a> {
-    /// The number of the name of each place.
+/// Sums by function: by its name and its file. Several places may be of one function.
+struct Functions<'a> {
+    /// The number of the function of each place.
     of: Vec<u32>,
-    /// Each name with its sum and the stack that was last added.
-    rows: Vec<(&'a str, Option<Known>, i64)>,
+    /// Each function with its sum and the stack that was last added.
+    rows: Vec<(&'a Place, Option<Known>, i64)>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> Functions<'a> {
     fn new(places: &'a Places) -> Self {
         let mut numbers = HashMap::new();
         let mut rows = Vec::new();
         let of = places.iter().map(|place| {
-            *numbers.entry(&*place.function).or_insert_with(|| {
-                rows.push((&*place.function, None, 0));
+            let key = (&*place.function, place.file.as_deref());
+            *numbers.entry(key).or_insert_with(|| {
+                rows.push((place, None, 0));
                 rows.len() as u32 - 1
             })
         });
@@ -405,8 +404,8 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Adds what a stack holds to the name of a place, which is one of its frames. A stack counts
-    /// once for all of its frames of this name.
+    /// Adds what a stack holds to the function of a place, which is one of its frames. A stack
+    /// counts once for all of its frames of this function.
     fn add(&mut self, place: PlaceId, stack: i64, known: Known) {
         let (_, sum, last) = &mut self.rows[self.of[place.index()] as usize];
         if std::mem::replace(last, stack) != stack {
@@ -414,11 +413,29 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// All names that were found, in order, with their sums.
-    fn sums(self) -> Vec<(String, Known)> {
+    /// All functions that were found, in order, with their sums. Those that have their name alone
+    /// do not show their file.
+    fn sums(self) -> Vec<(Place, Known)> {
         let rows = self.rows.into_iter();
-        let mut rows: Vec<_> = rows.filter_map(|r| Some((r.0.to_string(), r.1?))).collect();
-        rows.sort_by(|a, b| a.0.cmp(&b.0));
-        rows
+        let rows = rows.filter_map(|(place, sum, _)| Some((place, sum?)));
+        let mut rows: Vec<(&Place, Known)> = rows.collect();
+        rows.sort_by(|(a, _), (b, _)| (&a.function, &a.file).cmp(&(&b.function, &b.file)));
+        let of_one_name = rows.chunk_by(|(a, _), (b, _)| a.function == b.function);
+        let sums = of_one_name.flat_map(|rows| {
+            let shown_file = match rows {
+                [_] => ShownFile::End(0),
+                _ => ShownFile::Whole,
+            };
+            rows.iter().map(move |(place, sum)| {
+                let function = Place {
+                    function: place.function.clone(),
+                    file: place.file.clone(),
+                    shown_file,
+                    ..Place::default()
+                };
+                (function, *sum)
+            })
+        });
+        sums.collect()
     }
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use heapprof_profile::{Function, Profile, is_place_of_code};
 
 use crate::error::Error;
+use crate::place::Place;
 use crate::session::Session;
 use heapprof_totals::frames::Frame;
 use heapprof_totals::query::Query;
@@ -15,7 +16,7 @@ use heapprof_totals::view::{View, libraries};
 /// What `own_code` would show first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnCode {
-    /// The function that comes first.
+    /// The name of the function that comes first.
     pub function: String,
     /// Its flat value, regardless of sign.
     pub value: i128,
@@ -25,9 +26,9 @@ pub struct OwnCode {
 
 /// Returns what `own_code` would put first, if more than half of `rows` are code of libraries.
 ///
-/// `rows` are functions of a profile of the session (from 1). `None` if fewer are, if the query
-/// asks for own code already, if the session has no samples of the profile, or if what would come
-/// first has no name.
+/// `rows` are places of a profile of the session (from 1), which count by their functions. `None`
+/// if fewer are, if the query asks for own code already, if the session has no samples of the
+/// profile, or if what would come first has no name.
 ///
 /// # Errors
 /// The errors are those of any question about the profile.
@@ -35,18 +36,25 @@ pub fn own_code(
     session: &Session,
     profile: i64,
     query: &Query,
-    rows: &[&str],
+    rows: &[&Place],
 ) -> Result<Option<OwnCode>, Error> {
     let Some(question) = session.question.as_ref().filter(|_| !query.own_code) else {
         return Ok(None);
     };
     let part = &question.parts[profile as usize - 1];
     let frames = &part.view.frames;
-    // A name is a library's only if everything with that name is.
-    let mut by_name: HashMap<&str, Option<bool>> = rows.iter().map(|name| (*name, None)).collect();
-    let has_name = |f: &Function| by_name.contains_key(part.profile.text(f.name));
-    let shown: Vec<bool> = part.profile.function.iter().map(has_name).collect();
-    let has_address = rows.iter().any(|name| name.starts_with("0x"));
+    // A function is a library's only if everything with its name and its file is.
+    let rows = rows.iter().map(|place| {
+        let file = place.file.as_deref().unwrap_or_default();
+        (Cow::from(&*place.function), file)
+    });
+    let mut by_function: HashMap<(Cow<'_, str>, &str), Option<bool>> =
+        rows.map(|function| (function, None)).collect();
+    let text = |id| part.profile.text(id);
+    let is_row =
+        |f: &Function| by_function.contains_key(&(Cow::from(text(f.name)), text(f.filename)));
+    let shown: Vec<bool> = part.profile.function.iter().map(is_row).collect();
+    let has_address = by_function.keys().any(|(name, _)| name.starts_with("0x"));
     let is_shown = |frame: &Frame| match frame.function(&part.profile) {
         Some(function) => shown[function.index()],
         None => has_address && frame.location().is_some(),
@@ -57,13 +65,12 @@ pub fn own_code(
         .zip(&library)
         .filter(|(frame, _)| is_shown(frame));
     for (frame, &is_library) in counted {
-        let name = name(&part.profile, frame);
-        if let Some(of_all) = by_name.get_mut(&*name) {
+        if let Some(of_all) = by_function.get_mut(&function(&part.profile, frame)) {
             *of_all = Some(of_all.unwrap_or(true) && is_library);
         }
     }
-    let of_library = by_name.values().filter(|of_all| **of_all == Some(true));
-    let rows = [of_library.count(), by_name.len()];
+    let of_library = by_function.values().filter(|of_all| **of_all == Some(true));
+    let rows = [of_library.count(), by_function.len()];
     if rows[0] * 2 <= rows[1] {
         return Ok(None);
     }
@@ -83,32 +90,37 @@ pub fn own_code(
             *by_frame.entry(leaf).or_default() += value;
         }
     }
-    let mut flat = HashMap::<String, i128>::new();
+    let mut flat = HashMap::<(Cow<'_, str>, &str), i128>::new();
     for (frame, value) in by_frame {
-        let name = name(&part.profile, view.frames.get(frame));
-        *flat.entry(name.into_owned()).or_default() += value;
+        let function = function(&part.profile, view.frames.get(frame));
+        *flat.entry(function).or_default() += value;
     }
     let first = flat
         .into_iter()
         .max_by(|a, b| (a.1.abs(), &b.0).cmp(&(b.1.abs(), &a.0)));
     // An address instead of a library's name would be no answer.
-    let first =
-        first.filter(|(function, _)| !function.starts_with("0x") && !is_place_of_code(function));
-    Ok(first.map(|(function, value)| OwnCode {
-        function,
+    let first = first.filter(|((name, _), _)| !name.starts_with("0x") && !is_place_of_code(name));
+    Ok(first.map(|((name, _), value)| OwnCode {
+        function: name.into_owned(),
         value: value.abs(),
         rows,
     }))
 }
 
-fn name<'p>(profile: &'p Profile, frame: &'p Frame) -> Cow<'p, str> {
+/// The name and the file of a frame's function.
+fn function<'p>(profile: &'p Profile, frame: &'p Frame) -> (Cow<'p, str>, &'p str) {
     if let Some(function) = frame.function(profile) {
-        return profile.text(profile.function[function.index()].name).into();
+        let function = &profile.function[function.index()];
+        return (
+            profile.text(function.name).into(),
+            profile.text(function.filename),
+        );
     }
     match frame {
-        Frame::Label { value, .. } => value.into(),
-        Frame::Line { location, .. } | Frame::Address { location } => profile
-            .address_name(&profile.location[location.index()])
-            .into(),
+        Frame::Label { key, value } => (value.into(), key),
+        Frame::Line { location, .. } | Frame::Address { location } => {
+            let location = &profile.location[location.index()];
+            (profile.address_name(location).into(), "")
+        }
     }
 }

@@ -7,6 +7,7 @@
 
 mod growth;
 mod listed;
+mod matched;
 mod selector;
 mod state;
 mod sum;

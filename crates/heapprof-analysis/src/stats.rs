@@ -7,8 +7,10 @@ use crate::comment;
 use crate::coverage::{self, Resident};
 use crate::error::Error;
 use crate::header::SampleType;
+use crate::place::{self, Place};
 use crate::session::{Session, read_estimate};
 use heapprof_totals::estimate::Estimate;
+use heapprof_totals::query::Granularity;
 
 /// How many functions are first.
 const FIRST: i64 = 5;
@@ -26,7 +28,7 @@ pub struct StatsType {
     /// How sure it is, if it is an estimate that says so.
     pub estimate: Option<Estimate>,
     /// The functions that have most of it themselves, with their values, the largest first.
-    pub first: Vec<(String, i64)>,
+    pub first: Vec<(Place, i64)>,
 }
 
 /// How many objects of some sizes there were.
@@ -216,13 +218,20 @@ fn types(session: &Session) -> Result<Vec<StatsType>, Error> {
             Ok((row.get::<_, i64>(0)?, of))
         },
     )?;
+    // The rows of the session may be lines or addresses.
+    let (functions, order) = (
+        place::columns(Granularity::Functions, "t"),
+        place::order(Granularity::Functions, "t"),
+    );
     let with_first = types.into_iter().map(|(id, mut of)| {
         of.first = session.rows(
-            "SELECT f.name, sum(t.flat) AS flat FROM function_total t JOIN function f ON f.id = \
-             t.function WHERE t.profile = 1 AND t.type = ?1 GROUP BY f.name HAVING flat != 0 ORDER \
-             BY abs(flat) DESC, f.name LIMIT ?2",
+            &format!(
+                "SELECT {functions}, sum(t.flat) AS flat FROM function_total t JOIN function f ON \
+                 f.id = t.function WHERE t.profile = 1 AND t.type = ?1 GROUP BY {order} HAVING \
+                 flat != 0 ORDER BY abs(flat) DESC, {order} LIMIT ?2"
+            ),
             [id, FIRST],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            |row| Ok((Place::read(row, 0)?, row.get(place::WIDTH)?)),
         )?;
         Ok(of)
     });

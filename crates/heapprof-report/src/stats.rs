@@ -135,9 +135,9 @@ fn tables(stats: &Stats, bytes: &Measure) -> Result<Vec<(String, Table)>, Error>
             ("flat%", Align::Right),
             ("function", Align::Left),
         ]);
-        for (function, value) in &of.first {
+        for (place, value) in &of.first {
             let share = percent(*value, of.net);
-            table.row(vec![measure.show(*value), share, function.clone()]);
+            table.row(vec![measure.show(*value), share, place.label()]);
         }
         tables.push((format!("First by {}", of.sample_type.r#type), table));
     }
@@ -270,9 +270,9 @@ fn facts(stats: &Stats) -> Result<Table, Error> {
         fact("alloc_space_of_thread", name, of.alloc_space.to_string());
     }
     for of in &stats.types {
-        for (function, value) in &of.first {
+        for (place, value) in &of.first {
             let first = format!("first_{}", of.sample_type.r#type);
-            fact(&first, function, value.to_string());
+            fact(&first, &place.label(), value.to_string());
         }
     }
     for of in &stats.types {
@@ -294,7 +294,11 @@ pub(crate) fn stats_document(stats: &Stats) -> Value {
     let types = stats.types.iter().map(|of| {
         let first = of.first.iter();
         let first: Vec<Value> = first
-            .map(|(function, flat)| json!({"function": function, "flat": flat}))
+            .map(|(place, flat)| {
+                let mut row = json::place(place);
+                row.insert("flat".into(), json!(flat));
+                row.into()
+            })
             .collect();
         let mut object = json!({
             "sample_type": json::sample_type(&of.sample_type),

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use foldhash::HashMap;
 
+use super::matched::match_steps;
 use super::sum::{Chosen, is_counter};
 use crate::diff::{Change, Sides};
 use crate::error::Error;
@@ -18,7 +19,7 @@ use crate::sample_plan::{Add, Plan};
 use crate::session::{Session, read_spread};
 use crate::stored_moment::SeriesStore;
 use heapprof_totals::estimate::{Estimate, Spread, Step};
-use heapprof_totals::query::{Query, Sort};
+use heapprof_totals::query::{Granularity, Query, Sort};
 
 /// A row of the report.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +85,11 @@ pub fn series_growth(
         return Err(Error::TooFewSteps(chosen.states.len()));
     }
     let plan = plan(chosen, &sample_type);
-    let source = Source::new(&chosen.name, store.sum(&plan)?);
+    let mut steps = store.sum(&plan)?;
+    if query.granularity == Granularity::Functions {
+        match_steps(&mut steps);
+    }
+    let source = Source::new(&chosen.name, steps);
     let query = &Query {
         sample_type: None,
         ..query.clone()

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use heapprof_analysis::{Query, Types, Wrapper, own_code, top, top_sql, wrappers};
+use heapprof_analysis::{Place, Query, Types, Wrapper, own_code, top, top_sql, wrappers};
 use heapprof_report::{Format, Style};
 
 use super::Shared;
@@ -38,7 +38,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
     if matches!(args.report.format, Format::Text | Format::Markdown) {
         report.wrappers = wrappers(&session, 1, &query)?;
         let counted = report.rows.iter().filter(|row| row.flat != 0);
-        let functions: Vec<&str> = counted.map(|row| &*row.place.function).collect();
+        let places: Vec<&Place> = counted.map(|row| &row.place).collect();
         // What a proposed wrapper holds counts for its callers.
         let proposed = report.wrappers.iter().map(Wrapper::pattern);
         let all: Vec<String> = query.wrappers.iter().cloned().chain(proposed).collect();
@@ -46,7 +46,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
             wrappers: (!all.is_empty()).then(|| all.join("|")),
             ..query.clone()
         };
-        report.own_code = own_code(&session, 1, &without, &functions)?;
+        report.own_code = own_code(&session, 1, &without, &places)?;
     }
     gate.judge("in it", |rule| Ok(rule.broken_in(&session, 1, &query)?))?;
     let width = match args.width {

@@ -102,7 +102,7 @@ mod tests {
             function: function.to_string(),
             file: None,
             line: Some(1),
-            address: None,
+            ..Line::default()
         }
     }
 
