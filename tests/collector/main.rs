@@ -85,6 +85,8 @@ mod death;
 mod kept;
 // Kernels that lack newer system calls.
 mod old_kernel;
+// Names of libraries that were closed when no descriptor was free.
+mod unloaded;
 // Programs of other C libraries, and static ones, that a recorded one starts.
 mod other_libc;
 mod own_code;
