@@ -119,7 +119,12 @@ fn top(args: &[&str]) -> BTreeMap<String, i64> {
 
 #[test]
 fn a_page_has_the_numbers_of_top() {
-    for profile in [GO, "perl/orders.values.pb.gz", "valid/made.inlines.pb.gz"] {
+    for profile in [
+        GO,
+        "perl/orders.values.pb.gz",
+        "python/orders.pb.gz",
+        "valid/made.inlines.pb.gz",
+    ] {
         let data = Data::of(&ok(&["report", profile]));
         for t in data.head["types"].as_array().unwrap() {
             let name = t[0].as_str().unwrap();

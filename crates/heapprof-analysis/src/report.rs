@@ -12,6 +12,7 @@ use crate::coverage::{self, Resident};
 use crate::error::Error;
 use crate::growth::{self, Growth};
 use crate::header::SampleType;
+use crate::place::{Place, ShownFile};
 use crate::question::{Below, Question, is_heap};
 use crate::session::{Session, read_estimate};
 use crate::stats::{StatsSize, sizes};
@@ -39,6 +40,8 @@ pub struct Moment {
 pub struct ReportFunction {
     /// Its name.
     pub name: String,
+    /// Its name, with the end of its file if others have the name.
+    pub label: String,
     /// Its source file; empty if unknown, or if the profiles have it in several files.
     pub file: String,
     /// The line that it begins at; 0 if unknown.
@@ -101,9 +104,10 @@ pub fn report(session: &Session) -> Result<Report, Error> {
 }
 
 /// Reports what [`report`] left out below functions of these names, from the root on: what the
-/// node there that is named (other) stands for. Where there are several paths, each next one leads
-/// to such a node of what the one before led to. The functions of the path are in the tree, too,
-/// without their lines. It is empty if nothing was left out there.
+/// node there that is named (other) stands for. A newline and a file may follow a name. Where there
+/// are several paths, each next one leads to such a node of what the one before led to. The
+/// functions of the path are in the tree, too, without their lines. It is empty if nothing was left
+/// out there.
 ///
 /// # Errors
 /// They are those of [`report`].
@@ -235,6 +239,7 @@ impl<'q> Numbers<'q> {
             // What was cut off stands for no function.
             functions: vec![ReportFunction {
                 name: crate::OTHER.to_string(),
+                label: crate::OTHER.to_string(),
                 ..ReportFunction::default()
             }],
             places: vec![(0, 0)],
@@ -263,9 +268,16 @@ impl<'q> Numbers<'q> {
         let named = table.function[row];
         let key = (named.name, table.file_of(row));
         let module = &self.question.modules()[row];
+        let place = Place {
+            function: table.text(named.name).to_string(),
+            file: Some(table.text(named.filename).to_string()),
+            shown_file: ShownFile::End(self.question.file_end(row)),
+            ..Place::default()
+        };
         let function = ReportFunction {
-            name: table.text(named.name).to_string(),
-            file: table.text(named.filename).to_string(),
+            label: place.label(),
+            name: place.function,
+            file: place.file.unwrap_or_default(),
             start_line: named.start_line,
             module: module.name.clone(),
             is_library: module.is_library,
@@ -445,20 +457,20 @@ fn read_growth(
 pub fn report_sql() -> BTreeMap<String, String> {
     let of_type = "JOIN sample_type s ON s.id = t.type WHERE s.type = '{type}'";
     let table = format!(
-        "SELECT f.name, sum(t.flat) AS flat, sum(t.cum) AS cum FROM function_total t JOIN function \
-         f ON f.id = t.function {of_type} GROUP BY f.id ORDER BY flat DESC, cum DESC"
+        "SELECT f.name, sum(t.flat) AS flat, sum(t.cum) AS cum, f.filename FROM function_total t \
+         JOIN function f ON f.id = t.function {of_type} GROUP BY f.id ORDER BY flat DESC, cum DESC"
     );
     let diff = format!(
         "SELECT f.name, sum(CASE t.profile WHEN 1 THEN t.flat ELSE 0 END) AS before, sum(CASE \
-         t.profile WHEN 2 THEN t.flat ELSE 0 END) AS after FROM function_total t JOIN function f \
-         ON f.id = t.function {of_type} GROUP BY f.id ORDER BY abs(after - before) DESC"
+         t.profile WHEN 2 THEN t.flat ELSE 0 END) AS after, f.filename FROM function_total t JOIN \
+         function f ON f.id = t.function {of_type} GROUP BY f.id ORDER BY abs(after - before) DESC"
     );
-    let flame = "SELECT t.id, t.depth, f.name, t.self, t.total FROM node t JOIN function f ON \
-                 f.id = t.function JOIN sample_type s ON s.id = t.type WHERE s.type = '{type}' AND \
-                 t.profile = 1 ORDER BY t.id";
+    let flame = "SELECT t.id, t.depth, f.name, t.self, t.total, f.filename FROM node t JOIN \
+                 function f ON f.id = t.function JOIN sample_type s ON s.id = t.type WHERE \
+                 s.type = '{type}' AND t.profile = 1 ORDER BY t.id";
     let map = format!(
-        "SELECT f.module, f.name, sum(t.flat) AS flat FROM function_total t JOIN function f ON \
-         f.id = t.function {of_type} GROUP BY f.id ORDER BY f.module, flat DESC"
+        "SELECT f.module, f.name, sum(t.flat) AS flat, f.filename FROM function_total t JOIN \
+         function f ON f.id = t.function {of_type} GROUP BY f.id ORDER BY f.module, flat DESC"
     );
     let sizes = "SELECT s.type, s.unit, t.net FROM profile_total t JOIN sample_type s ON s.id = \
                  t.type ORDER BY t.position";
@@ -467,13 +479,13 @@ pub fn report_sql() -> BTreeMap<String, String> {
          t.profile {of_type} ORDER BY p.time_nanos"
     );
     let growth = format!(
-        "SELECT f.name, p.time_nanos, sum(t.flat) AS flat FROM function_total t JOIN profile p ON \
-         p.id = t.profile JOIN function f ON f.id = t.function {of_type} GROUP BY f.id, p.id ORDER \
-         BY f.name, p.time_nanos"
+        "SELECT f.name, p.time_nanos, sum(t.flat) AS flat, f.filename FROM function_total t JOIN \
+         profile p ON p.id = t.profile JOIN function f ON f.id = t.function {of_type} GROUP BY \
+         f.id, p.id ORDER BY f.name, f.filename, p.time_nanos"
     );
     let pivot = format!(
-        "SELECT f.name, sum(t.flat) AS flat, sum(t.cum) AS cum FROM function_total t JOIN function \
-         f ON f.id = t.function {of_type} AND f.name = '{{function}}' GROUP BY f.id"
+        "SELECT f.name, sum(t.flat) AS flat, sum(t.cum) AS cum, f.filename FROM function_total t \
+         JOIN function f ON f.id = t.function {of_type} AND f.name = '{{function}}' GROUP BY f.id"
     );
     [
         ("table", table),

@@ -2,7 +2,8 @@
 
 use expect_test::{Expect, expect};
 use heapprof_analysis::{
-    Filters, Granularity, Query, Question, Session, Source, Types, diff, peek, stats, tags, top,
+    Filters, Granularity, Query, Question, Session, Source, TreeOptions, Types, diff, peek, report,
+    report_below, stats, tags, top,
 };
 use heapprof_profile::{Profile, ProfileBuilder};
 
@@ -482,4 +483,88 @@ fn threads_are_summed_up_by_name() {
         the others: 3, 3 303
     "#]]
     .assert_eq(&threads(builder.finish()));
+}
+
+/// What a page shows, and what it leaves out below functions of one name.
+#[test]
+fn pages_tell_functions_of_one_name_apart() {
+    let stacks = "
+        main@m.c:1;init@src/a.c:2;x 90
+        main@m.c:1;init@src/a.c:2;y 5
+        main@m.c:1;init@src/b.c:2;x 80
+        main@m.c:1;init@src/b.c:2;z 4
+    ";
+    let query = Query {
+        granularity: Granularity::Lines,
+        ..Query::default()
+    };
+    let source = Source::new("p", profile(stacks));
+    let question = Question::new(vec![source], &query, Types::All).unwrap();
+    let question = question.with_tree(TreeOptions {
+        reverse: false,
+        least: 0.1,
+        most: None,
+    });
+    let session = Session::new(question).unwrap();
+    let page = report(&session).unwrap();
+    let functions = page.functions.iter();
+    let functions: Vec<[&str; 3]> = functions
+        .map(|of| [&*of.name, &*of.file, &*of.label])
+        .collect();
+    assert_eq!(
+        functions,
+        [
+            ["(other)", "", "(other)"],
+            ["main", "m.c", "main"],
+            ["init", "src/a.c", "init a.c"],
+            ["x", "", "x"],
+            ["init", "src/b.c", "init b.c"],
+        ]
+    );
+    let below = |init: &str| -> i64 {
+        let path = ["main".to_string(), init.to_string()];
+        let below = report_below(&session, &[path.to_vec()]).unwrap();
+        below.moments[0].values.iter().map(|value| value.2).sum()
+    };
+    assert_eq!(below("init\nsrc/a.c"), 5);
+    assert_eq!(below("init\nsrc/b.c"), 4);
+    assert_eq!(below("init"), 9);
+    assert_eq!(below("init\nm.c"), 0);
+}
+
+/// The page of two builds of a program has one function where each has a name in one file.
+#[test]
+fn pages_match_functions_of_two_profiles() {
+    let query = Query {
+        granularity: Granularity::Lines,
+        ..Query::default()
+    };
+    let sources = ["one", "two"].map(|home| {
+        let stacks = format!("main@/{home}/m.c:1;init@/{home}/a.c:2 5\n init@/one/b.c:3 7");
+        Source::new(home, profile(&stacks))
+    });
+    let question = Question::new(sources.to_vec(), &query, Types::All).unwrap();
+    let question = question.with_tree(TreeOptions {
+        reverse: false,
+        least: 0.0,
+        most: None,
+    });
+    let page = report(&Session::new(question).unwrap()).unwrap();
+    let mut functions: Vec<[&str; 2]> = page
+        .functions
+        .iter()
+        .map(|of| [&*of.name, &*of.file])
+        .collect();
+    functions.sort_unstable();
+    assert_eq!(
+        functions,
+        [
+            ["(other)", ""],
+            ["init", "/one/a.c"],
+            ["init", "/one/b.c"],
+            ["init", "/two/a.c"],
+            // It has a file on each side.
+            ["main", ""],
+        ]
+    );
 }

@@ -30,6 +30,9 @@ const GUESS: f64 = 8.0;
 /// The most nodes of a tree of what another left out.
 const MOST_BELOW: usize = 20_000;
 
+/// A function of a path: a name, and a file if the name has several.
+type PathStep = (StringId, Option<StringId>);
+
 /// Some of the stacks of a question, with the sum of each block over them.
 pub(crate) struct Below {
     pub(crate) tree: CallTree,
@@ -116,17 +119,9 @@ impl Question {
 
     /// The stacks that pass nodes of the tree of these names, and then a node that is not there.
     fn left_out(&self, stacks: &Stacks, tree: &CallTree, path: &[String]) -> Vec<u32> {
-        // Equal texts have equal numbers.
-        let asked: Option<Vec<StringId>> = path
-            .iter()
-            .map(|name| self.table.strings.find(name))
-            .collect();
+        let asked: Option<Vec<PathStep>> = path.iter().map(|step| self.path_step(step)).collect();
         let Some(asked) = asked else {
             return Vec::new();
-        };
-        let name = |entity: u32| {
-            let entity = self.table.entity[entity as usize];
-            self.table.function[entity.function as usize].name
         };
         // The nodes of the path, and those right below it, by their parent and their entity.
         let mut on_path = vec![false; tree.node.len()];
@@ -137,7 +132,7 @@ impl Question {
                 continue;
             }
             let wanted = asked.get(node.depth as usize);
-            on_path[at as usize] = wanted.is_some_and(|wanted| name(node.entity) == *wanted);
+            on_path[at as usize] = wanted.is_some_and(|wanted| self.is_of(node.entity, wanted));
             if wanted.is_none() || on_path[at as usize] {
                 known.insert((node.parent, node.entity), at);
             }
@@ -160,6 +155,24 @@ impl Question {
             !known.contains_key(&(node, *next))
         };
         (0..stacks.len() as u32).filter(is_left_out).collect()
+    }
+
+    /// Reads a function of a path: its name, or its name, a newline and its file. `None` if no
+    /// function has this name.
+    fn path_step(&self, text: &str) -> Option<PathStep> {
+        // Equal texts have equal numbers.
+        let find = |text: &str| self.table.strings.find(text);
+        let with_file = text
+            .rsplit_once('\n')
+            .and_then(|(name, file)| Some((find(name)?, Some(find(file)?))));
+        with_file.or_else(|| Some((find(text)?, None)))
+    }
+
+    /// Whether an entity is of the function that a step of a path names.
+    fn is_of(&self, entity: u32, &(name, file): &PathStep) -> bool {
+        let function = self.table.entity[entity as usize].function as usize;
+        let is_file = |file| self.table.file_of(function) == file;
+        self.table.function[function].name == name && file.is_none_or(is_file)
     }
 
     /// Makes a tree of these stacks. `whole` is the sum of each block that shares are of.

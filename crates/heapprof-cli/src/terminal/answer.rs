@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    Estimate, Filters, Granularity, Query, Question, Session, Sort, Source, TreeOptions, Types,
-    info, peek, report, said_once, top, tree,
+    Estimate, Filters, Granularity, Place, Query, Question, Session, Sort, Source, TreeOptions,
+    Types, info, peek, report, said_once, top, tree,
 };
 
 /// The most rows of a table. The rest is in one row.
@@ -58,9 +58,28 @@ pub(crate) struct Kind {
     pub(crate) objects: Option<usize>,
 }
 
-/// A function.
+/// What a function is known by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    /// Its file; empty if it is not known.
+    pub(crate) file: String,
+}
+
+impl Function {
+    fn of(place: &Place) -> Self {
+        Self {
+            name: place.function.clone(),
+            file: place.file.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The row of a function.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Row {
+    pub(crate) function: Function,
+    /// Its name, with the end of its file if others have the name.
     pub(crate) name: String,
     pub(crate) flat: i64,
     pub(crate) cum: i64,
@@ -113,7 +132,8 @@ pub(crate) fn answer(source: &Source, ask: &Ask) -> Result<Answer> {
     let kind = kind.unwrap_or_default();
     let objects = kinds.get(kind).and_then(|kind| kind.objects);
     let rows = found.rows.iter().map(|row| Row {
-        name: row.place.function.clone(),
+        function: Function::of(&row.place),
+        name: row.place.label(),
         flat: row.flat,
         cum: row.cum,
         objects: objects.and_then(|at| Some(row.values.get(at)?.0)),
@@ -158,19 +178,21 @@ pub(crate) struct Detail {
     pub(crate) lines: Vec<(String, i64)>,
 }
 
-/// Callers, callees and lines of the function with this name.
-pub(crate) fn detail(source: &Source, ask: &Ask, name: &str) -> Result<Detail> {
+/// Callers, callees and lines of a function.
+pub(crate) fn detail(source: &Source, ask: &Ask, function: &Function) -> Result<Detail> {
     let query = ask.query();
     let question = Question::new(vec![source.clone()], &query, Types::One)?;
-    let session_of_peek = Session::new(question.with_neighbours_of(|of| of == name))?;
+    let session_of_peek = Session::new(question.with_neighbours_of(|of| of == function.name))?;
     let found = peek(&session_of_peek, &query)?;
     let mut detail = Detail {
-        name: name.to_string(),
+        name: function.name.clone(),
         ..Detail::default()
     };
-    if let Some(row) = found.rows.first() {
+    let is_it = |place: &Place| Function::of(place) == *function;
+    if let Some(row) = found.rows.iter().find(|row| is_it(&row.place)) {
         let around = found.neighbours(row)?;
-        let text = |id| found.places.get(id).function.clone();
+        let text = |id| found.places.get(id).label();
+        detail.name = row.place.label();
         detail.cum = row.cum;
         detail.callers = around
             .callers
@@ -189,7 +211,7 @@ pub(crate) fn detail(source: &Source, ask: &Ask, name: &str) -> Result<Detail> {
         ..query
     };
     let found = top(&session(source, &query, Types::One)?, 1, &query, false)?;
-    let own = found.rows.iter().filter(|row| row.place.function == name);
+    let own = found.rows.iter().filter(|row| is_it(&row.place));
     detail.lines = own
         .map(|row| {
             let file = row.place.file.as_deref().unwrap_or_default();
@@ -226,7 +248,7 @@ pub(crate) fn nodes(source: &Source, ask: &Ask) -> Result<Vec<Node>> {
     let found = tree(&session, &query)?;
     let rows = found.rows()?;
     let node = |row: &heapprof_analysis::TreeRow| Node {
-        name: found.places.get(row.place).function.clone(),
+        name: found.places.get(row.place).label(),
         depth: row.depth,
         own: row.own[0],
         total: row.total[0],
@@ -281,7 +303,7 @@ pub(crate) fn grown(sources: &[Source], ask: &Ask) -> Result<Vec<Grown>> {
         }
     }
     let grown = rows.iter().map(|row| Grown {
-        name: found.functions[row.function as usize].name.clone(),
+        name: found.functions[row.function as usize].label.clone(),
         verdict: row.verdict.text(),
         values: std::mem::take(&mut values[row.function as usize]),
         slope: row.slope,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 
-use super::answer::{self, Answer, Ask};
+use super::answer::{self, Answer, Ask, Function};
 use super::feed::{News, Snapshot};
 use super::known::{Base, Data};
 use super::state::{State, View};
@@ -102,17 +102,18 @@ impl Data {
         let Some(answer) = &self.answer else {
             return Ok(());
         };
-        let is_there = |name: &String| answer.rows.iter().any(|row| row.name == *name);
-        let name = state.selected.clone().filter(is_there);
+        let is_there =
+            |function: &Function| answer.rows.iter().any(|row| row.function == *function);
+        let function = state.selected.clone().filter(is_there);
         // Without a choice the cursor is on the first row, wherever that row is by size.
-        let first = || state.order.iter().find(|name| is_there(name)).cloned();
-        let name = name.or_else(first);
-        let name = name.or_else(|| Some(answer.rows.first()?.name.clone()));
-        let Some(name) = name else {
+        let first = || state.order.iter().find(|of| is_there(of)).cloned();
+        let function = function.or_else(first);
+        let function = function.or_else(|| Some(answer.rows.first()?.function.clone()));
+        let Some(function) = function else {
             self.detail = None;
             return Ok(());
         };
-        let key = (key.0, key.1.clone(), name);
+        let key = (key.0, key.1.clone(), function);
         if self.detailed.as_ref() != Some(&key) {
             self.detail = Some(answer::detail(&snapshot.source, &state.ask, &key.2)?);
             self.detailed = Some(key);
@@ -123,5 +124,5 @@ impl Data {
 
 fn flats(answer: &Answer) -> Base {
     let rows = answer.rows.iter();
-    rows.map(|row| (row.name.clone(), row.flat)).collect()
+    rows.map(|row| (row.function.clone(), row.flat)).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::answer::{Answer, Ask, Node, Row};
+use super::answer::{Answer, Ask, Function, Node, Row};
 use super::keys::Key;
 use super::known::{Base, Data};
 use super::outline;
@@ -73,10 +73,10 @@ pub(crate) struct State {
     pub(crate) ask: Ask,
     pub(crate) column: Column,
     pub(crate) is_reversed: bool,
-    /// The name of the selected row; the first one is selected if there is none.
-    pub(crate) selected: Option<String>,
-    /// The rows by name, in the order in which they were put last, and when that was.
-    pub(super) order: Vec<String>,
+    /// The function of the selected row; the first one is selected if there is none.
+    pub(crate) selected: Option<Function>,
+    /// The rows by function, in the order in which they were put last, and when that was.
+    pub(super) order: Vec<Function>,
     ordered: Option<(f64, Ask, Column, bool)>,
     /// Whether callers, callees and lines have most of the screen.
     pub(crate) is_open: bool,
@@ -114,15 +114,15 @@ impl State {
         let rows = &answer.rows;
         let mut shown: Vec<usize> = (0..rows.len()).collect();
         if is_settled {
-            let at: HashMap<&str, usize> = self.order.iter().map(String::as_str).zip(0..).collect();
+            let at: HashMap<&Function, usize> = self.order.iter().zip(0..).collect();
             // The sort is stable: what is new comes last, by its size.
-            shown.sort_by_key(|&i| at.get(rows[i].name.as_str()).copied().unwrap_or(usize::MAX));
+            shown.sort_by_key(|&i| at.get(&rows[i].function).copied().unwrap_or(usize::MAX));
         } else {
             sort(&mut shown, rows, self.column, base);
             if self.is_reversed {
                 shown.reverse();
             }
-            self.order = shown.iter().map(|&i| rows[i].name.clone()).collect();
+            self.order = shown.iter().map(|&i| rows[i].function.clone()).collect();
             self.ordered = Some((now, by.0, by.1, by.2));
         }
         shown
@@ -130,7 +130,7 @@ impl State {
 
     /// The position of the selected row among those that are shown.
     pub(crate) fn selected_of(&self, answer: &Answer, shown: &[usize]) -> usize {
-        let is_it = |&i: &usize| Some(&answer.rows[i].name) == self.selected.as_ref();
+        let is_it = |&i: &usize| Some(&answer.rows[i].function) == self.selected.as_ref();
         shown.iter().position(is_it).unwrap_or(0)
     }
 
@@ -274,14 +274,15 @@ impl State {
             self.is_open = !self.is_open;
             return;
         }
-        let is_there = |name: &&String| answer.rows.iter().any(|row| row.name == **name);
-        let names: Vec<&String> = self.order.iter().filter(is_there).collect();
+        let is_there =
+            |function: &&Function| answer.rows.iter().any(|row| row.function == **function);
+        let functions: Vec<&Function> = self.order.iter().filter(is_there).collect();
         let at = self
             .selected
             .as_ref()
-            .and_then(|name| names.iter().position(|n| *n == name));
-        let to = self.moved(key, at.unwrap_or(0), names.len());
-        self.selected = names.get(to).map(|name| (*name).clone());
+            .and_then(|selected| functions.iter().position(|of| *of == selected));
+        let to = self.moved(key, at.unwrap_or(0), functions.len());
+        self.selected = functions.get(to).map(|function| (*function).clone());
     }
 
     fn in_tree(&mut self, key: Key, nodes: &[Node]) {
@@ -312,7 +313,7 @@ impl State {
 /// By how much a row has changed; `None` if there is nothing to compare with.
 pub(super) fn change(row: &Row, base: &Base) -> i64 {
     row.flat
-        .saturating_sub(base.get(&row.name).copied().unwrap_or(0))
+        .saturating_sub(base.get(&row.function).copied().unwrap_or(0))
 }
 
 /// The mean size of a row's objects.
@@ -335,7 +336,7 @@ fn sort(shown: &mut [usize], rows: &[Row], column: Column, base: &Base) {
         value.unwrap_or(0).unsigned_abs()
     };
     shown.sort_by(|&a, &b| {
-        let by_name = || rows[a].name.cmp(&rows[b].name);
+        let by_name = || rows[a].function.cmp(&rows[b].function);
         match column {
             Column::Function => by_name(),
             _ => size(b).cmp(&size(a)).then_with(by_name),

@@ -113,7 +113,10 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
                 ),
                 Column::Objects => (row.objects.map_or_else(String::new, whole), style),
                 Column::Mean => (mean(row).map_or_else(String::new, size), style),
-                Column::Trend => (format!(" {}", sparkline(&data.trend_of(&row.name))), style),
+                Column::Trend => (
+                    format!(" {}", sparkline(&data.trend_of(&row.function))),
+                    style,
+                ),
                 Column::Function => {
                     let width = area.right().saturating_sub(x);
                     let name = canvas.name(&row.name, width);

@@ -297,6 +297,37 @@ fn rows_keep_their_place_for_a_while() {
     assert!(first(&mut state, &later, 3.1).contains("begin"));
 }
 
+/// Each function of a name has its own row, with its own trend, callers and lines.
+#[test]
+fn functions_of_one_name_have_their_files_beside_them() {
+    let snapshot = |n: i64| {
+        let more = [
+            ("main;init@/src/a.c:3", n * 9_000_000),
+            ("main;load;init@/src/b.c:7", n * 8_000_000),
+        ];
+        Arc::new(Snapshot::new(n as u64, Source::new("p", profile(n, &more))).unwrap())
+    };
+    let series = vec![snapshot(1), snapshot(2)];
+    let news = News {
+        snapshot: series.last().cloned(),
+        series,
+        ..news(1)
+    };
+    let (text, _, data) = screen(news, (200, 50), &[Key::Down]);
+    let rows = &data.answer.as_ref().unwrap().rows;
+    assert_eq!((&*rows[0].name, &*rows[1].name), ("init a.c", "init b.c"));
+    assert!(
+        text.contains("init a.c") && text.contains("init b.c"),
+        "{text}"
+    );
+    let trend = data.trend_of(&rows[1].function);
+    assert_eq!(trend, [8_000_000, 16_000_000]);
+    let detail = data.detail.unwrap();
+    assert_eq!((&*detail.name, detail.cum), ("init b.c", 16_000_000));
+    assert_eq!(detail.callers, [("load".to_string(), 16_000_000)]);
+    assert_eq!(detail.lines, [("b.c:7".to_string(), 16_000_000)]);
+}
+
 #[test]
 fn a_series_steps_through_its_moments() {
     let sources = [3, 1, 2].map(|n| Source::new(format!("{n}"), profile(n, &[])));

@@ -81,7 +81,8 @@ async function askFor(app, live, chain, onlyNews) {
 
 function take(app, container, chain) {
   if (chain.length || app.part) app.state.zoom = [];
-  const names = [app.profile.program, ...chain.at(-1) || []].slice(-2);
+  const alone = key => key.replace(/\n.*$/s, '');
+  const names = [app.profile.program, ...(chain.at(-1) || []).map(alone)].slice(-2);
   const title = names.map(name => niceForm(shortForms(visibleText(name)), LONGEST)).join(' › ');
   app.part = chain.length ? { chain, title } : null;
   app.take(container);
@@ -92,7 +93,7 @@ function openOther(app, live, tree, node) {
   const { profile, state } = app;
   const f = tree.func[node];
   if (f < 0 || !profile.isOther(f) || state.inverted || state.pivot >= 0) return false;
-  const path = pathOf(tree, node).slice(0, -1).map(g => profile.functionName[g]);
+  const path = pathOf(tree, node).slice(0, -1).map(app.names.key);
   // While another question is under way, the path is one of data that are about to go.
   if (textOf(app.question()) !== live.shown) follow(app, live);
   else askFor(app, live, [...app.part?.chain || [], path]);

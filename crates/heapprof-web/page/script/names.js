@@ -5,24 +5,67 @@ import { tailOf, visibleText } from './text.js';
 const STRING = 'std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> >';
 const LONGEST_FULL = 80;
 
-// Makes the names of one profile. A function is its index; −1 is the program itself.
+// Makes the names of one profile. A function is its index; −1 is the program itself. Where several
+// functions have one name, the end of the file that tells one from the others is beside it.
 export function makeNames(profile) {
   const forms = new Map();
-  const full = f =>
-    visibleText(f < 0 ? profile.program : profile.functionName[f]) || '(no name)';
+  const ends = fileEnds(profile);
+  const alone = f => visibleText(f < 0 ? profile.program : profile.functionName[f]) || '(no name)';
+  const withEnd = (f, form) => ends.get(f) ? form + ' ' + visibleText(ends.get(f)) : form;
+  const allForms = f => {
+    const plain = shortForms(alone(f));
+    return ends.get(f) ? [...plain.map(form => withEnd(f, form)), ...plain] : plain;
+  };
   const formsOf = f => {
     let known = forms.get(f);
-    if (!known) forms.set(f, known = shortForms(full(f)));
+    if (!known) forms.set(f, known = allForms(f));
     return known;
   };
   return {
-    full,
+    full: f => withEnd(f, alone(f)),
+    // Returns what a server knows the function by: its name, and its file if others have the name.
+    key: f => profile.functionName[f] + (ends.has(f) ? '\n' + profile.fileOf(f) : ''),
     // Returns the name as it is, for sorting.
     raw: f => f < 0 ? '' : profile.functionName[f],
     formsOf,
     // Returns the longest form of at most `length` characters, or the tail of the shortest one.
     nice: (f, length = 44) => niceForm(formsOf(f), length),
   };
+}
+
+// Returns the shortest end of the file of each function that shares its name with others.
+export function fileEnds({ functionName, fileOf }) {
+  const groups = new Map();
+  const paths = new Set();
+  functionName.forEach((name, f) => {
+    const group = groups.get(name);
+    if (group) group.push(f);
+    else groups.set(name, [f]);
+    paths.add(fileOf(f) ? fileOf(f) + ';' + name : name);
+  });
+  const ends = new Map();
+  for (const group of groups.values()) if (group.length > 1) addEnds(group, fileOf, paths, ends);
+  return ends;
+}
+
+// Adds the ends of functions of one name. A file that is a path of names, as values of Perl have,
+// is no file to show: nodes have that path above them.
+function addEnds(group, fileOf, paths, ends) {
+  const partsOf = f => fileOf(f).split('/').reverse();
+  const endOf = (parts, count) => parts.slice(0, count).reverse().join('/');
+  const found = new Map();
+  for (const f of group) {
+    partsOf(f).forEach((_, i, parts) => {
+      const end = endOf(parts, i + 1);
+      found.set(end, (found.get(end) || 0) + 1);
+    });
+  }
+  for (const f of group) {
+    const parts = partsOf(f);
+    let count = 1;
+    while (count < parts.length && found.get(endOf(parts, count)) > 1) count++;
+    ends.set(f, paths.has(fileOf(f)) ? '' : endOf(parts, count));
+  }
 }
 
 // Returns the longest of these forms that fits, or the tail of the shortest one.
