@@ -3,8 +3,10 @@
 use anyhow::Result;
 use heapprof_analysis::{
     Estimate, Filters, Granularity, Place, Query, Question, Session, Sort, Source, TreeOptions,
-    Types, info, peek, report, said_once, top, tree,
+    Types, info, peek, report, said_once, timeline, top, tree,
 };
+
+use super::feed::Point;
 
 /// The most rows of a table. The rest is in one row.
 const MOST_ROWS: usize = 2000;
@@ -165,6 +167,24 @@ pub(crate) fn facts(source: &Source) -> Result<Facts> {
         program: said("program").unwrap_or_default(),
         process: said("pid").and_then(|pid| pid.parse().ok()),
     })
+}
+
+/// The curve that the profile has of its recording; empty if it has none. Where only RSS was
+/// read, the heap is as it was before.
+pub(crate) fn curve(source: &Source) -> Result<Vec<Point>> {
+    let session = session(source, &Query::default(), Types::All)?;
+    let rows = timeline(&session)?.rows;
+    let (mut heap, mut rss) = (None, None);
+    let points = rows.iter().filter_map(|row| {
+        heap = row.inuse_space.or(heap);
+        rss = row.rss.or(rss);
+        Some(Point {
+            seconds: row.since_nanos as f64 / 1e9,
+            heap: heap?,
+            rss,
+        })
+    });
+    Ok(points.collect())
 }
 
 /// What is around a function.

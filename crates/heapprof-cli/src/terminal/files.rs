@@ -8,11 +8,14 @@ use heapprof_analysis::Source;
 
 use crate::source::in_order_of_time;
 
+use super::answer;
 use super::feed::{Feed, News, Point, Process, Snapshot, Wanted};
 
 /// Profiles, the oldest first, and which of them is shown.
 pub(crate) struct Files {
     snapshots: Vec<Arc<Snapshot>>,
+    /// The curve that the only profile has of its recording; empty if there are several.
+    curve: Vec<Point>,
     at: usize,
 }
 
@@ -29,7 +32,15 @@ impl Files {
             bail!("no profile is named");
         }
         let at = snapshots.len() - 1;
-        Ok(Self { snapshots, at })
+        let curve = match &snapshots[..] {
+            [only] => answer::curve(&only.source)?,
+            _ => Vec::new(),
+        };
+        Ok(Self {
+            snapshots,
+            curve,
+            at,
+        })
     }
 
     /// When a moment was, in seconds since the first one's recording began.
@@ -48,14 +59,18 @@ impl Feed for Files {
         let last = self.snapshots.len() as i64 - 1;
         self.at = (self.at as i64 + wanted.step).clamp(0, last) as usize;
         let snapshot = Arc::clone(&self.snapshots[self.at]);
-        let history = (0..self.snapshots.len()).filter_map(|at| {
+        let of_moment = |at: usize| {
             let one = &self.snapshots[at];
             Some(Point {
                 seconds: self.seconds(at),
                 heap: one.facts.in_use?,
                 rss: one.rss,
             })
-        });
+        };
+        let history = match self.curve.is_empty() {
+            true => (0..self.snapshots.len()).filter_map(of_moment).collect(),
+            false => self.curve.clone(),
+        };
         let facts = &snapshot.facts;
         let program = match facts.program.as_str() {
             "" => snapshot.source.name.clone(),
@@ -63,7 +78,7 @@ impl Feed for Files {
         };
         News {
             series: self.snapshots[..=self.at].to_vec(),
-            history: history.collect(),
+            history,
             processes: vec![Process {
                 number: facts.process.unwrap_or_default(),
                 program: program.clone(),

@@ -141,6 +141,46 @@ fn drawings() {
     expect("nothing.80x24.txt", &screen(nothing, small, &[]).0);
 }
 
+/// A single profile has the curve of its own recording, with the peak that the head names.
+#[test]
+fn a_file_shows_its_own_curve() {
+    let curve = |profile: Profile| {
+        let mut files = Files::new(vec![Source::new("p", profile)]).unwrap();
+        screen(files.next(&Wanted::default()), (80, 24), &[Key::Char('3')])
+    };
+    let (text, ..) = curve(profile(3, &[]));
+    assert!(text.contains(" 1 moment, at 00:03.0: 3.45MiB"), "{text}");
+    let mut recorded = profile(3, &[]);
+    let moment = |micros, bytes| heapprof_profile::Moment {
+        micros,
+        bytes,
+        objects: 1,
+    };
+    let history = heapprof_profile::History {
+        moments: vec![moment(0, 0), moment(3_000_000, 3 << 20)],
+        resident: vec![heapprof_profile::Resident {
+            micros: 2_000_000,
+            bytes: 60 << 20,
+        }],
+        peak: Some(heapprof_profile::Peak {
+            micros: 1_500_000,
+            bytes: 55 << 20,
+        }),
+    };
+    history.put(&mut recorded);
+    let (text, _, data) = curve(recorded);
+    let said = " 4 moments; the heap was largest at 00:01.5: 55MiB";
+    assert!(text.contains(said), "{text}");
+    let points = data.news.history.iter();
+    let points: Vec<_> = points
+        .map(|p| (p.heap >> 20, p.rss.map(|rss| rss >> 20)))
+        .collect();
+    assert_eq!(
+        points,
+        [(0, None), (55, None), (55, Some(60)), (3, Some(60))]
+    );
+}
+
 /// Any size is drawn, also one without room.
 #[test]
 fn every_size_is_drawn() {

@@ -74,16 +74,17 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
         let x = area.right().saturating_sub(end.chars().count() as u16 + 1);
         canvas.put(x, y, 12, &end, style);
         let bytes = Measure::new("bytes", None).unwrap_or_else(|_| Measure::raw());
+        // The first of equal ones.
         let most = history
             .iter()
+            .rev()
             .max_by_key(|point| point.heap)
             .unwrap_or(last);
-        let text = format!(
-            "{} moments; the heap was largest at {}: {}",
-            history.len(),
-            clock(most.seconds),
-            bytes.show(most.heap)
-        );
+        let is_at = format!("{}: {}", clock(most.seconds), bytes.show(most.heap));
+        let text = match history.len() {
+            1 => format!("1 moment, at {is_at}"),
+            moments => format!("{moments} moments; the heap was largest at {is_at}"),
+        };
         canvas.put(area.x + SCALE, y + 1, area.width - SCALE, &text, style);
     }
     if below > 0 {
