@@ -185,6 +185,7 @@ const STACKS: &[Case] = &[
     case("stack_dlclose.c", &[], 0),
     case("stack_dlclose_two.c", &[], 0),
     case("stack_dlclose_again.c", &[], 0),
+    case("stack_dlclose_threads.c", &["300"], 0),
     case("stack_rust.rs", &[], 0),
 ];
 

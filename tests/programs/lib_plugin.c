@@ -1,4 +1,5 @@
 // A library to load and unload: PLUGIN names its function; SHIFT moves it, so that places mean other things.
+// With AT_END it allocates once more when it is unloaded.
 #include "expect.h"
 
 #define TEXT(words) #words
@@ -14,3 +15,10 @@ ALLOCATING void *PLUGIN(size_t size) {
 }
 
 void *(*const plugin_entry)(size_t) = PLUGIN;
+
+#ifdef AT_END
+__attribute__((destructor)) static void at_end(void) {
+    void *p = plugin_entry(32);
+    keep(p);
+}
+#endif

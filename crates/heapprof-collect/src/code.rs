@@ -2,10 +2,12 @@
 //! since.
 
 pub(crate) mod cfi;
+pub(crate) mod closed;
 pub(crate) mod data;
 pub(crate) mod entries;
 pub(crate) mod frame_index;
 pub(crate) mod image;
+pub(crate) mod lasting;
 pub(crate) mod loading;
 pub(crate) mod mappings;
 pub(crate) mod maps;
@@ -21,6 +23,7 @@ use crate::platform::process::Process;
 use crate::platform::weak;
 use crate::tables::probe_table::ProbeTable;
 use entries::Entries;
+use lasting::LastingCode;
 use mappings::Mappings;
 use modules::{Module, Modules};
 use seen::Seen;
@@ -35,6 +38,8 @@ pub(crate) struct Code {
     pub(crate) entries: Entries,
     /// Which objects unwinding has met.
     pub(crate) seen: Seen,
+    /// What dlclose can't take away.
+    pub(crate) lasting: LastingCode,
     /// Who wants to know when unwinding meets code of an object: [`Watcher`] as a pointer.
     watcher: AtomicPtr<()>,
 }
@@ -54,12 +59,20 @@ impl Code {
             rules: ProbeTable::new(),
             entries: Entries::new(),
             seen: Seen::new(),
+            lasting: LastingCode::new(),
             watcher: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
-    /// Called when unwinding meets a module at an address without rules.
-    pub(crate) fn touched(&self, process: &Process, module: &Module) {
+    /// Called when unwinding meets a module at an address without rules. Returns whether the module
+    /// has come to the place of another one.
+    pub(crate) fn touched(&self, process: &Process, module: &Module) -> bool {
+        let is_closing = || self.modules.closers() != 0;
+        let is_other = self.mappings.touched(process, module, is_closing);
+        if is_other {
+            self.modules.indexes.forget(&(module.start..module.end));
+            self.seen.clear();
+        }
         self.seen.note(module.start);
         let watcher = self.watcher.load(Ordering::Acquire);
         if !watcher.is_null() {
@@ -67,9 +80,49 @@ impl Code {
             let watcher = unsafe { std::mem::transmute::<*mut (), Watcher>(watcher) };
             watcher(module.start);
         }
-        if self.modules.unloads() != 0 {
-            self.mappings.touched(process, module);
+        is_other
+    }
+
+    /// Whether the rule of `address` may be kept. While a thread closes objects, only that of
+    /// lasting code is: others are found anew, so that [`touched`](Self::touched) sees what lies
+    /// there by now.
+    pub(crate) fn may_keep_rule(&self, address: usize) -> bool {
+        self.modules.closers() == 0 || self.lasting.holds(address)
+    }
+
+    /// Notes which of the code that is known lasts as long as the process. If dlopen may have
+    /// brought some of it, that is only the program's own, the loader's, libc's and this engine's.
+    pub(crate) fn note_lasting(&self, process: &Process) {
+        let own = [
+            libc::getauxval as *const () as usize,
+            Self::note_lasting as *const () as usize,
+        ];
+        let (is_all, entries) = (self.lasting.expects_all(), self.entries.all());
+        let lasts = |range: &Range<usize>| {
+            let holds = |address: &usize| range.contains(address);
+            is_all || entries.iter().any(holds) || own.iter().any(holds)
+        };
+        let there = self.mappings.there(process);
+        self.lasting.note(there.into_iter().filter(lasts));
+    }
+
+    /// Called before a thread closes objects. Until [`end_close`](Self::end_close) nothing is
+    /// remembered of code that may go: its place may have other code at any time.
+    /// `has_memory` says whether there is memory to note that code.
+    pub(crate) fn begin_close(&self, process: &Process, has_memory: bool) {
+        self.modules.begin_close();
+        let stays = |address| self.lasting.holds(address);
+        if has_memory {
+            self.mappings.note_closing(process, stays);
         }
+        // A return address may be the one behind the last instruction.
+        self.rules
+            .remove(process, |address| !stays(address as usize - 1));
+    }
+
+    /// Called when a thread has closed what it would close, and what is gone is forgotten.
+    pub(crate) fn end_close(&self) {
+        self.modules.end_close();
     }
 
     /// Indexes the unwind tables of objects whose linker made no table of them. It is called when
@@ -131,7 +184,8 @@ impl Code {
 
     /// Forgets the rules of code that is no longer there.
     pub(crate) fn forget_gone(&self, process: &Process, reserve: impl Fn(usize) -> bool) {
-        let gone = self.mappings.note_gone(process, reserve);
+        let is_last = || self.modules.closers() <= 1;
+        let gone = self.mappings.note_gone(process, is_last, reserve);
         if gone.is_empty() {
             return;
         }
@@ -153,6 +207,7 @@ impl Code {
             rules,
             entries: _,
             seen: _,
+            lasting: _,
             watcher: _,
         } = self;
         let ([known, closed], [snapshot]) = (mappings.locks(), modules.locks());

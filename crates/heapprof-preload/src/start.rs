@@ -201,6 +201,9 @@ fn record() {
     // heapprof_start takes these options, with its own mode and period, and its own output if it
     // has one.
     ENGINE.lifecycle().set_default(asked.options.clone());
+    if asked.recorded {
+        ENGINE.lifecycle().begin_with_program();
+    }
     if asked.start && !ENGINE.lifecycle().start(asked.options) {
         say(&[b"heapprof: not recording: there is no memory for it, or the period is too long"]);
     }

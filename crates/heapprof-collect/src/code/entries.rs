@@ -42,6 +42,11 @@ impl Entries {
         }
     }
 
+    /// The addresses of both, or 0 for what is not known.
+    pub(crate) fn all(&self) -> [usize; 2] {
+        [&self.program, &self.loader].map(|entry| entry.load(Ordering::Relaxed))
+    }
+
     /// Whether this is code where the kernel starts one of them.
     pub(crate) fn hold(&self, pc: usize) -> bool {
         let holds = |entry: &AtomicUsize, len: usize| match entry.load(Ordering::Relaxed) {

@@ -12,6 +12,9 @@ pub(crate) struct Image {
     start: usize,
     bytes: [u8; LONGEST],
     len: usize,
+    /// What its first page has, if it has no build id: programs that are not the same differ there
+    /// in sizes and names.
+    first_page: u64,
 }
 
 impl Image {
@@ -20,6 +23,7 @@ impl Image {
         start: 0,
         bytes: [0; LONGEST],
         len: 0,
+        first_page: 0,
     };
 
     /// The image that has file offset `offset` at `start`.
@@ -36,6 +40,11 @@ impl Image {
         self.len != 0
     }
 
+    /// Whether anything of it could be read.
+    pub(crate) fn is_known(&self) -> bool {
+        self.start != 0
+    }
+
     fn find(start: usize, offset: u64) -> Option<Self> {
         let direct = start.checked_sub(offset as usize)?;
         // If the image was mapped in one piece, its first page lies as far in front of the code as
@@ -45,16 +54,31 @@ impl Image {
         let headers =
             starts.find_map(|at| Headers::at(at).filter(|headers| headers.place(start, offset)))?;
         let mut notes = headers.all().filter(|header| header.kind == libc::PT_NOTE);
-        notes.find_map(|notes| {
-            let mut image = Self {
-                start: headers.memory.at,
-                ..Self::UNKNOWN
-            };
+        let mut image = Self::UNKNOWN;
+        image.start = headers.memory.at;
+        let len = notes.find_map(|notes| {
             let notes_at = headers.bias.wrapping_add(notes.address);
-            image.len = build_id(notes_at, notes.len, &mut image.bytes)?;
-            Some(image)
-        })
+            build_id(notes_at, notes.len, &mut image.bytes)
+        });
+        match len {
+            Some(len) => image.len = len,
+            None => image.first_page = sum_of_page(image.start),
+        }
+        Some(image)
     }
+}
+
+/// A number that depends on every byte of a page.
+fn sum_of_page(start: usize) -> u64 {
+    let (mut sum, mut bytes) = (0u64, [0; 512]);
+    for at in (start..start.saturating_add(PAGE)).step_by(bytes.len()) {
+        let len = sys::read_memory(at, &mut bytes);
+        for word in bytes[..len].as_chunks().0 {
+            sum = (sum.rotate_left(23) ^ u64::from_le_bytes(*word))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+    sum
 }
 
 /// Memory that may not be there, of which the first bytes were read at once: a file's header is

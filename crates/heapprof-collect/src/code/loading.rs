@@ -61,8 +61,7 @@ impl Loading {
     /// Comes to the loader, once no thread forks.
     pub(crate) fn come(&self) -> AtLoader<'_> {
         let own = sys::thread_id();
-        let is_there = |place: &AtomicI32| place.load(Ordering::Relaxed) == own;
-        if self.threads.iter().any(is_there) {
+        if self.has(own) {
             // What a library does at its end may close another one.
             return AtLoader(None);
         }
@@ -79,6 +78,16 @@ impl Loading {
     /// As [`come`](Self::come), for a thread that a fork may wait for: it does not wait.
     pub(crate) fn come_at_once(&self) -> AtLoader<'_> {
         self.take_place(sys::thread_id())
+    }
+
+    /// Whether this thread is at the loader, as far as there was a place for it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.has(sys::thread_id())
+    }
+
+    fn has(&self, thread: i32) -> bool {
+        let is_it = |place: &AtomicI32| place.load(Ordering::Relaxed) == thread;
+        self.threads.iter().any(is_it)
     }
 
     fn take_place(&self, own: i32) -> AtLoader<'_> {

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use crate::code::closed::{ClosedCode, ClosedMapping, ClosedMappings};
 use crate::code::image::Image;
 use crate::code::maps;
 use crate::code::modules::Module;
@@ -12,7 +13,6 @@ use crate::platform::kept::Lot;
 use crate::platform::lock::{ForkLock, Locked, rank};
 use crate::platform::pages::Pages;
 use crate::platform::process::Process;
-use crate::platform::sys;
 use crate::platform::weak;
 use crate::tables::chunks::Chunks;
 use crate::tables::word_memory::WordMemory;
@@ -30,27 +30,38 @@ pub(crate) struct Mapping {
     /// The last generation in which it was there.
     pub(crate) last: u32,
     closed: bool,
+    /// The turn in which it was found there, or gone.
+    turn: u64,
     /// Where its path is for whoever reads it from outside; 0 if it is nowhere.
     shown_at: u64,
+}
+
+impl Mapping {
+    fn range(&self) -> Range<usize> {
+        self.start..self.end
+    }
 }
 
 /// What is known of mappings, and memory for the paths that are shown of them.
 struct Known {
     all: Vec<Mapping>,
     paths: WordMemory,
+    /// Whether some of it has changed since it was shown.
+    is_changed: bool,
+    /// How often something was to be noted. Whoever reads what is mapped takes the number before,
+    /// so as to tell what others have found out since.
+    turn: u64,
 }
 
 /// The mappings of the process, now and before.
 pub(crate) struct Mappings {
     generation: AtomicU32,
-    /// How often code was looked for that is gone. Only whoever holds the lock counts it up.
-    unloads: AtomicU32,
     known: Locked<{ rank::KNOWN }, Known>,
     /// What is known, for whoever reads it from outside: how many mappings, and what of each.
     pub(crate) published: AtomicU32,
     pub(crate) mapping: Chunks<heapprof_books::Mapping>,
-    /// Code that was unloaded, while nothing else has come to its place.
-    closed: Locked<{ rank::CLOSED }, Vec<Closed>>,
+    /// Code that was unloaded, or may be just now, while nothing else has come to its place.
+    closed: ClosedCode,
     /// How many bytes it took to read what is mapped when it was read last.
     reading: AtomicUsize,
 }
@@ -68,27 +79,20 @@ pub(crate) enum Told {
 /// So often it is read again, because it has changed meanwhile.
 const TRIES: usize = 10;
 
-/// Where such code lay, and which image it was of.
-#[derive(PartialEq, Eq)]
-struct Closed {
-    start: usize,
-    end: usize,
-    image: Image,
-}
-
 impl Mappings {
     /// Nothing is known yet.
     pub(crate) const fn new() -> Self {
         Self {
             generation: AtomicU32::new(0),
-            unloads: AtomicU32::new(0),
             known: Locked::new(Known {
                 all: Vec::new(),
                 paths: WordMemory::new(),
+                is_changed: false,
+                turn: 0,
             }),
             published: AtomicU32::new(0),
             mapping: Chunks::new(),
-            closed: Locked::new(Vec::new()),
+            closed: ClosedCode::new(),
             reading: AtomicUsize::new(0),
         }
     }
@@ -99,37 +103,45 @@ impl Mappings {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Called when unwinding meets a module at an address without rules, and modules were unloaded
-    /// before: it may lie where one of those lay.
-    pub(crate) fn touched(&self, process: &Process, module: &Module) {
-        // Signals are blocked because a handler that ends the process dumps, and that takes this
-        // lock, too.
-        let mask = process.block_signals();
-        self.closed.with(process, |closed| {
-            let here = |c: &Closed| c.end > module.start && c.start < module.end;
-            if !closed.iter().any(here) {
-                return;
-            }
-            // A plugin that comes and goes mostly comes back to its place: its stacks are the same
-            // then.
-            let now = Image::of(module.start, 0);
-            let is_back = |c: &Closed| now.has_build_id() && c.image == now;
-            let other = closed.iter().any(|c| here(c) && !is_back(c));
-            closed.retain(|c| !here(c));
-            if other {
-                self.generation.fetch_add(1, Ordering::AcqRel);
-            }
-        });
-        sys::restore_signals(mask);
+    /// Called when unwinding meets a module at an address without rules: it may lie where one lay
+    /// that was unloaded, or that a thread unloads just now. Then the stack that is being unwound
+    /// belongs to the next generation. `is_closing` says whether a thread closes objects. Returns
+    /// whether the module has come to the place of another one.
+    pub(crate) fn touched(
+        &self,
+        process: &Process,
+        module: &Module,
+        is_closing: impl Fn() -> bool,
+    ) -> bool {
+        let generation = &self.generation;
+        self.closed.met(process, module, generation, is_closing)
     }
 
-    /// Marks what is no longer mapped as closed. Returns where each such mapping lay. `reserve`
-    /// sets aside the bytes that this takes.
+    /// Called before a thread closes objects: notes the code that may go with them, which is all
+    /// that `stays` does not name. So whoever meets other code in its place knows it at once, and
+    /// not only when [`note_gone`](Self::note_gone) has looked.
+    pub(crate) fn note_closing(&self, process: &Process, stays: impl Fn(usize) -> bool) {
+        self.known.with(process, |known| {
+            self.closed.with(process, |closed| {
+                mark_replaced(known, closed);
+                let may_go = |m: &&Mapping| !m.closed && !stays(m.start);
+                let may_go = known.all.iter().filter(may_go);
+                let may_go = may_go.map(|m| ClosedMapping::that_may_go(m.range(), m.image));
+                closed.replace_closing(may_go);
+            });
+        });
+    }
+
+    /// Marks what is no longer mapped as closed. Returns where each such mapping lay. `is_last`
+    /// says whether no other thread closes objects just now, and `reserve` sets aside the bytes
+    /// that this takes.
     pub(crate) fn note_gone(
         &self,
         process: &Process,
+        is_last: impl Fn() -> bool,
         reserve: impl Fn(usize) -> bool,
     ) -> Vec<Range<usize>> {
+        let turn = self.known.with(process, |known| known.turn);
         let now = self.read(process, &reserve).unwrap_or_default();
         let mut gone = Vec::new();
         let is_told = !now.is_empty();
@@ -147,28 +159,31 @@ impl Mappings {
             found.is_ok_and(|i| now[i].path == mapping.path)
         };
         self.known.with(process, |known| {
-            self.unloads.fetch_add(1, Ordering::AcqRel);
-            for mapping in known.all.iter_mut().filter(|m| !m.closed) {
-                if !is_there(mapping) {
-                    mapping.closed = true;
-                    gone.push(Closed {
-                        start: mapping.start,
-                        end: mapping.end,
-                        image: mapping.image,
-                    });
+            self.closed.with(process, |closed| {
+                mark_replaced(known, closed);
+                let generation = self.generation();
+                // What another thread has found since may be mapped since.
+                let is_open = |m: &&mut Mapping| !m.closed && m.turn <= turn;
+                for mapping in known.all.iter_mut().filter(is_open) {
+                    if is_there(mapping) {
+                        continue;
+                    }
+                    (mapping.closed, mapping.turn) = (true, known.turn);
+                    gone.push(mapping.range());
+                    if closed.note_gone(mapping.range(), mapping.image) {
+                        // Nothing else was met in its place up to now.
+                        mapping.last = generation;
+                    }
                 }
+                if is_last() {
+                    closed.replace_closing(std::iter::empty());
+                }
+            });
+            if known.is_changed || !gone.is_empty() {
+                self.publish(known, &process.pages);
             }
         });
-        let ranges = gone.iter().map(|c| c.start..c.end).collect();
-        self.closed.with(process, |closed| {
-            for one in gone {
-                // It is there already if it came and went without a stack in it.
-                if !closed.contains(&one) {
-                    closed.push(one);
-                }
-            }
-        });
-        ranges
+        gone
     }
 
     /// Whether a mapping is known that is there, and lies in these addresses.
@@ -182,7 +197,6 @@ impl Mappings {
     /// through it have no names, and what comes to its place is other code.
     pub(crate) fn note_unknown_gone(&self, process: &Process, range: Range<usize>) {
         self.known.with(process, |known| {
-            self.unloads.fetch_add(1, Ordering::AcqRel);
             // The program's own code comes first.
             if !known.all.is_empty() {
                 known.all.push(Mapping {
@@ -194,48 +208,46 @@ impl Mappings {
                     image: Image::UNKNOWN,
                     last: self.generation(),
                     closed: true,
+                    turn: known.turn,
                     shown_at: 0,
                 });
                 self.publish(known, &process.pages);
             }
         });
-        self.closed.with(process, |closed| {
-            closed.push(Closed {
-                start: range.start,
-                end: range.end,
-                image: Image::UNKNOWN,
-            });
-        });
+        self.closed
+            .with(process, |closed| closed.note_gone(range, Image::UNKNOWN));
     }
 
     /// Adds what is mapped now to what is known. `reserve` sets aside the bytes that this takes.
     pub(crate) fn remember(&self, process: &Process, reserve: impl Fn(usize) -> bool) -> Told {
+        let mut told = Told::Nothing;
         for _ in 0..TRIES {
-            let unloads = self.unloads.load(Ordering::Acquire);
+            let turn = self.known.with(process, |known| known.turn);
             let Some(now) = self.read(process, &reserve) else {
                 return Told::NoMemory;
             };
-            let told = if now.is_empty() {
+            told = if now.is_empty() {
                 Told::Nothing
             } else {
                 Told::All
             };
-            // If another thread has unloaded something meanwhile, some of this is not there any
-            // more, and something else may lie in its place.
-            if self.add(process, now, unloads) {
-                return told;
+            if self.add(process, now, turn) {
+                break;
             }
         }
-        Told::Nothing
+        told
     }
 
-    /// Adds what was mapped when there had been so many unloads, unless there were more since.
-    fn add(&self, process: &Process, now: Vec<Mapping>, unloads: u32) -> bool {
+    /// Adds what was mapped after `turn`. Returns whether all of it is known now, and none of it is
+    /// gone since, as far as another thread has found out. A thread that unloads code adds it
+    /// before, so what is gone is no news.
+    fn add(&self, process: &Process, now: Vec<Mapping>, turn: u64) -> bool {
         self.known.with(process, |known| {
-            if self.unloads.load(Ordering::Acquire) != unloads {
-                return false;
-            }
-            let generation = self.generation();
+            let generation = self.closed.with(process, |closed| {
+                mark_replaced(known, closed);
+                self.generation()
+            });
+            let mut is_whole = true;
             // There may be tens of thousands of them.
             let mut by_start: Vec<usize> = (0..known.all.len()).collect();
             by_start.sort_unstable_by_key(|&i| known.all[i].start);
@@ -267,22 +279,39 @@ impl Mappings {
                         && m.image == image
                 };
                 if let Some(old) = here().find(is_back) {
-                    known.all[old].closed = false;
+                    let old = &mut known.all[old];
+                    (old.closed, old.turn) = (false, known.turn);
+                    continue;
+                }
+                // Something else may lie there by now, of which this would be the path.
+                let is_gone = |&i: &usize| {
+                    let m = &known.all[i];
+                    m.closed && m.turn > turn && same(m)
+                };
+                if here().any(|i| is_gone(&i)) {
+                    is_whole = false;
                     continue;
                 }
                 mapping.image = image;
                 mapping.last = generation;
+                mapping.turn = known.turn;
                 known.all.push(mapping);
             }
             self.publish(known, &process.pages);
-            true
+            is_whole
         })
     }
 
     /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and
     /// their paths stay where they are.
     fn publish(&self, known: &mut Known, pages: &Pages) {
-        let Known { all, paths } = known;
+        let Known {
+            all,
+            paths,
+            is_changed,
+            turn: _,
+        } = known;
+        *is_changed = false;
         for (i, mapping) in all.iter_mut().enumerate() {
             let to = self.mapping.touch(i, pages, Lot::Lasting);
             if to.is_null() {
@@ -320,7 +349,19 @@ impl Mappings {
     /// All code that is or was mapped, the program's own first, as far as
     /// [`remember`](Self::remember) saw it.
     pub(crate) fn known(&self, process: &Process) -> Vec<Mapping> {
-        self.known.with(process, |known| known.all.clone())
+        self.known.with(process, |known| {
+            self.closed
+                .with(process, |closed| mark_replaced(known, closed));
+            known.all.clone()
+        })
+    }
+
+    /// Where each mapping lies of which it is known that it is there.
+    pub(crate) fn there(&self, process: &Process) -> Vec<Range<usize>> {
+        self.known.with(process, |known| {
+            let there = known.all.iter().filter(|m| !m.closed);
+            there.map(Mapping::range).collect()
+        })
     }
 
     /// The first of the mappings that are there of which `is_wanted` makes something, with its path
@@ -349,14 +390,13 @@ impl Mappings {
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         let Self {
             generation: _,
-            unloads: _,
             known,
             published: _,
             mapping: _,
             closed,
             reading: _,
         } = self;
-        [&known.lock, &closed.lock]
+        [&known.lock, closed.lock()]
     }
 
     /// Bytes that [`remember`](Self::remember) and [`known`](Self::known) may take.
@@ -369,11 +409,11 @@ impl Mappings {
     fn memory_for(&self, process: &Process, room: usize) -> usize {
         let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
         let known = self.known.with(process, |known| {
-            known.all.iter().map(of_each).sum::<usize>()
+            let bytes = known.all.iter().map(of_each).sum::<usize>();
+            (bytes, known.all.len())
         });
-        let closed = self
-            .closed
-            .with(process, |closed| closed.len() * 3 * size_of::<Closed>());
+        let closed = self.closed.memory_needed(known.1);
+        let known = known.0;
         known + closed + room + (64 << 10)
     }
 
@@ -417,6 +457,19 @@ impl Mappings {
     }
 }
 
+/// Begins another turn, and marks the mappings as closed to whose place other code has come.
+fn mark_replaced(known: &mut Known, closed: &mut ClosedMappings) {
+    known.turn += 1;
+    closed.take_replaced(|replaced, last| {
+        let is_it = |m: &&mut Mapping| !m.closed && replaced.is_of(&m.range(), &m.image);
+        if let Some(mapping) = known.all.iter_mut().rfind(is_it) {
+            (mapping.closed, mapping.last) = (true, last);
+            mapping.turn = known.turn;
+            known.is_changed = true;
+        }
+    });
+}
+
 /// Puts a path where it stays. Returns where that is; 0 without memory.
 fn show(path: &[u8], paths: &mut WordMemory, pages: &Pages) -> u64 {
     let Some(at) = paths.take(path.len().div_ceil(8), pages) else {
@@ -441,14 +494,14 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         return;
     };
     let path = fields.nth(2).unwrap_or_default().trim_ascii();
-    let path = behind_number(path);
+    let path = maps::behind_number(path);
     let code = perms.get(2) == Some(&b'x');
     if !code || !(path.starts_with(b"/") || path == b"[vdso]") {
         return;
     }
     let intact = path.strip_suffix(b" (deleted)");
     let (path, deleted) = (intact.unwrap_or(path), intact.is_some());
-    let path = without_escapes(path);
+    let path = maps::without_escapes(path);
     let (offset, _) = maps::hex(offset);
     // Neighbours that continue each other in the file are one mapping.
     if let Some(last) = all.last_mut()
@@ -468,37 +521,9 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         image: Image::UNKNOWN,
         last: 0,
         closed: false,
+        turn: 0,
         shown_at: 0,
     });
-}
-
-/// A path as it is: the kernel writes a newline in it as `\012`, and nothing else in this way.
-fn without_escapes(path: &[u8]) -> Box<[u8]> {
-    const NEWLINE: &[u8] = b"\\012";
-    if !path.contains(&b'\\') {
-        return path.into();
-    }
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path;
-    while let Some((&first, behind)) = rest.split_first() {
-        match rest.strip_prefix(NEWLINE) {
-            Some(after) => {
-                bytes.push(b'\n');
-                rest = after;
-            }
-            None => {
-                bytes.push(first);
-                rest = behind;
-            }
-        }
-    }
-    bytes.into()
-}
-
-/// What follows a number (the inode's).
-fn behind_number(text: &[u8]) -> &[u8] {
-    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
-    text[digits..].trim_ascii_start()
 }
 
 /// The mapping that held `address` in `generation`: of those that ever held it, the first one that
@@ -510,71 +535,4 @@ pub(crate) fn find(known: &[Mapping], address: usize, generation: u32) -> Option
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::platform::pages::Pages;
-
-    #[test]
-    fn reads_the_kernels_text() {
-        let maps = b"55d0-55e0 r--p 00000000 08:01 77    /bin/a b\n\
-            55e0-55f0 r-xp 00000010 08:01 77    /bin/a b\n\
-            55f0-5600 r-xp 00000020 08:01 77    /bin/a b\n\
-            7f00-7f10 r-xp 00001000 08:01 78 /lib/x.so (deleted)\n\
-            7f20-7f30 rw-p 00000000 00:00 0\n\
-            7f40-7f50 r-xp 00001000 08:01 79 /a\\012b\\\n\
-            7fff-8fff r-xp 00000000 00:00 0    [vdso]\n";
-        let mut found = Vec::new();
-        let lines = maps.split(|&b| b == b'\n');
-        lines.for_each(|line| add_code(&mut found, line));
-        let brief: Vec<_> = found
-            .iter()
-            .map(|m| (m.start, m.end, m.offset, &*m.path))
-            .collect();
-        let expected: [(usize, usize, u64, &[u8]); 4] = [
-            (0x55e0, 0x5600, 0x10, b"/bin/a b"),
-            (0x7f00, 0x7f10, 0x1000, b"/lib/x.so"),
-            (0x7f40, 0x7f50, 0x1000, b"/a\nb\\"),
-            (0x7fff, 0x8fff, 0, b"[vdso]"),
-        ];
-        assert_eq!(brief, expected);
-    }
-
-    #[test]
-    fn finds_this_program() {
-        let code = finds_this_program as fn() as usize;
-        let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
-        assert_eq!(mappings.remember(&process, |_| true), Told::All);
-        let all = mappings.known(&process);
-        let own = all
-            .iter()
-            .find(|m| m.start <= code && code < m.end)
-            .unwrap();
-        let exe = std::env::current_exe().unwrap();
-        assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
-    }
-
-    /// It is read again if more is mapped than there was room for, and nothing is read without
-    /// memory.
-    #[test]
-    fn what_is_read_fits_what_was_set_aside() {
-        let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
-        assert_eq!(mappings.code(1).map(|all| all.len()), None);
-        let all = mappings.code(mappings.room()).unwrap();
-        assert!(!all.is_empty());
-        let reserved = std::cell::RefCell::new(Vec::new());
-        let reserve = |bytes| {
-            reserved.borrow_mut().push(bytes);
-            reserved.borrow().len() < 3
-        };
-        assert_eq!(mappings.remember(&process, reserve), Told::All);
-        let known = mappings.known(&process).len();
-        assert_eq!(known, all.len());
-        assert_eq!(mappings.note_gone(&process, reserve), Vec::new());
-        assert_eq!(mappings.remember(&process, reserve), Told::NoMemory);
-        assert_eq!(mappings.known(&process).len(), known);
-        let reserved = reserved.into_inner();
-        let read = mappings.reading.load(Ordering::Relaxed);
-        assert_eq!(reserved.len(), 3);
-        assert!(reserved.iter().all(|&bytes| bytes > read + (256 << 10)));
-    }
-}
+mod tests;

@@ -57,3 +57,32 @@ pub(crate) fn hex(text: &[u8]) -> (usize, usize) {
     }
     (value, text.len())
 }
+
+/// A path as it is: the kernel writes a newline in it as `\012`, and nothing else in this way.
+pub(crate) fn without_escapes(path: &[u8]) -> Box<[u8]> {
+    const NEWLINE: &[u8] = b"\\012";
+    if !path.contains(&b'\\') {
+        return path.into();
+    }
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&first, behind)) = rest.split_first() {
+        match rest.strip_prefix(NEWLINE) {
+            Some(after) => {
+                bytes.push(b'\n');
+                rest = after;
+            }
+            None => {
+                bytes.push(first);
+                rest = behind;
+            }
+        }
+    }
+    bytes.into()
+}
+
+/// What follows a number (the inode's).
+pub(crate) fn behind_number(text: &[u8]) -> &[u8] {
+    let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
+    text[digits..].trim_ascii_start()
+}

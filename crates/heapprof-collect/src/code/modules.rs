@@ -37,11 +37,13 @@ impl Module {
     }
 }
 
-/// The loaded objects: those that libc does not tell of without a lock, and how often some were
-/// closed.
+/// The loaded objects: those that libc does not tell of without a lock, how often some were closed,
+/// and whether some are just now.
 pub(crate) struct Modules {
-    /// How often objects were closed since the start.
+    /// How often it changed what is loaded, or may have.
     unloads: AtomicU32,
+    /// How many threads close objects now.
+    closers: AtomicU32,
     /// Who is at the loader, and who forks.
     pub(crate) loading: Loading,
     /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
@@ -89,6 +91,7 @@ impl Modules {
     pub(crate) const fn new() -> Self {
         Self {
             unloads: AtomicU32::new(0),
+            closers: AtomicU32::new(0),
             loading: Loading::new(),
             snapshot: Locked::new(Snapshot {
                 module: std::ptr::null_mut(),
@@ -123,6 +126,10 @@ impl Modules {
                 return Some(module);
             }
         }
+        if self.closers() != 0 {
+            // What lies there may be another object by now, whose unwind tables lie elsewhere.
+            self.refresh(process);
+        }
         let holds = |m: &&Module| m.start <= pc && pc < m.end;
         let known = || {
             self.snapshot
@@ -134,7 +141,8 @@ impl Modules {
         })
     }
 
-    /// How often objects were closed since the start.
+    /// How often it changed what is loaded, or may have: what was remembered about a stack before
+    /// may no longer hold.
     #[inline(always)]
     pub(crate) fn unloads(&self) -> u32 {
         self.unloads.load(Ordering::Acquire)
@@ -154,10 +162,45 @@ impl Modules {
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Says that a thread is about to close objects.
+    pub(crate) fn begin_close(&self) {
+        self.closers.fetch_add(1, Ordering::AcqRel);
+        self.unloads.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Says that a thread has closed what it would close.
+    pub(crate) fn end_close(&self) {
+        // In a forked child there may be fewer than there were when this one began.
+        let less = |closers: u32| closers.checked_sub(1);
+        let (new, old) = (Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.closers.fetch_update(new, old, less);
+        self.unloads.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How many threads close objects now.
+    pub(crate) fn closers(&self) -> u32 {
+        self.closers.load(Ordering::Acquire)
+    }
+
+    /// Says that the stack that is being unwound leads through code that may be closed just now:
+    /// what is remembered about it does not hold.
+    pub(crate) fn note_unsure(&self) {
+        self.unloads.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Called in a forked child, whose one thread may close something. The others are gone.
+    pub(crate) fn in_child(&self) {
+        let closers = u32::from(self.loading.is_there());
+        self.loading.in_child();
+        self.closers.store(closers, Ordering::Release);
+        self.unloads.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// The lock that fork must hold.
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self {
             unloads: _,
+            closers: _,
             loading: _,
             snapshot,
             indexes: _,
@@ -209,4 +252,35 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, data: *mut
         all.push(module);
     }
     0
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_has_the_thread_that_forked() {
+        let modules = Modules::new();
+        let is_new = |change: &dyn Fn()| {
+            let before = modules.unloads();
+            change();
+            modules.unloads() != before
+        };
+        let [begin, end, fork]: [&dyn Fn(); 3] =
+            [&|| modules.begin_close(), &|| modules.end_close(), &|| {
+                modules.in_child()
+            }];
+        assert!(is_new(begin) && is_new(begin) && is_new(end));
+        assert_eq!(modules.closers(), 1);
+        // It was another thread that closed something.
+        assert!(is_new(fork));
+        assert_eq!(modules.closers(), 0);
+        // This one does, and so did a library at its end.
+        let at_loader = modules.loading.come();
+        assert!(is_new(begin) && is_new(begin) && is_new(fork));
+        assert_eq!(modules.closers(), 1);
+        drop(at_loader);
+        assert!(is_new(end) && is_new(end));
+        assert_eq!(modules.closers(), 0);
+    }
 }

@@ -140,7 +140,7 @@ impl Forks {
         #[cfg(not(shuttle))]
         let parent = process.id.load(Ordering::Relaxed);
         dumping.forked();
-        engine.code.modules.loading.in_child();
+        engine.code.modules.in_child();
         engine.threads.names.note_fork();
         process.recorded.resume();
         if !entry::is_held() {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+#[cfg(not(shuttle))]
+use crate::code::mappings::Told;
 use crate::engine::Engine;
 use crate::event::{entry, moment};
 use crate::mode::Mode;
@@ -92,7 +94,9 @@ impl Lifecycle {
             {
                 // Nobody could find out afterwards what lay where, and some objects' unwind tables
                 // are found only so.
-                engine.remember_code(0);
+                if engine.remember_code(0) == Told::All {
+                    engine.code.note_lasting(process);
+                }
                 let handed = handed.as_ref().map(|(file, asked)| (file, asked));
                 kept::show(engine, handed);
                 crate::outside::show(engine);
@@ -147,6 +151,11 @@ impl Lifecycle {
     /// Whether this is the process that records, and not a vfork child that only shares its memory.
     pub fn is_own_process(self) -> bool {
         self.0.process.is_own()
+    }
+
+    /// Says that the program begins: nothing that is mapped now was loaded by dlopen.
+    pub fn begin_with_program(self) {
+        self.0.code.lasting.expect_all();
     }
 
     /// Says that the loader is still at work, so that there can be no threads until

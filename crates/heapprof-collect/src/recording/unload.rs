@@ -8,18 +8,23 @@ pub(super) fn around<R>(engine: &Engine, close: impl FnOnce() -> R) -> R {
     let (code, process) = (&engine.code, &engine.process);
     let at_loader = code.modules.loading.come();
     // Without memory for that, stacks through the code keep addresses instead of names.
-    let (remembered, unknown) = engine.guarded(|| match engine.remember_code(0) {
-        Told::All => (true, Vec::new()),
-        Told::Nothing => (true, code.unknown(process)),
-        Told::NoMemory => (false, Vec::new()),
+    let (remembered, unknown) = engine.guarded(|| {
+        let remembered = match engine.remember_code(0) {
+            Told::All => (true, Vec::new()),
+            Told::Nothing => (true, code.unknown(process)),
+            Told::NoMemory => (false, Vec::new()),
+        };
+        code.begin_close(process, remembered.0);
+        remembered
     });
     let result = close();
-    if remembered {
-        engine.guarded(|| {
+    engine.guarded(|| {
+        if remembered {
             code.forget_gone(process, |bytes| engine.reserve(bytes));
             code.note_unknown_gone(process, unknown);
-        });
-    }
+        }
+        code.end_close();
+    });
     drop(at_loader);
     result
 }

@@ -30,13 +30,22 @@ impl Unwinder<'_> {
             return Rule::END;
         }
         let (code, process) = (self.code, self.process);
-        let Some(module) = code.modules.find(process, return_address - 1) else {
+        let Some(mut module) = code.modules.find(process, return_address - 1) else {
             // This is not kept, because code without a module may be replaced by any other.
             return Rule::FRAME_POINTER;
         };
-        code.touched(process, &module);
+        if code.touched(process, &module) {
+            // The index may be that of what lay there before.
+            module.index = None;
+        }
         let decoded = cfi::rule(&module, return_address - 1);
-        let decode = || Some(decoded.0);
+        if !code.may_keep_rule(return_address - 1) {
+            code.modules.note_unsure();
+            return decoded;
+        }
+        // This is asked once more under the lock, under which rules are removed.
+        let may_keep = || code.may_keep_rule(return_address - 1);
+        let decode = || may_keep().then_some(decoded.0);
         let kept = code
             .rules
             .find_or_insert(process, return_address as u64, decode);

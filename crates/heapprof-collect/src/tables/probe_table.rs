@@ -5,7 +5,7 @@
 //! tables cost a TLB miss a lookup. A table that is more than half full is copied into one twice
 //! its size. The old one stays mapped for readers that are still in it.
 
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::dropped::count;
 use crate::platform::kept::Lot;
@@ -14,7 +14,9 @@ use crate::platform::process::Process;
 use crate::platform::sys::hint;
 
 const EMPTY: u64 = 0;
-const REMOVED: u64 = 1;
+/// Marks a key that was removed. It keeps its place, for it alone: a reader that is in the middle
+/// of finding it must not get the value of another one.
+const REMOVED: u64 = 1 << 63;
 const FIRST_BITS: u32 = 11;
 
 #[repr(C)]
@@ -30,9 +32,12 @@ struct Entry {
     value: AtomicU64,
 }
 
-/// The map. Keys 0 and 1 are reserved.
+/// The map. Keys 0 and 1 are reserved. Keys of a map from which some are removed are addresses of
+/// programs, which do not have the highest bit.
 pub(crate) struct ProbeTable<const RANK: u8> {
     current: AtomicPtr<Header>,
+    /// Whether keys were removed.
+    has_removed: AtomicBool,
     /// Held by writers.
     pub(crate) lock: Lock<RANK>,
 }
@@ -67,6 +72,19 @@ impl Header {
         }
     }
 
+    /// The entry of a key that was removed.
+    fn removed(&self, key: u64) -> Option<&Entry> {
+        let mut i = self.home(key);
+        loop {
+            let entry = self.entry(i);
+            match entry.key.load(Ordering::Relaxed) {
+                found if found == key | REMOVED => return Some(entry),
+                EMPTY => return None,
+                _ => i += 1,
+            }
+        }
+    }
+
     fn place(&self, key: u64, value: u64) {
         if let Err(i) = self.find(key) {
             let entry = self.entry(i);
@@ -82,6 +100,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
     pub(crate) const fn new() -> Self {
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
+            has_removed: AtomicBool::new(false),
             lock: Lock::new(),
         }
     }
@@ -122,6 +141,14 @@ impl<const RANK: u8> ProbeTable<RANK> {
             return Some(found);
         }
         let mut table = self.current();
+        if self.has_removed.load(Ordering::Relaxed)
+            && let Some(entry) = table.and_then(|table| table.removed(key))
+        {
+            let value = make()?;
+            entry.value.store(value, Ordering::Relaxed);
+            entry.key.store(key, Ordering::Release);
+            return Some(value);
+        }
         if table.is_none_or(|t| t.used.load(Ordering::Relaxed) * 2 > t.len()) {
             table = self.grow(process);
         }
@@ -147,12 +174,13 @@ impl<const RANK: u8> ProbeTable<RANK> {
             (*new).shift = 64 - bits;
             &*new
         };
+        let has_removed = self.has_removed.load(Ordering::Relaxed);
         for entry in old
             .into_iter()
             .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
         {
             let key = entry.key.load(Ordering::Relaxed);
-            if key > REMOVED {
+            if key != EMPTY && !(has_removed && key & REMOVED != 0) {
                 table.place(key, entry.value.load(Ordering::Relaxed));
             }
         }
@@ -178,17 +206,24 @@ impl<const RANK: u8> ProbeTable<RANK> {
 
     /// Forgets the keys in a range.
     pub(crate) fn remove_range(&self, process: &Process, range: std::ops::Range<u64>) {
+        self.remove(process, |key| range.contains(&key));
+    }
+
+    /// Forgets the keys that `is_unwanted` names.
+    pub(crate) fn remove(&self, process: &Process, is_unwanted: impl Fn(u64) -> bool) {
         // If the lock is not to be had, a signal holds its holder up. The keys must go all the
         // same.
         let _guard = self.lock.lock_in_time(process);
+        self.has_removed.store(true, Ordering::Relaxed);
         loop {
             let table = self.current();
             for entry in table
                 .into_iter()
                 .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
             {
-                if range.contains(&entry.key.load(Ordering::Relaxed)) {
-                    entry.key.store(REMOVED, Ordering::Release);
+                let key = entry.key.load(Ordering::Relaxed);
+                if key != EMPTY && key & REMOVED == 0 && is_unwanted(key) {
+                    entry.key.store(key | REMOVED, Ordering::Release);
                 }
             }
             // Another thread may have copied them into a larger one.
@@ -229,5 +264,25 @@ mod tests {
         }
         assert_eq!(table.find_or_insert(&process, 150, || Some(1)), Some(1));
         assert_eq!(table.find(150), Some(1));
+        assert_eq!(table.find_or_insert(&process, 151, || None), None);
+        assert_eq!(table.find(151), None);
+    }
+
+    /// Libraries come and go, and mostly come back to their places.
+    #[test]
+    fn a_key_that_comes_back_has_its_old_place() {
+        let process = Process::new(region());
+        let table = ProbeTable::<0>::new();
+        for round in 0..COUNT / 100 {
+            for key in 2..102 {
+                let made = table.find_or_insert(&process, key, || Some(key + round));
+                assert_eq!(made, Some(key + round));
+            }
+            table.remove(&process, |key| key % 3 != 0);
+            assert_eq!((table.find(4), table.find(3)), (None, Some(3 + round)));
+            table.remove_range(&process, 0..u64::MAX);
+            assert_eq!(table.find(3), None);
+        }
+        assert_eq!(table.len(), 100);
     }
 }

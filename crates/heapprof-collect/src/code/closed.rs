@@ -1,0 +1,235 @@
+//! Code that was unloaded or may be just now, while nothing else has come to its place: what comes
+//! there belongs to another generation of mappings.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use crate::code::image::Image;
+use crate::code::modules::Module;
+use crate::platform::lock::{ForkLock, Locked, rank};
+use crate::platform::process::Process;
+use crate::platform::sys;
+
+/// Such code, and what a stack's walk asks of it.
+pub(crate) struct ClosedCode {
+    all: Locked<{ rank::CLOSED }, ClosedMappings>,
+    /// How many there are.
+    len: AtomicUsize,
+}
+
+/// Mappings of such code.
+pub(crate) struct ClosedMappings(Vec<ClosedMapping>);
+
+/// Where such code lay, and which image it was of.
+pub(crate) struct ClosedMapping {
+    start: usize,
+    end: usize,
+    image: Image,
+    presence: Presence,
+}
+
+/// Whether code is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    /// It was when a thread began to close objects, and may go.
+    MayGo,
+    Gone,
+    /// Other code has come to its place. This is the last generation in which it may have been
+    /// there.
+    Replaced(u32),
+}
+
+impl ClosedMapping {
+    /// What is to be noted of code that is there while a thread closes objects.
+    pub(crate) fn that_may_go(range: Range<usize>, image: Image) -> Self {
+        Self {
+            start: range.start,
+            end: range.end,
+            image,
+            presence: Presence::MayGo,
+        }
+    }
+
+    /// Whether it is what was noted of the code that lay there.
+    pub(crate) fn is_of(&self, range: &Range<usize>, image: &Image) -> bool {
+        self.start == range.start && self.end == range.end && self.image == *image
+    }
+}
+
+impl ClosedMappings {
+    /// Puts these in the place of those that may go.
+    pub(crate) fn replace_closing(&mut self, new: impl Iterator<Item = ClosedMapping>) {
+        self.0.retain(|c| c.presence != Presence::MayGo);
+        self.0.extend(new);
+    }
+
+    /// Notes that code is gone. Returns whether it was noted before that it may go.
+    pub(crate) fn note_gone(&mut self, range: Range<usize>, image: Image) -> bool {
+        let presence = Presence::Gone;
+        if let Some(noted) = self.0.iter_mut().find(|c| c.is_of(&range, &image)) {
+            noted.presence = presence;
+            return true;
+        }
+        let gone = ClosedMapping::that_may_go(range, image);
+        self.0.push(ClosedMapping { presence, ..gone });
+        false
+    }
+
+    /// Takes out those to whose place other code has come. `learn` is told of each, and in which
+    /// generation it may have been there last.
+    pub(crate) fn take_replaced(&mut self, mut learn: impl FnMut(&ClosedMapping, u32)) {
+        self.0.retain(|c| match c.presence {
+            Presence::Replaced(last) => {
+                learn(c, last);
+                false
+            }
+            _ => true,
+        });
+    }
+
+    /// Called when a stack leads through a module. Returns whether it has come to the place of
+    /// another one.
+    fn met(&mut self, module: &Module, generation: u32, is_closing: impl Fn() -> bool) -> bool {
+        let here = |c: &ClosedMapping| {
+            let is_replaced = matches!(c.presence, Presence::Replaced(_));
+            !is_replaced && c.end > module.start && c.start < module.end
+        };
+        if !self.0.iter().any(here) {
+            return false;
+        }
+        // A plugin that comes and goes mostly comes back to its place: its stacks are the same
+        // then.
+        let now = Image::of(module.start, 0);
+        let mut is_other = false;
+        self.0.retain_mut(|c| {
+            if !here(c) {
+                return true;
+            }
+            let is_same = c.image == now;
+            match c.presence {
+                // While a thread closes objects, this one may still go.
+                Presence::MayGo if is_same && now.is_known() => return is_closing(),
+                Presence::Gone if is_same && now.has_build_id() => return false,
+                Presence::MayGo => c.presence = Presence::Replaced(generation),
+                Presence::Gone | Presence::Replaced(_) => {}
+            }
+            is_other = true;
+            c.presence != Presence::Gone
+        });
+        is_other
+    }
+}
+
+impl ClosedCode {
+    /// There is none yet.
+    pub(crate) const fn new() -> Self {
+        Self {
+            all: Locked::new(ClosedMappings(Vec::new())),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    /// Runs `work` with them.
+    pub(crate) fn with<R>(
+        &self,
+        process: &Process,
+        work: impl FnOnce(&mut ClosedMappings) -> R,
+    ) -> R {
+        self.all.with(process, |closed| {
+            let result = work(closed);
+            self.len.store(closed.0.len(), Ordering::Release);
+            result
+        })
+    }
+
+    /// Called when a stack leads through a module. If that has come to the place of another one,
+    /// `generation` is counted up. Returns whether it has. `is_closing` says whether a thread
+    /// closes objects.
+    pub(crate) fn met(
+        &self,
+        process: &Process,
+        module: &Module,
+        generation: &AtomicU32,
+        is_closing: impl Fn() -> bool,
+    ) -> bool {
+        if self.len.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        // Signals are blocked because a handler that ends the process dumps, and that takes this
+        // lock, too.
+        let mask = process.block_signals();
+        let is_other = self.with(process, |closed| {
+            let is_other = closed.met(module, generation.load(Ordering::Acquire), is_closing);
+            if is_other {
+                generation.fetch_add(1, Ordering::AcqRel);
+            }
+            is_other
+        });
+        sys::restore_signals(mask);
+        is_other
+    }
+
+    /// Bytes that they may take, if so many mappings are known.
+    pub(crate) fn memory_needed(&self, known: usize) -> usize {
+        let all = self.len.load(Ordering::Relaxed) + known;
+        all * 3 * size_of::<ClosedMapping>()
+    }
+
+    /// The lock that fork must hold.
+    pub(crate) fn lock(&self) -> &dyn ForkLock {
+        &self.all.lock
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::pages::Pages;
+
+    /// A module whose memory holds no image.
+    fn module() -> Module {
+        let start = sys::map(sys::PAGE).expose_provenance();
+        Module {
+            start,
+            end: start + sys::PAGE,
+            ..Module::default()
+        }
+    }
+
+    #[test]
+    fn what_comes_to_the_place_of_another_belongs_to_the_next_generation() {
+        let process = Process::new(Pages::of_kernel());
+        let module = module();
+        for (presence, replaced) in [(Presence::MayGo, Some(7)), (Presence::Gone, None)] {
+            let (closed, generation) = (ClosedCode::new(), AtomicU32::new(7));
+            let met = || closed.met(&process, &module, &generation, || true);
+            assert!(!met());
+            closed.with(&process, |closed| {
+                closed.note_gone(module.start..module.end, Image::UNKNOWN);
+                closed.0[0].presence = presence;
+            });
+            assert!(met() && !met());
+            assert_eq!(generation.load(Ordering::Relaxed), 8);
+            let mut found = None;
+            let learn = |_: &ClosedMapping, last| found = Some(last);
+            closed.with(&process, |closed| closed.take_replaced(learn));
+            assert_eq!(found, replaced);
+            assert_eq!(closed.len.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[test]
+    fn code_that_may_go_is_gone_once() {
+        let mut closed = ClosedMappings(Vec::new());
+        let ranges = [10..20, 30..40];
+        let all = ranges.clone().into_iter();
+        closed.replace_closing(all.map(|range| ClosedMapping::that_may_go(range, Image::UNKNOWN)));
+        let [first, second] = ranges;
+        assert!(closed.note_gone(first.clone(), Image::UNKNOWN));
+        closed.replace_closing(std::iter::empty());
+        assert_eq!(closed.0.len(), 1);
+        assert!(closed.note_gone(first, Image::UNKNOWN));
+        assert!(!closed.note_gone(second, Image::UNKNOWN));
+        assert_eq!(closed.0.len(), 2);
+    }
+}

@@ -1,0 +1,80 @@
+//! Code that stays mapped for as long as the process lives: dlclose takes away only what dlopen
+//! brought.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Code of more objects is taken for code that may go.
+const MAX_RANGES: usize = 256;
+
+/// Where such code lies, in a list without a lock.
+pub(crate) struct LastingCode {
+    range: [(AtomicUsize, AtomicUsize); MAX_RANGES],
+    /// Whether all code that is mapped when the recording begins is such code.
+    is_all: AtomicBool,
+    /// How many ranges there are. They are written before they are counted, and are not taken out.
+    len: AtomicUsize,
+}
+
+impl LastingCode {
+    /// None is known.
+    pub(crate) const fn new() -> Self {
+        Self {
+            range: [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MAX_RANGES],
+            is_all: AtomicBool::new(false),
+            len: AtomicUsize::new(0),
+        }
+    }
+
+    /// Says that nothing was loaded by dlopen up to now.
+    pub(crate) fn expect_all(&self) {
+        self.is_all.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`expect_all`](Self::expect_all) was called.
+    pub(crate) fn expects_all(&self) -> bool {
+        self.is_all.load(Ordering::Relaxed)
+    }
+
+    /// Notes all such code, once. It is called by one thread at a time.
+    pub(crate) fn note(&self, all: impl Iterator<Item = Range<usize>>) {
+        if self.len.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let mut len = 0;
+        for ((start, end), range) in self.range.iter().zip(all) {
+            start.store(range.start, Ordering::Relaxed);
+            end.store(range.end, Ordering::Relaxed);
+            len += 1;
+        }
+        self.len.store(len, Ordering::Release);
+    }
+
+    /// Whether `address` lies in such code.
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        let ranges = &self.range[..self.len.load(Ordering::Acquire)];
+        ranges.iter().any(|(start, end)| {
+            (start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&address)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_noted_once() {
+        let code = LastingCode::new();
+        assert!(!code.holds(0));
+        code.note([10..20, 30..40].into_iter());
+        code.note(std::iter::once(50..60));
+        let held = (0..100).filter(|&at| code.holds(at));
+        assert!(held.eq((10..20).chain(30..40)));
+        // What there is no room for may go.
+        let code = LastingCode::new();
+        code.note((0..1000).map(|i| 10 * i..10 * i + 1));
+        assert!(code.holds(0) && code.holds(10 * (MAX_RANGES - 1)));
+        assert!(!code.holds(1) && !code.holds(10 * MAX_RANGES));
+    }
+}

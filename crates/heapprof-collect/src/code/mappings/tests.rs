@@ -1,0 +1,106 @@
+//! What is known of mappings, with those of the test itself.
+
+use super::*;
+use crate::platform::pages::Pages;
+use crate::platform::sys::PAGE;
+
+#[test]
+fn reads_the_kernels_text() {
+    let maps = b"55d0-55e0 r--p 00000000 08:01 77    /bin/a b\n\
+        55e0-55f0 r-xp 00000010 08:01 77    /bin/a b\n\
+        55f0-5600 r-xp 00000020 08:01 77    /bin/a b\n\
+        7f00-7f10 r-xp 00001000 08:01 78 /lib/x.so (deleted)\n\
+        7f20-7f30 rw-p 00000000 00:00 0\n\
+        7f40-7f50 r-xp 00001000 08:01 79 /a\\012b\\\n\
+        7fff-8fff r-xp 00000000 00:00 0    [vdso]\n";
+    let mut found = Vec::new();
+    let lines = maps.split(|&b| b == b'\n');
+    lines.for_each(|line| add_code(&mut found, line));
+    let brief: Vec<_> = found
+        .iter()
+        .map(|m| (m.start, m.end, m.offset, &*m.path))
+        .collect();
+    let expected: [(usize, usize, u64, &[u8]); 4] = [
+        (0x55e0, 0x5600, 0x10, b"/bin/a b"),
+        (0x7f00, 0x7f10, 0x1000, b"/lib/x.so"),
+        (0x7f40, 0x7f50, 0x1000, b"/a\nb\\"),
+        (0x7fff, 0x8fff, 0, b"[vdso]"),
+    ];
+    assert_eq!(brief, expected);
+}
+
+#[test]
+fn finds_this_program() {
+    let code = finds_this_program as fn() as usize;
+    let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
+    assert_eq!(mappings.remember(&process, |_| true), Told::All);
+    let all = mappings.known(&process);
+    let own = all
+        .iter()
+        .find(|m| m.start <= code && code < m.end)
+        .unwrap();
+    let exe = std::env::current_exe().unwrap();
+    assert_eq!(&*own.path, exe.to_str().unwrap().as_bytes());
+}
+
+/// It is read again if more is mapped than there was room for, and nothing is read without
+/// memory.
+#[test]
+fn what_is_read_fits_what_was_set_aside() {
+    let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
+    assert_eq!(mappings.code(1).map(|all| all.len()), None);
+    let all = mappings.code(mappings.room()).unwrap();
+    assert!(!all.is_empty());
+    let reserved = std::cell::RefCell::new(Vec::new());
+    let reserve = |bytes| {
+        reserved.borrow_mut().push(bytes);
+        reserved.borrow().len() < 3
+    };
+    assert_eq!(mappings.remember(&process, reserve), Told::All);
+    let known = mappings.known(&process).len();
+    assert_eq!(known, all.len());
+    assert_eq!(mappings.note_gone(&process, || true, reserve), Vec::new());
+    assert_eq!(mappings.remember(&process, reserve), Told::NoMemory);
+    assert_eq!(mappings.known(&process).len(), known);
+    let reserved = reserved.into_inner();
+    let read = mappings.reading.load(Ordering::Relaxed);
+    assert_eq!(reserved.len(), 3);
+    assert!(reserved.iter().all(|&bytes| bytes > read + (256 << 10)));
+}
+
+/// The module of this test's own code, and the mappings of this process.
+fn own(process: &Process) -> (Module, Mappings) {
+    let code = own as *const () as usize;
+    let mappings = Mappings::new();
+    assert_eq!(mappings.remember(process, |_| true), Told::All);
+    let all = mappings.known(process);
+    let holds = |m: &&Mapping| (m.start..m.end).contains(&code);
+    let mapping = all.iter().find(holds).unwrap();
+    // What the loader says begins with the image's header.
+    let mut start = mapping.start;
+    while Image::of(start, 0) != mapping.image {
+        start -= PAGE;
+    }
+    let module = Module {
+        start,
+        end: mapping.end,
+        ..Module::default()
+    };
+    (module, mappings)
+}
+
+#[test]
+fn what_is_still_there_belongs_to_the_same_generation() {
+    let process = Process::new(Pages::of_kernel());
+    let (module, mappings) = own(&process);
+    mappings.note_closing(&process, |_| false);
+    // However often it is met while it may go.
+    for _ in 0..3 {
+        assert!(!mappings.touched(&process, &module, || true));
+    }
+    // It is noted again when the next thread begins, and not when nobody closes anything.
+    mappings.note_closing(&process, |_| false);
+    assert!(!mappings.touched(&process, &module, || false));
+    assert_eq!(mappings.note_gone(&process, || true, |_| true), []);
+    assert_eq!(mappings.generation(), 0);
+}
