@@ -318,3 +318,39 @@ fn growth_matches_moments_by_name_and_file() {
         .collect();
     assert_eq!(main.len(), 1, "{cum}");
 }
+
+/// The tables of a profile have a function for each file. Views of a database go by name, so no
+/// statement for other engines is offered where that is not what a report shows.
+#[test]
+fn sql_has_files_and_says_nothing_else_than_reports() {
+    let folder = with_profile();
+    let folder = folder.path();
+    let sql = "SELECT f.name, substr(f.filename, -f.file_end) AS file, t.cum FROM function_total t \
+               JOIN function f ON f.id = t.function JOIN sample_type s ON s.id = t.type WHERE \
+               s.type = 'inuse_space' AND f.file_end > 0 ORDER BY t.cum DESC, file";
+    let rows = json(folder, &["sql", "-p", "p", sql]);
+    assert_eq!(
+        cells(&rows, &["name", "file", "cum"]),
+        json!([
+            ["<module>", "main.py", 150],
+            ["load", "app/io.py", 100],
+            ["<module>", "app/models.py", 100],
+            ["<module>", "shop/models.py", 47],
+            ["load", "shop/io.py", 40],
+        ])
+    );
+    in_use(folder, "alone", &STACKS[3..]);
+    for (label, name, file) in [("of=p", "stored", "p"), ("of=alone", "single", "alone")] {
+        out(folder, &["load", "--label", label, "--as", name, file]);
+    }
+    let top = |name: &str| json(folder, &["top", name])["rows"].clone();
+    assert_eq!(top("stored"), top("p"));
+    let by_name = "SELECT function, sum(cum) AS cum FROM function_report WHERE profile = 'stored' AND \
+                   sample_type = 'inuse_space' AND function LIKE 'l%' GROUP BY function";
+    let rows = json(folder, &["sql", by_name]);
+    assert_eq!(cells(&rows, &["function", "cum"]), json!([["load", 140]]));
+    for (name, is_offered) in [("of=p", false), ("of=alone", true)] {
+        let sql = out(folder, &["top", "--show-sql", name]);
+        assert_eq!(sql.contains("heap_sample"), is_offered, "{sql}");
+    }
+}
