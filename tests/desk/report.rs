@@ -10,6 +10,7 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use heapprof_tests::harness::{ok, run, sample_profiles};
+use heapprof_tests::needs::have;
 use serde_json::Value;
 
 const GO: &str = "valid/go.indexer.indexed.pb.gz";
@@ -300,4 +301,95 @@ fn what_cannot_be_done_is_said() {
         done.err
     );
     assert!(Path::new(&out).exists());
+}
+
+/// A profile of samples and an exact one, in either order: each side says how it was recorded.
+#[test]
+fn a_sampled_and_an_exact_side_are_not_both_exact() {
+    const SAMPLED: &str = "valid/made.sampled.pb.gz";
+    let one_every = "one every 512KiB on average";
+    for (sides, periods, which) in [
+        ([SAMPLED, AFTER], [524_288, 1], ["before", "after"]),
+        ([AFTER, SAMPLED], [1, 524_288], ["after", "before"]),
+    ] {
+        let [before, after] = sides;
+        let data = Data::of(&ok(&["report", "--base", before, after]));
+        for (snapshot, period) in periods.iter().enumerate() {
+            assert_eq!(data.head["snapshots"][snapshot]["period"], *period);
+        }
+        let [this, other] = which;
+        let said = format!(
+            "estimated from samples {this} ({one_every}), but not {other}, so a difference is an \
+             estimate"
+        );
+        for format in ["text", "markdown"] {
+            let text = ok(&["diff", "--format", format, before, after]);
+            assert!(text.contains(&format!("Values are {said}.")), "{text}");
+        }
+        let svg = ok(&["flame", "--base", before, after]);
+        assert!(svg.contains(&said), "{svg}");
+        let json = ok(&["diff", "--format", "json", before, after]);
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let period = |at: usize| (periods[at] > 1).then_some(periods[at]);
+        let wanted = serde_json::json!({"before": period(0), "after": period(1)});
+        assert_eq!(json["sampled"], wanted);
+    }
+    let same = ok(&["diff", SAMPLED, SAMPLED]);
+    let said = format!("Values are estimated from samples, {one_every}.");
+    assert!(same.contains(&said), "{same}");
+}
+
+/// The words of the page, which are those of a script.
+#[test]
+fn a_page_says_how_each_side_was_recorded() {
+    if !have(&["node"]) {
+        return;
+    }
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/heapprof-web/page/script");
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["sampling", "format"] {
+        let script = std::fs::read_to_string(page.join(format!("{name}.js"))).unwrap();
+        let script = script.replace(".js'", ".mjs'");
+        std::fs::write(folder.path().join(format!("{name}.mjs")), script).unwrap();
+    }
+    let main = "
+        import { exactnessText, recordedText } from './sampling.mjs';
+        for (const [before, after] of [[524288, 1], [1, 65536], [1, 1], [0, 1]]) {
+          const question = { before: 0, after: 1, measure: { name: 'inuse_space' } };
+          const snapshots = [{ period: before }, { period: after }];
+          const profile = { isHeap: true, head: {}, snapshots };
+          const app = { profile, model: { isDiff: true, question } };
+          console.log(exactnessText(app) + ' | ' + recordedText(app));
+        }";
+    let main_file = folder.path().join("main.mjs");
+    std::fs::write(&main_file, main).unwrap();
+    let ran = std::process::Command::new("node").arg(main_file).output();
+    let ran = ran.unwrap();
+    assert!(ran.status.success(), "{ran:?}");
+    let exact = "Every allocation was recorded; the values are exact.";
+    let sampled = |size: &str| {
+        format!(
+            "One sample for each {size} on average, scaled up: values are estimates, small ones \
+             rough."
+        )
+    };
+    let wanted = [
+        format!(
+            "≈ estimate: before 1 per 512 KiB, after exact | Before: {} After: {exact} The \
+             difference is an estimate.",
+            sampled("512 KiB")
+        ),
+        format!(
+            "≈ estimate: before exact, after 1 per 64 KiB | Before: {exact} After: {} The \
+             difference is an estimate.",
+            sampled("64 KiB")
+        ),
+        format!("exact | {exact}"),
+        format!(
+            "before sampling unknown, after exact | Before: The file does not say how it was \
+             sampled. After: {exact}"
+        ),
+    ];
+    let said = String::from_utf8(ran.stdout).unwrap();
+    assert_eq!(said.lines().collect::<Vec<_>>(), wanted);
 }

@@ -27,6 +27,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("ms_print", "valgrind"),
     ("musl-gcc", "musl-tools"),
     ("nm", "binutils"),
+    ("node", "nodejs"),
     ("objcopy", "binutils"),
     ("objdump", "binutils"),
     ("perl.h", "libperl-dev"),

@@ -25,6 +25,8 @@ pub struct Moment {
     pub name: String,
     /// When its values were taken, in nanoseconds since 1970; 0 if unknown.
     pub time_nanos: i64,
+    /// Mean bytes between samples; 1 if every allocation is counted, 0 if unknown.
+    pub period: i64,
     /// RSS then, and the highest one before, without the collector's own tables.
     pub rss: [Option<i64>; 2],
     /// The signed sum of each sample type; 0 if the profile lacks it.
@@ -66,7 +68,7 @@ pub struct ReportNode {
 pub struct Report {
     /// The program that the profiles are of; empty if they name no file either.
     pub program: String,
-    /// Mean bytes between samples; 1 if every allocation is counted, 0 if unknown.
+    /// The period of the last profile, as in [`Moment::period`].
     pub period: i64,
     /// The sample types of all profiles.
     pub types: Vec<SampleType>,
@@ -171,6 +173,7 @@ fn read_moments(session: &Session, report: &mut Report) -> Result<(), Error> {
             report.moments.push(Moment {
                 name: row.get(0)?,
                 time_nanos: row.get(1)?,
+                period: row.get(2)?,
                 totals: vec![0; width],
                 errors: vec![None; width],
                 ..Moment::default()

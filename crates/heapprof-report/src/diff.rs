@@ -129,12 +129,8 @@ fn lines(
             "Values after are multiplied by {ratio:.6}, so that both totals{aside} are equal."
         ));
     }
-    if let Some(period) = diff.after.sampled.or(diff.before.sampled) {
-        let period =
-            Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
-        lines.push(format!(
-            "Values are estimated from samples, one every {period} on average."
-        ));
+    if let Some(sampling) = head::sampling(&diff.before, Some(&diff.after)) {
+        lines.push(format!("Values are {sampling}."));
         let (before, after) = (diff.before.sampled, diff.after.sampled);
         if diff.after.is_sampled_peak() || diff.before.is_sampled_peak() {
             lines.push(head::PEAK.to_string());
@@ -332,6 +328,10 @@ fn document(
         },
         "rows": shown.iter().map(row).collect::<Vec<_>>(),
     });
+    let (before, after) = (diff.before.sampled, diff.after.sampled);
+    if before.is_some() || after.is_some() {
+        document["sampled"] = json!({"before": before, "after": after});
+    }
     if let Some(estimate) = diff.total_estimate() {
         document["total"]["estimate"] = range::document(&estimate);
     }

@@ -10,6 +10,7 @@ use inferno::flamegraph::{self, Options, TextTruncateDirection};
 
 use crate::difference::{self, Sides};
 use crate::error::Error;
+use crate::head;
 use crate::measure::Measure;
 use crate::names::Names;
 use crate::style::Style;
@@ -254,11 +255,7 @@ fn subtitle(tree: &Tree<'_>, measure: &Measure, two_sided: bool) -> String {
     if tree.reverse {
         parts.push("from the leaves".to_string());
     }
-    if let Some(period) = header.sampled {
-        let shown =
-            Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
-        parts.push(format!("estimated from samples every {shown}"));
-    }
+    parts.extend(head::sampling(header, tree.others.first()));
     if !header.filters.is_empty() {
         let kept = match tree.others.first() {
             Some(after) => format!(

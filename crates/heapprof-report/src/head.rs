@@ -102,6 +102,36 @@ pub(crate) fn estimated(header: &Header) -> Option<String> {
     ))
 }
 
+/// How the values of a report were sampled, or those of a comparison with its other side; `None` if
+/// they were not.
+pub(crate) fn sampling(before: &Header, after: Option<&Header>) -> Option<String> {
+    let show = |period: i64| {
+        let period =
+            Measure::new("bytes", None).map_or_else(|_| period.to_string(), |m| m.show(period));
+        format!("one every {period} on average")
+    };
+    let after = after.map_or(before.sampled, |after| after.sampled);
+    let only = |period: i64, this: &str, other: &str| {
+        format!(
+            "estimated from samples {this} ({}), but not {other}, so a difference is an estimate",
+            show(period)
+        )
+    };
+    Some(match (before.sampled, after) {
+        (None, None) => return None,
+        (Some(before), Some(after)) if before == after => {
+            format!("estimated from samples, {}", show(after))
+        }
+        (Some(before), Some(after)) => format!(
+            "estimated from samples, {} before, and {} after",
+            show(before),
+            show(after)
+        ),
+        (Some(before), None) => only(before, "before", "after"),
+        (None, Some(after)) => only(after, "after", "before"),
+    })
+}
+
 /// Why there is nothing to see, if there is nothing.
 pub(crate) fn empty(header: &Header, measure: &Measure) -> Option<String> {
     if header.elsewhere.is_empty() && header.net == 0 && header.total == 0 {

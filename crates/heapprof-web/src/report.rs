@@ -9,7 +9,7 @@ pub struct Report {
     pub program: String,
     /// The tool that wrote the report, with its version.
     pub tool: String,
-    /// The distance between two samples: 1 means exact, 0 unknown.
+    /// The distance between two samples of the last snapshot: 1 means exact, 0 unknown.
     pub period: i64,
     /// The sample types. Every list of values has one entry or one column for each.
     pub types: Vec<SampleType>,
@@ -75,6 +75,8 @@ pub struct Snapshot {
     pub time_ms: i64,
     /// The milliseconds since the first snapshot.
     pub since_ms: f64,
+    /// The distance between two samples: 1 means exact, 0 unknown.
+    pub period: i64,
     /// The resident set in bytes.
     pub rss: Option<i64>,
     /// The largest resident set so far, in bytes.

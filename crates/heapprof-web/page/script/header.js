@@ -1,10 +1,9 @@
 // The first row: the program, where the numbers come from, and how much it is.
 
 import { button, byId, el, fill } from './dom.js';
-import {
-  bytesText, countText, momentText, roundBytesText, shareText, signed, valueText,
-} from './format.js';
+import { bytesText, countText, momentText, signed } from './format.js';
 import { meanSize } from './measures.js';
+import { exactnessText, recordedText, shownPeriods } from './sampling.js';
 import { visibleText } from './text.js';
 
 // Fills the header.
@@ -24,30 +23,15 @@ export function drawHeader(app) {
     button('?', null, () => app.help(), { 'aria-label': 'Keys and words' }));
 }
 
-// Says in a few words whether values are exact, and how sure the total is.
-export function exactnessText(profile, measure) {
-  if (profile.period === 1) return 'exact';
-  if (!profile.period) return 'sampling unknown';
-  const error = profile.head.estimate?.[measure.name]?.total;
-  const sure = error != null ? ` ± ${shareText(error)}` : '';
-  return `≈ estimate${sure}, 1 per ${periodText(profile)}`;
-}
-
-// Writes the distance between two samples. In a heap profile it is bytes.
-export function periodText(profile) {
-  if (profile.isHeap) return roundBytesText(profile.period);
-  const { head, measures } = profile;
-  const measure = measures.all.find(({ name }) => name === head.default) || measures.all[0];
-  return valueText(measure.unit, profile.period);
-}
-
 function exactness(app) {
-  const isExact = app.profile.period === 1;
+  const periods = shownPeriods(app);
+  const isExact = periods.every(period => period === 1);
   const title = isExact ? 'Every allocation is in the numbers.'
-    : app.profile.period ? 'Sampled: the numbers are estimates. ± is the error that 19 of 20 ' +
+    : periods.length === 2 ? recordedText(app)
+    : periods[0] ? 'Sampled: the numbers are estimates. ± is the error that 19 of 20 ' +
       'recordings stay within.' : 'The file does not say how it was sampled.';
   return el('span', { cls: 'badge ' + (isExact ? 'ok' : 'wa'), tid: 'exactness', title },
-    exactnessText(app.profile, app.model.question.measure));
+    exactnessText(app));
 }
 
 function source(app, snapshot) {

@@ -3,11 +3,11 @@
 import { changeOf } from './change.js';
 import { byId, el, fill } from './dom.js';
 import { bytesText, shareText, signed } from './format.js';
-import { periodText } from './header.js';
 import { largest } from './model.js';
 import { drawFunction } from './panel_function.js';
 import { chip, functionRow, listHead } from './pieces.js';
 import { totalOf } from './profile.js';
+import { recordedText } from './sampling.js';
 
 const FUNCTIONS = 9;
 const MODULES = 7;
@@ -25,17 +25,7 @@ export function drawPanel(app) {
 
 // Says in sentences how the numbers came about.
 export function aboutNumbers(app) {
-  const { profile, model } = app;
-  const { measure } = model.question;
-  const sampled = profile.period > 1
-    && `One sample for each ${periodText(profile)} on average, scaled up: values are estimates, ` +
-      'small ones rough.';
-  const how = profile.period === 1 ? 'Every allocation was recorded; the values are exact.'
-    : sampled || 'The file does not say how it was sampled.';
-  const error = profile.head.estimate?.[measure.name]?.total;
-  const sure = error == null ? ''
-    : ` The total is right within ${shareText(error)} in 19 of 20 recordings.`;
-  return how + sure + residentText(app);
+  return recordedText(app) + residentText(app);
 }
 
 function residentText(app) {

@@ -19,8 +19,7 @@ export function readProfile(container) {
     moduleOf: head.func.module,
     moduleName: head.module,
     isLibrary: head.lib,
-    snapshots: head.snapshots.map(readSnapshot),
-    period: head.period,
+    snapshots: head.snapshots.map(snapshot => readSnapshot(snapshot, head.period)),
     isHeap: measures.families.some(({ key }) => key === 'inuse' || key === 'alloc'),
     samplesOf: makeSamples(container),
     sizes: readSizes(container, measures),
@@ -72,8 +71,8 @@ function makeSamples(container) {
   });
 }
 
-// Older files have the resident set as an object and the time in nanoseconds.
-function readSnapshot(snapshot) {
+// Older files have the resident set as an object, the time in nanoseconds, and one period for all.
+function readSnapshot(snapshot, period) {
   const plain = value => value == null ? null : Number(value.bytes ?? value);
   const t = Number(snapshot.t);
   return {
@@ -81,6 +80,7 @@ function readSnapshot(snapshot) {
     t: t > 1e15 ? t / 1e6 : t,
     rss: plain(snapshot.rss),
     peakRss: plain(snapshot.peak_rss),
+    period: snapshot.period ?? period,
   };
 }
 

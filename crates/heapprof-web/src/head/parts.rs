@@ -13,6 +13,7 @@ pub(super) struct Moment<'a> {
     name: &'a str,
     t: i64,
     ms: f64,
+    period: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     rss: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,6 +96,7 @@ impl<'a> Moment<'a> {
                 name: &snapshot.name,
                 t: exact("a time", snapshot.time_ms)?,
                 ms: finite("a time", snapshot.since_ms)?,
+                period: exact("the period", snapshot.period)?,
                 rss: each("a resident set", snapshot.rss)?,
                 peak_rss: each("a resident set", snapshot.peak_rss)?,
                 total: exact_list("a total", &snapshot.total)?,

@@ -145,6 +145,7 @@ fn snapshot(moment: &Moment, types: usize, first: i64, paths: &Paths) -> web::Sn
         name: paths.name(&moment.name),
         time_ms: moment.time_nanos / 1_000_000,
         since_ms: (moment.time_nanos - first) as f64 / 1e6,
+        period: moment.period,
         rss: moment.rss[0],
         peak_rss: moment.rss[1],
         total: moment.totals.clone(),
