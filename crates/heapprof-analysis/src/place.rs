@@ -1,8 +1,8 @@
 //! Where a row is in the program: the texts of an entity, and the SQL that reads them.
 
 use std::cell::Cell;
-use std::collections::HashSet;
 
+use foldhash::HashSet;
 use heapprof_profile::is_place_of_code;
 use rusqlite::Row;
 

@@ -293,8 +293,8 @@ fn what_c_code_mentions_is_held_by_it_alone_if_nothing_else_does() {
     assert_eq!((path(3).retained, path(2).retained), (20, 30));
 }
 
-/// A ring of which Perl counts no more references than the ring has is leaked, whatever C code points
-/// to it. One more reference, and C code may have it.
+/// A ring of which Perl counts no more references than the ring has is leaked, whatever C code
+/// points to it. One more reference, and C code may have it.
 #[test]
 fn old_pointers_of_c_code_do_not_hold_rings() {
     for (references, expected) in [
