@@ -9,6 +9,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use heapprof_profile::{ProfileBuilder, encode};
 use heapprof_tests::harness::{ok, run, sample_profiles};
 use heapprof_tests::needs::have;
 use serde_json::Value;
@@ -392,4 +393,50 @@ fn a_page_says_how_each_side_was_recorded() {
     ];
     let said = String::from_utf8(ran.stdout).unwrap();
     assert_eq!(said.lines().collect::<Vec<_>>(), wanted);
+}
+
+/// RSS at the end and peak RSS are the same numbers in each command, without the tables of the
+/// collector.
+#[test]
+fn commands_agree_on_rss() {
+    let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes"), ("peak_space", "bytes")]);
+    builder.folded("main;work", &[12 << 20, 50 << 20]);
+    let comments = [
+        "collector: heapprof 0.2.0",
+        "rss: 20971520 bytes",
+        "peak rss: 62914560 bytes",
+        "own tables: 4194304 bytes",
+    ];
+    builder.profile.comment = comments.map(|comment| builder.text(comment)).to_vec();
+    builder.profile.period = 1;
+    builder.profile.time_nanos = 1_795_132_800_000_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rss.pb.gz");
+    encode(&builder.finish(), std::fs::File::create(&path).unwrap()).unwrap();
+    let path = path.to_str().unwrap();
+    let page = Data::of(&ok(&["report", path]));
+    let snapshot = &page.head["snapshots"][0];
+    assert_eq!(snapshot["rss"], 16 << 20);
+    assert_eq!(snapshot["peak_rss"], 56 << 20);
+    let has = |text: &str, name: &str, value: &str| {
+        let found = text.lines().find(|line| line.starts_with(name));
+        let found = found.unwrap_or_else(|| panic!("no {name}: {text}"));
+        assert!(
+            found[name.len()..].trim_start().starts_with(value),
+            "{found}"
+        );
+    };
+    let info = ok(&["info", path]);
+    has(&info, "RSS", "16MiB, beside 4MiB of heapprof's own tables");
+    has(
+        &info,
+        "Peak RSS",
+        "56MiB, beside 4MiB of heapprof's own tables",
+    );
+    let stats = ok(&["stats", path]);
+    has(&stats, "RSS", "16MiB");
+    has(&stats, "peak RSS", "56MiB");
+    let timeline = ok(&["timeline", "--format", "json", path, path]);
+    let timeline: Value = serde_json::from_str(&timeline).unwrap();
+    assert_eq!(timeline["rows"][0]["rss"], 16 << 20);
 }

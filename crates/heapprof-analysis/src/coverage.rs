@@ -37,8 +37,11 @@ impl Resident {
     }
 }
 
-/// What was resident when the profile was dumped, and at the peak, as its comments say. `heap` is
-/// what the heap had then.
+/// What was resident when the profile was dumped, and the most that was, as its comments say.
+/// `heap` is what the heap had then.
+///
+/// Every command takes RSS from here: the first goes with what is in use at the end, the second,
+/// which is called peak RSS, goes with the peak. Both are shown without the collector's own tables.
 pub fn resident(comments: &[String], heap: [Option<i64>; 2]) -> [Option<Resident>; 2] {
     // The tables only grow, so this is also the most that they had at the peak.
     let own = comment::bytes(comments, "own tables").unwrap_or(0);

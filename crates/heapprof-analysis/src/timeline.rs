@@ -2,6 +2,7 @@
 //! and for several one row for each.
 
 use crate::comment;
+use crate::coverage;
 use crate::error::Error;
 use crate::header::SampleType;
 use crate::session::Session;
@@ -114,7 +115,8 @@ fn series(session: &Session) -> Result<Vec<TimelineRow>, Error> {
     let mut has_peak = false;
     for (id, row) in &mut rows {
         let comments = comment::comments_of(session, *id)?;
-        row.rss = comment::bytes(&comments, "rss");
+        let [at_end, _] = coverage::resident(&comments, [None, None]);
+        row.rss = at_end.map(coverage::Resident::of_program);
         if first != 0 {
             row.since_nanos = row.time_nanos.saturating_sub(first);
         }

@@ -196,18 +196,16 @@ fn resident_text(resident: Resident, heap: &str, style: &Style) -> Result<String
     let wanted = style.unit.as_deref();
     let wanted = wanted.filter(|u| Measure::new("bytes", Some(u)).is_ok());
     let measure = Measure::new("bytes", wanted)?;
-    let mut text = measure.show(resident.bytes);
-    let mut it = "it";
+    let mut text = measure.show(resident.of_program());
     if resident.own > 0 {
-        it = "the rest";
         text.push_str(&format!(
-            ", {} of it heapprof's own tables",
+            ", beside {} of heapprof's own tables",
             measure.show(resident.own)
         ));
     }
     if let Some(bytes) = resident.heap {
         let (shown, share) = (measure.show(bytes), percent(bytes, resident.of_program()));
-        text.push_str(&format!("; {heap} {shown} is {share} of {it}"));
+        text.push_str(&format!("; {heap} {shown} is {share} of it"));
         if bytes > resident.of_program() {
             text.push_str(", because not all of it was touched");
         }

@@ -2,11 +2,9 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    Estimate, Filters, Granularity, Place, Query, Question, Session, Sort, Source, TreeOptions,
-    Types, info, peek, report, said_once, timeline, top, tree,
+    Estimate, Filters, Granularity, Place, Query, Question, Resident, Session, Sort, Source,
+    TimelineRow, TreeOptions, Types, info, peek, report, said_once, timeline, top, tree,
 };
-
-use super::feed::Point;
 
 /// The most rows of a table. The rest is in one row.
 const MOST_ROWS: usize = 2000;
@@ -24,7 +22,9 @@ pub(crate) struct Facts {
     pub(crate) peak: Option<i64>,
     /// Whether every allocation was counted.
     pub(crate) is_exact: bool,
+    /// RSS at the end, and the highest one, without the collector's own tables.
     pub(crate) rss: Option<i64>,
+    pub(crate) peak_rss: Option<i64>,
     pub(crate) program: String,
     pub(crate) process: Option<u32>,
 }
@@ -163,28 +163,17 @@ pub(crate) fn facts(source: &Source) -> Result<Facts> {
         estimate: in_use.and_then(|t| t.estimate),
         peak: of("peak_space").map(|t| t.net),
         is_exact: info.period == 1,
-        rss: said("rss").and_then(|rss| rss.strip_suffix("bytes")?.trim().parse().ok()),
+        rss: info.rss.map(Resident::of_program),
+        peak_rss: info.peak_rss.map(Resident::of_program),
         program: said("program").unwrap_or_default(),
         process: said("pid").and_then(|pid| pid.parse().ok()),
     })
 }
 
-/// The curve that the profile has of its recording; empty if it has none. Where only RSS was
-/// read, the heap is as it was before.
-pub(crate) fn curve(source: &Source) -> Result<Vec<Point>> {
+/// The history that the profile has of its recording; empty if it has none.
+pub(crate) fn history(source: &Source) -> Result<Vec<TimelineRow>> {
     let session = session(source, &Query::default(), Types::All)?;
-    let rows = timeline(&session)?.rows;
-    let (mut heap, mut rss) = (None, None);
-    let points = rows.iter().filter_map(|row| {
-        heap = row.inuse_space.or(heap);
-        rss = row.rss.or(rss);
-        Some(Point {
-            seconds: row.since_nanos as f64 / 1e9,
-            heap: heap?,
-            rss,
-        })
-    });
-    Ok(points.collect())
+    Ok(timeline(&session)?.rows)
 }
 
 /// What is around a function.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use heapprof_analysis::Source;
+use heapprof_analysis::{Source, TimelineRow};
 
 use crate::source::in_order_of_time;
 
@@ -33,7 +33,7 @@ impl Files {
         }
         let at = snapshots.len() - 1;
         let curve = match &snapshots[..] {
-            [only] => answer::curve(&only.source)?,
+            [only] => curve(&answer::history(&only.source)?),
             _ => Vec::new(),
         };
         Ok(Self {
@@ -52,6 +52,21 @@ impl Files {
             (_, first) => since + first.unwrap_or(0.0),
         }
     }
+}
+
+/// A history as points. Where only RSS was read, the heap is as it was before.
+fn curve(rows: &[TimelineRow]) -> Vec<Point> {
+    let (mut heap, mut rss) = (None, None);
+    let points = rows.iter().filter_map(|row| {
+        heap = row.inuse_space.or(heap);
+        rss = row.rss.or(rss);
+        Some(Point {
+            seconds: row.since_nanos as f64 / 1e9,
+            heap: heap?,
+            rss,
+        })
+    });
+    points.collect()
 }
 
 impl Feed for Files {

@@ -90,7 +90,8 @@ pub(super) fn who(data: &Data, state: &State) -> String {
     text
 }
 
-/// The heap, RSS and the peak, with the heap's rate and range if they are wanted.
+/// The heap, RSS and the peak, with the heap's rate, the peak RSS and the heap's range if they are
+/// wanted.
 pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
     let news = &data.news;
     let Some(facts) = news.snapshot.as_ref().map(|snapshot| &snapshot.facts) else {
@@ -119,6 +120,9 @@ pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
     if let Some(peak) = facts.peak {
         let about = if facts.is_exact { "" } else { "about " };
         text += &format!("   peak {about}{}", bytes.show(peak));
+    }
+    if let Some(rss) = facts.peak_rss.filter(|_| with_rate) {
+        text += &format!("   peak RSS {}", bytes.show(rss));
     }
     text
 }

@@ -181,6 +181,20 @@ fn a_file_shows_its_own_curve() {
     );
 }
 
+/// RSS stands beside what is in use, and peak RSS beside the peak, without our own tables.
+#[test]
+fn rss_goes_with_what_it_is_of() {
+    let mut sized = profile(3, &[]);
+    for comment in ["peak rss: 62914560 bytes", "own tables: 1048576 bytes"] {
+        let comment = sized.strings.intern(comment);
+        sized.comment.push(comment);
+    }
+    let mut files = Files::new(vec![Source::new("p", sized)]).unwrap();
+    let (text, ..) = screen(files.next(&Wanted::default()), (200, 50), &[]);
+    let said = "In use 3.45MiB   RSS 18.55MiB   peak 3.45MiB   peak RSS 59MiB";
+    assert!(text.contains(said), "{text}");
+}
+
 /// Any size is drawn, also one without room.
 #[test]
 fn every_size_is_drawn() {

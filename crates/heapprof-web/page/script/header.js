@@ -16,7 +16,7 @@ export function drawHeader(app) {
     exactness(app),
     el('span', { cls: 'grow' }),
     model.isDiff ? changeFacts(app) : valueFacts(app),
-    profile.isHeap && residentFact(snapshot),
+    profile.isHeap && residentFact(snapshot, model.question.measure),
     button('SQL', app.state.sql, () => app.toggleSql(), { tid: 'sql-button', title: 'SQL (S)' }),
     button(app.palette.theme === 'dark' ? '☀' : '☾', null, () => app.toggleTheme(),
       { 'aria-label': 'Light or dark', tid: 'theme' }),
@@ -90,7 +90,11 @@ function valueFacts(app) {
   ];
 }
 
-function residentFact(snapshot) {
+// A peak stands beside the peak RSS, and all else beside RSS at the snapshot's time.
+function residentFact(snapshot, measure) {
+  if (measure.family === 'peak') {
+    return snapshot.peakRss && fact(bytesText(snapshot.peakRss), 'peak RSS');
+  }
   if (snapshot.rss) return fact(bytesText(snapshot.rss), 'RSS');
   const title = 'The collector did not record the resident set.';
   return el('span', { cls: 'fact' }, el('span', { title }, 'RSS not recorded'));
