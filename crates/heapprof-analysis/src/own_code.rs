@@ -2,8 +2,8 @@
 //! would then come first.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
+use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Function, Profile, is_place_of_code};
 
 use crate::error::Error;
