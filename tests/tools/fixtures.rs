@@ -33,6 +33,18 @@ pub fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     serde_json::from_str(&run.out).unwrap()
 }
 
+/// The flat and the cum of the one row of a function, in what `top --format json` has printed;
+/// `None` if there is no such row, or more than one.
+pub fn row_of(top: &str, function: &str) -> Option<[i64; 2]> {
+    let top: serde_json::Value = serde_json::from_str(top).ok()?;
+    let mut rows = top["rows"].as_array()?.iter();
+    let row = rows.find(|row| row["function"] == function)?;
+    if rows.any(|row| row["function"] == function) {
+        return None;
+    }
+    Some([row["flat"].as_i64()?, row["cum"].as_i64()?])
+}
+
 /// A profile of bytes in use from lines `stack value`.
 pub fn bytes_in_use(stacks: &str) -> Profile {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
