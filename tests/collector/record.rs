@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use heapprof_profile::decode;
 
 use heapprof_tests::built::{build, have};
+use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, command, heapprof, run};
 use heapprof_tests::needs;
 use heapprof_tests::watched::with_default_signals;
@@ -444,18 +445,12 @@ fn allocators_are_cut_from_reports() {
         let recorded = run(folder, &["record", "--exact", "-o", "p.pb.gz", "./program"]);
         assert_eq!(recorded.code, 0, "{}", recorded.err);
         let leaves = |more: &[&str]| -> Vec<String> {
-            let args = ["top", "--focus", "^main$|::main$", "-f", "csv", "p.pb.gz"];
-            let top = run(folder, &[&args[..], more].concat());
-            assert_eq!(top.code, 0, "{}", top.err);
-            let rows = top.out.lines().filter(|row| row.starts_with("5000,"));
-            rows.map(|row| {
-                row.trim_end_matches(',')
-                    .rsplit_once(',')
-                    .unwrap()
-                    .1
-                    .to_string()
-            })
-            .collect()
+            let args = ["top", "--focus", "^main$|::main$", "-f", "json", "p.pb.gz"];
+            let top = json(folder, &[&args[..], more].concat());
+            let rows = top["rows"].as_array().unwrap().iter();
+            let rows = rows.filter(|row| row["flat"] == 5000);
+            rows.map(|row| row["function"].as_str().unwrap().to_string())
+                .collect()
         };
         let cut = leaves(&[]);
         assert_eq!(cut.len(), expected.len(), "{compile}: {cut:?}");
