@@ -24,10 +24,11 @@ def _same_as_top(program, file):
         answer = json.loads(subprocess.check_output(command))
         flat = {}
         for frame, size in profile.places(sample_type):
-            flat[frame.function] = flat.get(frame.function, 0) + size
-        want = {row["function"]: row["flat"] for row in answer["rows"]}
-        assert {name: size for name, size in flat.items() if size} == {
-            name: size for name, size in want.items() if size
+            function = frame.function, frame.filename
+            flat[function] = flat.get(function, 0) + size
+        want = {(row["function"], row.get("file", "")): row["flat"] for row in answer["rows"]}
+        assert {function: size for function, size in flat.items() if size} == {
+            function: size for function, size in want.items() if size
         }
         assert profile.total(sample_type) == answer["net"]
 
