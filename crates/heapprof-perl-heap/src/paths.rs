@@ -82,9 +82,7 @@ impl Paths {
         finder.follow_late(values);
         let is_reached: Vec<bool> = finder.of.iter().map(|&place| place != NONE).collect();
         let mut leaked = Vec::new();
-        let may_be_held = finder.may_be_held.clone();
-        let keeps =
-            |edge: &Edge| edge.is_strong && (!edge.step.is_late() || may_be_held[edge.to as usize]);
+        let keeps = |edge: &Edge| keeps(edge, &finder.may_be_held);
         for (first, is_ring) in firsts(values, &is_reached, keeps) {
             leaked.push(first);
             let kind = values.get(first).kind.name();
@@ -142,16 +140,14 @@ impl Paths {
     /// code to a value that is reached by other ways, or that C code has no reference to.
     #[must_use]
     pub(crate) fn counts(&self, edge: &Edge) -> bool {
-        edge.is_strong && (!edge.step.is_late() || self.is_held_by_mention(edge.to))
+        let is_needless = edge.step.is_late() && self.reached(edge.to) == Reached::Surely;
+        keeps(edge, &self.may_be_held) && !is_needless
     }
 
     /// Whether a root counts, as in [`counts`](Self::counts).
     pub(crate) fn is_root(&self, root: &Root) -> bool {
-        root.phase != Phase::Mentions || self.is_held_by_mention(root.number)
-    }
-
-    fn is_held_by_mention(&self, value: u32) -> bool {
-        self.reached(value) != Reached::Surely && self.may_be_held[value as usize]
+        let is_reached = self.reached(root.number) == Reached::Surely;
+        root.phase != Phase::Mentions || !is_reached && self.may_be_held[root.number as usize]
     }
 
     /// The place of a value.
@@ -201,6 +197,12 @@ impl Paths {
         names.reverse();
         names.join(";")
     }
+}
+
+/// Whether an edge keeps alive what it leads to: a pointer in memory of C code does so only for a
+/// value that it may hold.
+fn keeps(edge: &Edge, may_be_held: &[bool]) -> bool {
+    edge.is_strong && (!edge.step.is_late() || may_be_held[edge.to as usize])
 }
 
 /// Whether memory of C code may keep each value alive: Perl counts more references to it than there
