@@ -145,12 +145,19 @@ pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<Stri
         Some(_) => return None,
         None => String::new(),
     };
-    let query = parts.query(|key, value| {
-        let is_number = value.chars().all(|c| c.is_ascii_digit());
-        match value.is_empty() || is_number && PLAIN_PARAMETERS.contains(&key) {
-            true => value.to_string(),
-            false => hide(value),
-        }
+    let is_plain = |key: &str, value: &str| {
+        let is_number = value.bytes().all(|b| b.is_ascii_digit());
+        let is_word = value
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        value.is_empty()
+            || is_number && PLAIN_PARAMETERS.contains(&key)
+            // The name of a cluster is a part of its address.
+            || is_word && key == "cluster" && parts.scheme.starts_with("clickhouse")
+    };
+    let query = parts.query(|key, value| match is_plain(key, value) {
+        true => value.to_string(),
+        false => hide(value),
     });
     let Parts {
         scheme,
@@ -223,6 +230,8 @@ mod tests {
             "http://me:PASSWORD@host/heap?gc=PASSWORD#12",
             "--base=http://me:PASSWORD@host/heap",
             "clickhouse://me:PASSWORD@host/db",
+            "clickhouse://host/db?cluster=all&password=PASSWORD",
+            "https://host/batches?cluster=PASSWORD",
         ] {
             let shown = without_secrets(argument, true).unwrap();
             assert!(!shown.contains("PASS"), "{shown}");
@@ -240,6 +249,7 @@ mod tests {
             "http://host:6060/debug/pprof/heap",
             "http://host/a@b/heap?gc=1&seconds=30&debug=0#peak",
             "s3://bucket/folder",
+            "clickhouse://host,other/heap?cluster=shards_2",
             "a.pb.gz",
             "me:x@host.pb.gz",
             "--focus",
