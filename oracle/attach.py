@@ -288,7 +288,7 @@ def rounds(name):
     missing = [need for need in needs if not shutil.which(need)]
     if missing:
         print(f"{name}: left out: there is no {', '.join(missing)}")
-        return 0, 0
+        return 0, 0, 0
     refused, wrong, held, others = 0, [], [], []
     began = time.time()
     with tempfile.TemporaryDirectory() as folder:
@@ -320,14 +320,12 @@ def rounds(name):
           f"{held[-1] if held else 0:.1f} ms (longest) {note}", flush=True)
     for one in (wrong + others)[:5]:
         print("   ", one, flush=True)
-    return refused, len(wrong) + len(others)
+    return ROUNDS, refused, len(wrong) + len(others)
 
 
 if __name__ == "__main__":
     chosen = sys.argv[3:] or list(PROGRAMS)
     results = [rounds(name) for name in chosen]
-    total = ROUNDS * len(chosen)
-    refused = sum(one for one, _ in results)
-    wrong = sum(one for _, one in results)
+    total, refused, wrong = (sum(column) for column in zip(*results))
     print(f"{total} rounds, {refused} refused, {wrong} wrong")
     sys.exit(1 if wrong or refused > total / 100 else 0)
