@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use heapprof_tests::fixtures::{self, profile, write};
+use heapprof_tests::fixtures::{self, profile, rows_of, write};
 use heapprof_tests::harness::run;
 use serde_json::{Value, json};
 
@@ -189,16 +189,10 @@ fn diff_matches_by_name_and_file() {
         folder,
         &["diff", "-s", "cum", "--focus", "main", "before", "after"],
     );
-    let rows = cum["rows"].as_array().unwrap();
-    let main: Vec<&Value> = rows
-        .iter()
-        .filter(|row| row["function"] == "main")
-        .collect();
-    assert_eq!(main.len(), 1, "{cum}");
-    assert_eq!(
-        (&main[0]["before"], &main[0]["after"]),
-        (&json!(35), &json!(42))
-    );
+    let [main] = rows_of(&cum, "main")[..] else {
+        panic!("{cum}");
+    };
+    assert_eq!((&main["before"], &main["after"]), (&json!(35), &json!(42)));
     let text = out(folder, &["diff", "before", "after"]);
     for name in ["init two/a.c", "init one/a.c", "init b.c"] {
         assert!(text.contains(name), "{name}: {text}");
@@ -311,12 +305,7 @@ fn growth_matches_moments_by_name_and_file() {
         .find(|row| row["stack"][0]["function"] == "leak");
     assert_eq!(leak.unwrap()["values"], json!([100, 200, 300, 400, 500]));
     let cum = json(folder, &["growth", "-s", "cum", "--focus", "main", "pid=7"]);
-    let rows = cum["rows"].as_array().unwrap();
-    let main: Vec<&Value> = rows
-        .iter()
-        .filter(|row| row["function"] == "main")
-        .collect();
-    assert_eq!(main.len(), 1, "{cum}");
+    assert_eq!(rows_of(&cum, "main").len(), 1, "{cum}");
 }
 
 /// The tables of a profile have a function for each file. Views of a database go by name, so no
@@ -345,8 +334,8 @@ fn sql_has_files_and_says_nothing_else_than_reports() {
     }
     let top = |name: &str| json(folder, &["top", name])["rows"].clone();
     assert_eq!(top("stored"), top("p"));
-    let by_name = "SELECT function, sum(cum) AS cum FROM function_report WHERE profile = 'stored' AND \
-                   sample_type = 'inuse_space' AND function LIKE 'l%' GROUP BY function";
+    let by_name = "SELECT function, sum(cum) AS cum FROM function_report WHERE profile = 'stored' \
+                   AND sample_type = 'inuse_space' AND function LIKE 'l%' GROUP BY function";
     let rows = json(folder, &["sql", by_name]);
     assert_eq!(cells(&rows, &["function", "cum"]), json!([["load", 140]]));
     for (name, is_offered) in [("of=p", false), ("of=alone", true)] {

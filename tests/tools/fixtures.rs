@@ -33,15 +33,19 @@ pub fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     serde_json::from_str(&run.out).unwrap()
 }
 
+/// The rows of all functions of a name, in a report as JSON.
+pub fn rows_of<'r>(report: &'r serde_json::Value, function: &str) -> Vec<&'r serde_json::Value> {
+    let rows = report["rows"].as_array().into_iter().flatten();
+    rows.filter(|row| row["function"] == function).collect()
+}
+
 /// The flat and the cum of the one row of a function, in what `top --format json` has printed;
 /// `None` if there is no such row, or more than one.
 pub fn row_of(top: &str, function: &str) -> Option<[i64; 2]> {
     let top: serde_json::Value = serde_json::from_str(top).ok()?;
-    let mut rows = top["rows"].as_array()?.iter();
-    let row = rows.find(|row| row["function"] == function)?;
-    if rows.any(|row| row["function"] == function) {
+    let [row] = rows_of(&top, function)[..] else {
         return None;
-    }
+    };
     Some([row["flat"].as_i64()?, row["cum"].as_i64()?])
 }
 
