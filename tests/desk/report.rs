@@ -9,10 +9,10 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use heapprof_profile::{ProfileBuilder, encode};
+use heapprof_profile::{History, Peak, ProfileBuilder, encode};
 use heapprof_tests::harness::{ok, run, sample_profiles};
 use heapprof_tests::needs::have;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const GO: &str = "valid/go.indexer.indexed.pb.gz";
 const BEFORE: &str = "valid/go.leaky.before.pb.gz";
@@ -439,4 +439,104 @@ fn commands_agree_on_rss() {
     let timeline = ok(&["timeline", "--format", "json", path, path]);
     let timeline: Value = serde_json::from_str(&timeline).unwrap();
     assert_eq!(timeline["rows"][0]["rss"], 16 << 20);
+}
+
+/// What a series, its last profile and the page call the peak is the largest heap that any profile
+/// names, also where none was taken.
+#[test]
+fn commands_agree_on_the_peak() {
+    const SECOND: i64 = 1_000_000_000;
+    const BEGIN: i64 = 1_795_132_800 * SECOND;
+    const MIB: i64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let series = |name: &str, history: Option<usize>| -> Vec<String> {
+        let peaks = [4, 50, 50];
+        let each = [3, 12, 5].iter().zip(peaks).enumerate();
+        let write = |(at, (in_use, peak)): (usize, (&i64, i64))| {
+            let mut builder =
+                ProfileBuilder::new(&[("inuse_space", "bytes"), ("peak_space", "bytes")]);
+            builder.folded("main;work", &[in_use * MIB, peak * MIB]);
+            for comment in ["rss: 20971520 bytes", "peak rss: 62914560 bytes"] {
+                let comment = builder.text(comment);
+                builder.profile.comment.push(comment);
+            }
+            builder.profile.period = 1;
+            builder.profile.time_nanos = BEGIN + (at as i64 + 1) * SECOND;
+            builder.profile.duration_nanos = (at as i64 + 1) * SECOND;
+            let mut profile = builder.finish();
+            if history == Some(at) {
+                let history = History {
+                    peak: Some(Peak {
+                        micros: 1_500_000,
+                        bytes: peak * MIB,
+                    }),
+                    ..History::default()
+                };
+                history.put(&mut profile);
+            }
+            let path = folder.path().join(format!("{name}{at}.pb.gz"));
+            encode(&profile, std::fs::File::create(&path).unwrap()).unwrap();
+            path.to_str().unwrap().to_string()
+        };
+        each.map(write).collect()
+    };
+    let timeline = |names: &[String], format: &str| {
+        let names = names.iter().map(String::as_str);
+        let words = ["timeline", "--format", format].into_iter().chain(names);
+        ok(&words.collect::<Vec<_>>())
+    };
+    // The series begins with its first profile, a second after the recording began.
+    let known = series("known", Some(2));
+    let found: Value = serde_json::from_str(&timeline(&known, "json")).unwrap();
+    let expected = json!({"bytes": 50 * MIB, "since_nanos": SECOND / 2});
+    assert_eq!(found["peak"], expected);
+    let rows = found["rows"].as_array().unwrap();
+    let told: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            json!([
+                row["since_nanos"],
+                row["inuse_space"],
+                row["peak"],
+                row["profile"]
+            ])
+        })
+        .collect();
+    let names: Vec<Value> = known.iter().map(|name| json!(name)).collect();
+    let resident: Vec<&Value> = rows.iter().map(|row| &row["rss"]).collect();
+    assert_eq!(resident, [20 * MIB, 60 * MIB, 20 * MIB, 20 * MIB]);
+    let expected = [
+        json!([0, 3 * MIB, null, names[0]]),
+        json!([SECOND / 2, 50 * MIB, true, names[2]]),
+        json!([SECOND, 12 * MIB, null, names[1]]),
+        json!([2 * SECOND, 5 * MIB, null, names[2]]),
+    ];
+    assert_eq!(told, expected);
+    let text = timeline(&known, "text");
+    assert!(
+        text.starts_with("3 profiles: heap over 2s, from 3MiB to 5MiB, peak 50MiB at 500ms;"),
+        "{text}"
+    );
+    let page = |names: &[String]| {
+        let names = names.iter().map(String::as_str);
+        let words: Vec<&str> = std::iter::once("report").chain(names).collect();
+        Data::of(&ok(&words)).head["peak"].clone()
+    };
+    assert_eq!(page(&known), json!({"bytes": 50 * MIB, "t": 500.0}));
+    assert_eq!(page(&known[2..]), Value::Null);
+    let stats = ok(&["stats", &known[2]]);
+    let peak = stats.lines().find(|line| line.starts_with("peak_space"));
+    assert!(peak.unwrap().ends_with(" 50MiB, at 1.50s"), "{stats}");
+    // Nobody noted when it was.
+    let unknown = series("unknown", None);
+    let found: Value = serde_json::from_str(&timeline(&unknown, "json")).unwrap();
+    assert_eq!(
+        found["peak"],
+        json!({"bytes": 50 * MIB, "since_nanos": null})
+    );
+    assert_eq!(found["rows"].as_array().unwrap().len(), 3);
+    let text = timeline(&unknown, "text");
+    assert!(text.contains(", peak 50MiB (nothing says when);"), "{text}");
+    assert!(!text.contains('▲'), "{text}");
+    assert_eq!(page(&unknown), json!({"bytes": 50 * MIB}));
 }

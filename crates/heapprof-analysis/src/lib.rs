@@ -57,6 +57,7 @@ mod moments;
 mod nameless;
 mod own_code;
 mod part;
+mod peak;
 mod peek;
 mod place;
 mod portable;
@@ -98,6 +99,7 @@ pub use crate::{
     moment_labels::labels_of,
     nameless::{Nameless, nameless},
     own_code::{OwnCode, own_code},
+    peak::{Peak, peak},
     peek::{Neighbours, Peek, PeekRow, peek},
     place::{OTHER, Place, PlaceId, Places, ShownFile},
     portable::{
@@ -124,7 +126,7 @@ pub use crate::{
     stored_moment::{ROLLED_UP, SeriesStore, StoredMoment, of_service},
     suppression::{Suppression, Suppressions},
     tags::{Tag, Tags, tags},
-    timeline::{Timeline, TimelineRow, timeline},
+    timeline::{Timeline, TimelinePeak, TimelineRow, timeline},
     top::{Other, Top, TopRow, top},
     traces::{LabelValue, Trace, Traces, traces},
     tree::{Tree, TreeRow, tree},

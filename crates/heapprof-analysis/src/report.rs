@@ -12,6 +12,7 @@ use crate::coverage::{self, Resident};
 use crate::error::Error;
 use crate::growth::{self, Growth};
 use crate::header::SampleType;
+use crate::peak::{Peak, peak};
 use crate::place::{Place, ShownFile};
 use crate::question::{Below, Question, is_heap};
 use crate::session::{Session, read_estimate};
@@ -88,6 +89,8 @@ pub struct Report {
     pub moments: Vec<Moment>,
     /// How functions grew, by the position of the sample type; empty for fewer than three profiles.
     pub growth: BTreeMap<usize, Vec<Growth>>,
+    /// When the heap was largest, and how large, as the profiles name it.
+    pub peak: Option<Peak>,
     /// The history of the recording, if there is one profile and it has one.
     pub history: Vec<TimelineRow>,
     /// The sizes of the whole process's allocations in the last profile, if they were counted.
@@ -145,6 +148,7 @@ fn made(
     for moment in &mut report.moments {
         moment.values.sort_unstable();
     }
+    report.peak = peak(session)?;
     if report.moments.len() == 1 {
         report.history = history(session)?;
     }

@@ -7,6 +7,7 @@ use crate::comment;
 use crate::coverage::{self, Resident};
 use crate::error::Error;
 use crate::header::SampleType;
+use crate::peak::peak;
 use crate::place::{self, Place};
 use crate::session::{Session, read_estimate};
 use heapprof_totals::estimate::Estimate;
@@ -120,12 +121,7 @@ pub fn stats(session: &Session) -> Result<Stats, Error> {
         Ok::<_, Error>(())
     })?;
     found.types = types(session)?;
-    let peak = session.rows(
-        "SELECT since_nanos FROM moment WHERE profile = 1 AND is_peak",
-        [],
-        |row| row.get(0),
-    )?;
-    found.peak_since_nanos = peak.first().copied();
+    found.peak_since_nanos = peak(session)?.and_then(|peak| peak.since_nanos);
     found.sizes = sizes(session, 1)?;
     found.threads = threads(session)?;
     // RSS is the whole process's, so the heap beside it is, too.

@@ -5,6 +5,7 @@ use crate::comment;
 use crate::coverage;
 use crate::error::Error;
 use crate::header::SampleType;
+use crate::peak::{Peak, peak};
 use crate::session::Session;
 
 /// A moment.
@@ -37,6 +38,17 @@ pub struct Timeline {
     pub is_history: bool,
     /// Whether values are estimates.
     pub is_sampled: bool,
+    /// When the heap was largest, and how large, as all commands name it.
+    pub peak: Option<TimelinePeak>,
+}
+
+/// The largest heap of a timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimelinePeak {
+    /// Bytes in use then.
+    pub bytes: i64,
+    /// Nanoseconds since the first moment, if it is known when that was.
+    pub since_nanos: Option<i64>,
 }
 
 /// Reports the heap over time of all profiles of the session's question, which must have all types.
@@ -53,10 +65,20 @@ pub fn timeline(session: &Session) -> Result<Timeline, Error> {
         },
     )?;
     found.is_history = found.profiles.len() == 1;
+    let peak = peak(session)?;
     found.rows = match found.is_history {
         true => history(session)?,
-        false => series(session)?,
+        false => series(session, peak)?,
     };
+    let row = found.rows.iter().find(|row| row.is_peak);
+    let of_rows = row.and_then(|row| row.inuse_space);
+    found.peak = peak.map(|peak| peak.bytes).max(of_rows).map(|bytes| {
+        let is_it = |_: &&TimelineRow| found.is_history || of_rows == Some(bytes);
+        TimelinePeak {
+            bytes,
+            since_nanos: row.filter(is_it).map(|row| row.since_nanos),
+        }
+    });
     Ok(found)
 }
 
@@ -80,7 +102,9 @@ pub(crate) fn history(session: &Session) -> Result<Vec<TimelineRow>, Error> {
     )
 }
 
-fn series(session: &Session) -> Result<Vec<TimelineRow>, Error> {
+/// One row for each profile. The heap was mostly largest between two of them: where a history knows
+/// when, the peak has a row of its own.
+fn series(session: &Session, peak: Option<Peak>) -> Result<Vec<TimelineRow>, Error> {
     let types = session.rows("SELECT type, unit FROM sample_type", [], |row| {
         Ok(SampleType {
             r#type: row.get(0)?,
@@ -110,18 +134,41 @@ fn series(session: &Session) -> Result<Vec<TimelineRow>, Error> {
             Ok((row.get::<_, i64>(0)?, of))
         },
     )?;
-    let first = rows.first().map_or(0, |(_, row)| row.time_nanos);
-    let most = rows.iter().filter_map(|(_, row)| row.inuse_space).max();
-    let mut has_peak = false;
+    let largest = rows.iter().filter_map(|(_, row)| row.inuse_space).max();
+    let beyond = peak.filter(|peak| Some(peak.bytes) > largest);
+    let named_by = beyond.map(|peak| peak.profile as i64 + 1);
+    let mut of_peak = TimelineRow {
+        inuse_space: beyond.map(|peak| peak.bytes),
+        is_peak: true,
+        ..TimelineRow::default()
+    };
     for (id, row) in &mut rows {
         let comments = comment::comments_of(session, *id)?;
-        let [at_end, _] = coverage::resident(&comments, [None, None]);
-        row.rss = at_end.map(coverage::Resident::of_program);
-        if first != 0 {
-            row.since_nanos = row.time_nanos.saturating_sub(first);
+        let resident = coverage::resident(&comments, [None, None]);
+        let [at_end, at_peak] = resident.map(|of| of.map(coverage::Resident::of_program));
+        row.rss = at_end;
+        if Some(*id) == named_by {
+            (of_peak.profile, of_peak.rss) = (row.profile.clone(), at_peak);
         }
-        row.is_peak = !has_peak && row.inuse_space == most;
-        has_peak |= row.is_peak;
     }
-    Ok(rows.into_iter().map(|(_, row)| row).collect())
+    let mut rows: Vec<TimelineRow> = rows.into_iter().map(|(_, row)| row).collect();
+    match beyond.map(|peak| peak.time_nanos) {
+        None => {
+            let at = rows.iter().position(|row| row.inuse_space == largest);
+            if let Some(row) = at.and_then(|at| rows.get_mut(at)) {
+                row.is_peak = true;
+            }
+        }
+        Some(Some(time_nanos)) => {
+            let at = rows.partition_point(|row| row.time_nanos < time_nanos);
+            of_peak.time_nanos = time_nanos;
+            rows.insert(at, of_peak);
+        }
+        Some(None) => {}
+    }
+    let first = rows.first().map_or(0, |row| row.time_nanos);
+    for row in rows.iter_mut().filter(|_| first != 0) {
+        row.since_nanos = row.time_nanos.saturating_sub(first);
+    }
+    Ok(rows)
 }

@@ -50,10 +50,6 @@ fn steps(timeline: &Timeline, of: impl Fn(&TimelineRow) -> Option<i64>) -> Steps
         .collect()
 }
 
-fn peak(timeline: &Timeline) -> Option<&TimelineRow> {
-    timeline.rows.iter().find(|row| row.is_peak)
-}
-
 /// The line that says of what the chart is, and its ends.
 fn summary(timeline: &Timeline, bytes: &Measure) -> Result<String, Error> {
     let heap = steps(timeline, |row| row.inuse_space);
@@ -80,12 +76,12 @@ fn summary(timeline: &Timeline, bytes: &Measure) -> Result<String, Error> {
         bytes.show(first),
         bytes.show(last)
     );
-    if let Some((row, value)) = peak(timeline).and_then(|row| Some((row, row.inuse_space?))) {
-        text += &format!(
-            ", peak {about}{} at {}",
-            bytes.show(value),
-            time.show(row.since_nanos)
-        );
+    if let Some(peak) = timeline.peak {
+        text += &format!(", peak {about}{}", bytes.show(peak.bytes));
+        text += &match peak.since_nanos {
+            Some(since) => format!(" at {}", time.show(since)),
+            None => " (nothing says when)".to_string(),
+        };
     }
     match resident.iter().map(|(_, value)| *value).max() {
         Some(most) => text += &format!("; RSS up to {}", bytes.show(most)),
@@ -97,33 +93,53 @@ fn summary(timeline: &Timeline, bytes: &Measure) -> Result<String, Error> {
     Ok(text)
 }
 
+/// A column as it is drawn. A peak between two profiles of a series is a moment, from which the
+/// heap went back to nobody knows what; the curve goes back to where it was.
+fn drawn(timeline: &Timeline, of: impl Fn(&TimelineRow) -> Option<i64>) -> Steps {
+    let mut steps = Steps::new();
+    let mut before = 0;
+    for row in &timeline.rows {
+        let Some(value) = of(row) else {
+            continue;
+        };
+        steps.push((row.since_nanos, value));
+        match row.is_peak && row.inuse_objects.is_none() && !timeline.is_history {
+            true => steps.push((row.since_nanos + 1, before)),
+            false => before = value,
+        }
+    }
+    steps
+}
+
 fn chart(timeline: &Timeline, bytes: &Measure) -> Result<Vec<String>, Error> {
-    let heap = steps(timeline, |row| row.inuse_space);
+    let heap = drawn(timeline, |row| row.inuse_space);
     let Some(end) = timeline.rows.last().filter(|_| !heap.is_empty()) else {
         return Ok(Vec::new());
     };
-    let resident = steps(timeline, |row| row.rss);
+    let resident = drawn(timeline, |row| row.rss);
     let most = |steps: &Steps| steps.iter().map(|(_, value)| *value).max().unwrap_or(0);
     let is_far = most(&resident) / FAR > most(&heap);
     let time = time()?;
+    let marks: Vec<i64> = timeline
+        .peak
+        .and_then(|peak| peak.since_nanos)
+        .into_iter()
+        .collect();
+    let mark = if marks.is_empty() { "" } else { "  ▲ peak" };
     let chart = Chart {
         area: &heap,
         line: if is_far { &Vec::new() } else { &resident },
         span: [0, end.since_nanos],
-        marks: peak(timeline)
-            .map(|row| row.since_nanos)
-            .into_iter()
-            .collect(),
+        marks,
         columns: COLUMNS,
         rows: ROWS,
     };
     let mut lines = chart.lines(|value| bytes.show(value), |at| time.show(at));
-    let legend = match (resident.is_empty(), is_far) {
-        (true, _) => "⣿ heap in use  ▲ peak",
-        (false, false) => "⣿ heap in use  ⠁ RSS  ▲ peak",
-        (false, true) => "⣿ heap in use  ▲ peak  (RSS is far above, and not drawn)",
-    };
-    lines.push(legend.to_string());
+    lines.push(match (resident.is_empty(), is_far) {
+        (true, _) => format!("⣿ heap in use{mark}"),
+        (false, false) => format!("⣿ heap in use  ⠁ RSS{mark}"),
+        (false, true) => format!("⣿ heap in use{mark}  (RSS is far above, and not drawn)"),
+    });
     Ok(lines)
 }
 
@@ -185,6 +201,10 @@ fn document(timeline: &Timeline) -> Value {
         "profiles": timeline.profiles,
         "history": timeline.is_history,
         "sampled": timeline.is_sampled,
+        "peak": timeline.peak.map(|peak| json!({
+            "bytes": peak.bytes,
+            "since_nanos": peak.since_nanos,
+        })),
         "rows": rows,
     })
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::check::refers;
 use crate::columns::{Place, exact};
 use crate::{Error, Report};
-use parts::{Estimate, Functions, Histograms, History, LeftOut, Moment, Trend};
+use parts::{Estimate, Functions, Histograms, History, LeftOut, Moment, SeriesPeak, Trend};
 
 const SCHEMA: &str = "heapprof.report.v1";
 
@@ -38,6 +38,8 @@ struct Head<'a> {
     sizes: Option<Histograms<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<History<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    peak: Option<SeriesPeak>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     growth: BTreeMap<&'a str, Vec<Trend>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,6 +106,7 @@ pub(crate) fn json(report: &Report, columns: &[Place]) -> Result<Vec<u8>, Error>
         left_out: LeftOut::of(report)?,
         sizes: report.sizes.as_ref().map(Histograms::of).transpose()?,
         history: report.history.as_ref().map(History::of).transpose()?,
+        peak: report.peak.map(SeriesPeak::of).transpose()?,
         growth: Trend::all(report)?,
         growth_own_code: report.growth_own_code,
         sql: &report.sql,

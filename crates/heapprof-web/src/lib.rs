@@ -21,8 +21,8 @@ pub use crate::{
     error::Error,
     page::{Served, ServedPage, page, served},
     report::{
-        Curve, Frame, Function, Growth, LeftOut, Module, Node, Peak, Report, SampleType, SizeRows,
-        Sizes, Snapshot,
+        Curve, Frame, Function, Growth, LeftOut, Module, Node, Peak, Report, SampleType,
+        SeriesPeak, SizeRows, Sizes, Snapshot,
     },
     server::{API, Answer, Answers, Asked, JSON, Refusal, Server, Stop, Takes},
 };

@@ -41,6 +41,8 @@ pub struct Report {
     pub size_rows: Option<SizeRows>,
     /// What the heap and the process held over time, if there is one snapshot.
     pub history: Option<Curve>,
+    /// The largest heap that any of several snapshots names.
+    pub peak: Option<SeriesPeak>,
     /// How functions grow over the snapshots, by the name of the sample type.
     pub growth: BTreeMap<String, Vec<Growth>>,
     /// Whether [`Report::growth`] is of own code. If it is not given, it is so if `own_code` is.
@@ -185,6 +187,15 @@ pub struct Peak {
     pub time_ms: f64,
     /// Bytes in use.
     pub bytes: i64,
+}
+
+/// The largest heap of several snapshots, which was mostly between two of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SeriesPeak {
+    /// Bytes in use.
+    pub bytes: i64,
+    /// Milliseconds since the first snapshot, below zero if it was before; `None` if unknown.
+    pub since_ms: Option<f64>,
 }
 
 /// How a function grows over the snapshots.

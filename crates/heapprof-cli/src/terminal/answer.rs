@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use heapprof_analysis::{
-    Estimate, Filters, Granularity, Place, Query, Question, Resident, Session, Sort, Source,
-    TimelineRow, TreeOptions, Types, info, peek, report, said_once, timeline, top, tree,
+    Estimate, Filters, Granularity, Peak, Place, Query, Question, Resident, Session, Sort, Source,
+    TimelineRow, TreeOptions, Types, info, peak, peek, report, said_once, timeline, top, tree,
 };
 
 /// The most rows of a table. The rest is in one row.
@@ -19,7 +19,7 @@ pub(crate) struct Facts {
     /// Bytes in use, and how sure that is; `None` if the profile does not say.
     pub(crate) in_use: Option<i64>,
     pub(crate) estimate: Option<Estimate>,
-    pub(crate) peak: Option<i64>,
+    pub(crate) peak: Option<Peak>,
     /// Whether every allocation was counted.
     pub(crate) is_exact: bool,
     /// RSS at the end, and the highest one, without the collector's own tables.
@@ -161,7 +161,7 @@ pub(crate) fn facts(source: &Source) -> Result<Facts> {
     Ok(Facts {
         in_use: in_use.map(|t| t.net),
         estimate: in_use.and_then(|t| t.estimate),
-        peak: of("peak_space").map(|t| t.net),
+        peak: peak(&session)?,
         is_exact: info.period == 1,
         rss: info.rss.map(Resident::of_program),
         peak_rss: info.peak_rss.map(Resident::of_program),

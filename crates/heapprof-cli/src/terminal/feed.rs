@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Result;
-use heapprof_analysis::Source;
+use heapprof_analysis::{Peak, Source};
 
 use super::answer::{self, Facts};
 
@@ -75,6 +75,33 @@ pub(crate) struct Point {
     pub(crate) rss: Option<i64>,
 }
 
+/// The largest heap of the moments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SeriesPeak {
+    pub(crate) bytes: i64,
+    /// When it was, on the clock of the points; `None` if nothing says when.
+    pub(crate) seconds: Option<f64>,
+}
+
+impl SeriesPeak {
+    /// The peak that these moments name, the oldest first: the largest of any of them. The clock
+    /// began with the recording of `first`.
+    pub(crate) fn of(moments: &[Arc<Snapshot>], first: &Snapshot) -> Option<Self> {
+        let named = moments.iter().filter_map(|moment| moment.facts.peak);
+        let peak = Peak::largest(named)?;
+        let profile = &first.source.profile;
+        let began = profile.time_nanos.saturating_sub(profile.duration_nanos);
+        let since_began = match (profile.time_nanos, peak.time_nanos) {
+            (0, _) | (_, None) => peak.since_nanos.filter(|_| moments.len() == 1),
+            (_, Some(time)) => Some(time.saturating_sub(began)),
+        };
+        Some(Self {
+            bytes: peak.bytes,
+            seconds: since_began.map(|nanos| nanos as f64 / 1e9),
+        })
+    }
+}
+
 /// A process that can be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -91,6 +118,8 @@ pub(crate) struct News {
     pub(crate) series: Vec<Arc<Snapshot>>,
     /// The curve.
     pub(crate) history: Vec<Point>,
+    /// The largest heap that any of its moments names. The curve may not have it.
+    pub(crate) peak: Option<SeriesPeak>,
     /// The processes that can be shown; one if there is no choice.
     pub(crate) processes: Vec<Process>,
     pub(crate) which: Which,

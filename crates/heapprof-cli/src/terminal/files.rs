@@ -9,7 +9,7 @@ use heapprof_analysis::{Source, TimelineRow};
 use crate::source::in_order_of_time;
 
 use super::answer;
-use super::feed::{Feed, News, Point, Process, Snapshot, Wanted};
+use super::feed::{Feed, News, Point, Process, SeriesPeak, Snapshot, Wanted};
 
 /// Profiles, the oldest first, and which of them is shown.
 pub(crate) struct Files {
@@ -93,6 +93,7 @@ impl Feed for Files {
         };
         News {
             series: self.snapshots[..=self.at].to_vec(),
+            peak: SeriesPeak::of(&self.snapshots, &self.snapshots[0]),
             history,
             processes: vec![Process {
                 number: facts.process.unwrap_or_default(),

@@ -119,7 +119,7 @@ pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
     };
     if let Some(peak) = facts.peak {
         let about = if facts.is_exact { "" } else { "about " };
-        text += &format!("   peak {about}{}", bytes.show(peak));
+        text += &format!("   peak {about}{}", bytes.show(peak.bytes));
     }
     if let Some(rss) = facts.peak_rss.filter(|_| with_rate) {
         text += &format!("   peak RSS {}", bytes.show(rss));

@@ -181,6 +181,48 @@ fn a_file_shows_its_own_curve() {
     );
 }
 
+/// The curve of several moments names the largest heap that any of them names, and when it was if a
+/// history knows that. It is drawn, too.
+#[test]
+fn a_series_names_the_largest_peak() {
+    let spike = |n: i64, with_history| {
+        let peak = heapprof_profile::Peak {
+            micros: 1_500_000,
+            bytes: 55 << 20,
+        };
+        let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes"), ("peak_space", "bytes")]);
+        builder.folded(
+            "main;serve_one",
+            &[n << 20, if n == 1 { n << 20 } else { peak.bytes }],
+        );
+        let mut profile = builder.finish();
+        profile.time_nanos = 1_000_000_000_000 + n * 1_000_000_000;
+        profile.duration_nanos = n * 1_000_000_000;
+        if with_history {
+            let history = heapprof_profile::History {
+                peak: Some(peak),
+                ..heapprof_profile::History::default()
+            };
+            history.put(&mut profile);
+        }
+        Source::new("p", profile)
+    };
+    for (with_history, said) in [
+        (true, " 3 moments; the heap was largest at 00:01.5: 55MiB"),
+        (
+            false,
+            " 3 moments; the heap was largest, but nothing says when: 55MiB",
+        ),
+    ] {
+        let sources = [1, 2, 3].map(|n| spike(n, with_history && n == 3));
+        let mut files = Files::new(sources.to_vec()).unwrap();
+        let news = files.next(&Wanted::default());
+        let (text, ..) = screen(news, (80, 24), &[Key::Char('3')]);
+        assert!(text.contains(said), "{text}");
+        assert_eq!(text.contains("55MiB ┤"), with_history, "{text}");
+    }
+}
+
 /// RSS stands beside what is in use, and peak RSS beside the peak, without our own tables.
 #[test]
 fn rss_goes_with_what_it_is_of() {

@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 
 use super::canvas::Canvas;
 use super::chart::chart as drawn;
+use super::feed::{Point, SeriesPeak};
 use super::head::clock;
 use super::known::Data;
 
@@ -13,11 +14,50 @@ const SCALE: u16 = 11;
 /// RSS that is more times as large as the heap would leave no room for the heap.
 const TIMES: i64 = 20;
 
+/// The curve with the peak, which is seen if there are so many columns. From a peak between two
+/// moments the heap went back to nobody knows what; the curve goes back to where it was.
+fn with_peak(data: &Data, columns: u16) -> Vec<Point> {
+    let mut points = data.news.history.clone();
+    let most = points.iter().map(|point| point.heap).max();
+    if let Some(peak) = data.news.peak
+        && let Some(seconds) = peak.seconds
+        && Some(peak.bytes) > most
+    {
+        let at = points.partition_point(|point| point.seconds < seconds);
+        let before = at.checked_sub(1).and_then(|before| points.get(before));
+        let (heap, rss) = before.map_or((0, None), |before| (before.heap, before.rss));
+        let point = |seconds, heap| Point { seconds, heap, rss };
+        let end = points.last().map_or(seconds, |last| last.seconds);
+        let begin = points.first().map_or(seconds, |first| first.seconds);
+        let until = seconds + (end - begin.min(seconds)) / f64::from(columns.max(1));
+        let is_room = points.get(at).is_some_and(|next| next.seconds > until);
+        let back = is_room.then(|| point(until, heap));
+        points.splice(
+            at..at,
+            std::iter::once(point(seconds, peak.bytes)).chain(back),
+        );
+    }
+    points
+}
+
+/// The moment at which the heap was largest, and how large.
+fn largest(data: &Data) -> Option<SeriesPeak> {
+    let history = data.news.history.iter();
+    // The first of equal ones.
+    let of_curve = history.rev().max_by_key(|point| point.heap);
+    let of_curve = of_curve.map(|point| SeriesPeak {
+        bytes: point.heap,
+        seconds: Some(point.seconds),
+    });
+    let is_larger = |peak: &SeriesPeak| of_curve.is_none_or(|of| peak.bytes > of.bytes);
+    data.news.peak.filter(is_larger).or(of_curve)
+}
+
 /// Draws the chart into an area of any height.
 pub(super) fn chart(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
-    let history = &data.news.history;
     let bytes = Measure::new("bytes", None).unwrap_or_else(|_| Measure::raw());
     let width = area.width.saturating_sub(SCALE + 1);
+    let history = &with_peak(data, width);
     let heap = history.iter().map(|point| point.heap).max().unwrap_or(0);
     let rss = history
         .iter()
@@ -74,16 +114,25 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data) {
         let x = area.right().saturating_sub(end.chars().count() as u16 + 1);
         canvas.put(x, y, 12, &end, style);
         let bytes = Measure::new("bytes", None).unwrap_or_else(|_| Measure::raw());
-        // The first of equal ones.
-        let most = history
-            .iter()
-            .rev()
-            .max_by_key(|point| point.heap)
-            .unwrap_or(last);
-        let is_at = format!("{}: {}", clock(most.seconds), bytes.show(most.heap));
-        let text = match history.len() {
-            1 => format!("1 moment, at {is_at}"),
-            moments => format!("{moments} moments; the heap was largest at {is_at}"),
+        let text = match (history.len(), largest(data)) {
+            (1, Some(only)) if only.bytes == last.heap => {
+                format!(
+                    "1 moment, at {}: {}",
+                    clock(last.seconds),
+                    bytes.show(last.heap)
+                )
+            }
+            (moments, most) => {
+                let most = most.map_or(String::new(), |most| {
+                    let at = most.seconds.map_or_else(
+                        || ", but nothing says when".to_string(),
+                        |seconds| format!(" at {}", clock(seconds)),
+                    );
+                    format!("; the heap was largest{at}: {}", bytes.show(most.bytes))
+                });
+                let plural = if moments == 1 { "" } else { "s" };
+                format!("{moments} moment{plural}{most}")
+            }
         };
         canvas.put(area.x + SCALE, y + 1, area.width - SCALE, &text, style);
     }

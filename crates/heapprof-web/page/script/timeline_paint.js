@@ -51,14 +51,42 @@ function paintTotals(context, { app, series }, frame) {
   const hasResident = resident.some(value => value != null);
   const label = app.familyLabel(app.model.question.measure);
   const title = label + (hasResident ? ' and RSS' : isBytes(app) ? ' (RSS not recorded)' : '');
-  const most = 1.06 * Math.max(...series.total, ...resident.map(value => value || 0), 1);
-  const yOf = valueGrid(context, { ...frame, most, title });
+  const peak = peakOf(app, series);
+  const values = [...series.total, ...resident.map(value => value || 0), peak.value];
+  const most = 1.06 * Math.max(...values, 1);
+  const yOf = valueGrid(context, { ...frame, most, title: title + peak.title });
   const words = value => 'RSS ' + bytesText(value);
   if (hasResident) residentLine(context, resident, xAt, yOf, words, inks);
   areaLine(context, series.total, xAt, yOf, inks);
-  const peak = series.total.indexOf(Math.max(...series.total));
-  const at = `peak ${app.write(series.total[peak])} at ${sinceText(series.times[peak])}`;
-  markPoint(context, xAt(peak), yOf(series.total[peak]), at, frame);
+  const x = peak.t == null ? xAt(peak.snapshot)
+    : frame.xOf(Math.min(Math.max(peak.t, 0), frame.end));
+  markPoint(context, x, yOf(peak.value), peak.words, frame);
+}
+
+// Returns what to mark: the peak that the snapshots name, or the largest of them. Filters, objects
+// and allocations have no peak of their own.
+function peakOf(app, series) {
+  const snapshot = series.total.indexOf(Math.max(...series.total));
+  const value = series.total[snapshot];
+  const at = sinceText(series.times[snapshot]);
+  const { focus, ignore } = app.state;
+  const named = app.profile.head.peak;
+  const isHeap = app.model.question.measure.name === 'inuse_space' && !focus && !ignore;
+  if (!named || !isHeap) return { snapshot, value, title: '', words: largestText(app, value, at) };
+  if (named.bytes <= value) {
+    return { snapshot, value, title: '', words: `peak ${app.write(value)} at ${at}` };
+  }
+  const text = `peak ${app.write(named.bytes)}`;
+  if (named.t == null || !series.times.at(-1)) {
+    const title = ` (${text}, nothing says when)`;
+    return { snapshot, value, title, words: largestText(app, value, at) };
+  }
+  const when = named.t < 0 ? 'before the first snapshot' : `at ${sinceText(named.t)}`;
+  return { snapshot, value: named.bytes, t: named.t, title: '', words: `${text} ${when}` };
+}
+
+function largestText(app, value, at) {
+  return `largest ${app.write(value)} at ${at}`;
 }
 
 // Stacks the largest functions on everything else.

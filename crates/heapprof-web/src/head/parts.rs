@@ -67,6 +67,13 @@ struct Moving {
 }
 
 #[derive(Serialize)]
+pub(super) struct SeriesPeak {
+    bytes: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    t: Option<f64>,
+}
+
+#[derive(Serialize)]
 pub(super) struct Trend {
     f: u32,
     verdict: &'static str,
@@ -199,6 +206,15 @@ impl<'a> History<'a> {
                 .transpose()?,
             rss: rss.transpose()?,
             peak: peak.transpose()?,
+        })
+    }
+}
+
+impl SeriesPeak {
+    pub(super) fn of(peak: crate::SeriesPeak) -> Result<Self, Error> {
+        Ok(Self {
+            bytes: exact("the peak", peak.bytes)?,
+            t: peak.since_ms.map(|t| finite("a time", t)).transpose()?,
         })
     }
 }

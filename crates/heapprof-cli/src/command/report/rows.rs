@@ -70,6 +70,13 @@ pub(super) fn rows(
         growth_own_code: Some(false),
         sql: report_sql(),
         history: process::curve(&found.history),
+        peak: found.peak.filter(|_| found.moments.len() > 1).map(|peak| {
+            let time = peak.time_nanos.filter(|_| first != 0);
+            web::SeriesPeak {
+                bytes: peak.bytes,
+                since_ms: time.map(|time| time.saturating_sub(first) as f64 / 1e6),
+            }
+        }),
         sizes: process::sizes(&found.sizes, found.period == 1),
         estimates: estimates.collect(),
         forks: None,

@@ -11,7 +11,7 @@ use heapprof_profile::{Profile, merge_all};
 
 use super::super::residents::resident;
 use crate::place::Owner;
-use crate::terminal::feed::{News, Point, Process, Snapshot, Which};
+use crate::terminal::feed::{News, Point, Process, SeriesPeak, Snapshot, Which};
 
 /// The most processes that are known. One that was not heard of for long makes room for another.
 const MOST_PROCESSES: usize = 64;
@@ -153,6 +153,9 @@ impl Moments {
         };
         news.snapshot = told.series.last().cloned();
         news.series.clone_from(&told.series);
+        // The newest one has the clock, too: its recording is that of all.
+        let newest = news.snapshot.as_deref();
+        news.peak = newest.and_then(|newest| SeriesPeak::of(&told.series, newest));
         news.history.clone_from(&told.history);
         news.process = process;
         news.rss = match process {

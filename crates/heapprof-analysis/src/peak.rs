@@ -1,0 +1,80 @@
+//! When the heap was largest, and how large: the one definition that every command names.
+
+use std::cmp::Reverse;
+
+use crate::error::Error;
+use crate::session::Session;
+
+/// The largest heap that a profile names, or that the profiles of a series name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// The position of the profile that names it.
+    pub profile: usize,
+    /// Bytes in use then: the whole of the profile's `peak_space`, whatever filters keep.
+    pub bytes: i64,
+    /// Nanoseconds since that profile's recording began, if its history knows when it was.
+    pub since_nanos: Option<i64>,
+    /// The same in nanoseconds since 1970 UTC; `None` if the profile's own time is not known.
+    pub time_nanos: Option<i64>,
+}
+
+impl Peak {
+    /// The peak of a series: the largest that any of its profiles names. Each profile of a process
+    /// names the largest heap since the recording began, so several may name the same one. Of these
+    /// the first that knows its time stands for all.
+    pub fn largest(peaks: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let order = |peak: &Self| {
+            let times = [peak.time_nanos, peak.since_nanos].map(|time| time.map(Reverse));
+            (peak.bytes, times, Reverse(peak.profile))
+        };
+        peaks.into_iter().max_by_key(order)
+    }
+}
+
+/// The peak of the profiles of the session's question, which must have all types. A profile without
+/// `peak_space` names what its history says. `None` if none says anything.
+pub fn peak(session: &Session) -> Result<Option<Peak>, Error> {
+    let mut peaks = Vec::new();
+    session.each(
+        "SELECT p.id, coalesce((SELECT t.net FROM profile_total t JOIN sample_type s ON s.id = \
+         t.type WHERE t.profile = p.id AND s.type = 'peak_space'), m.inuse_space), m.since_nanos, \
+         m.time_nanos FROM profile p LEFT JOIN moment m ON m.profile = p.id AND m.is_peak ORDER \
+         BY p.id",
+        [],
+        |row| {
+            if let Some(bytes) = row.get(1)? {
+                peaks.push(Peak {
+                    profile: row.get::<_, u32>(0)? as usize - 1,
+                    bytes,
+                    since_nanos: row.get(2)?,
+                    time_nanos: row.get::<_, Option<i64>>(3)?.filter(|&time| time != 0),
+                });
+            }
+            Ok::<_, Error>(())
+        },
+    )?;
+    Ok(Peak::largest(peaks))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_is_named_by_who_knows_its_time() {
+        let peak = |bytes, since_nanos, time_nanos| Peak {
+            profile: 0,
+            bytes,
+            since_nanos,
+            time_nanos,
+        };
+        let largest = |peaks: &[Peak]| Peak::largest(peaks.iter().copied());
+        assert_eq!(largest(&[]), None);
+        let (small, unknown) = (peak(7, Some(1), Some(101)), peak(9, None, None));
+        let (early, late) = (peak(9, Some(3), Some(103)), peak(9, Some(5), Some(105)));
+        let apart = peak(9, Some(2), None);
+        assert_eq!(largest(&[small, unknown]), Some(unknown));
+        assert_eq!(largest(&[late, unknown, early, small, apart]), Some(early));
+        assert_eq!(largest(&[unknown, apart]), Some(apart));
+    }
+}
