@@ -125,6 +125,32 @@ fn peek_shows_each_function_with_its_own_neighbours() {
     }
 }
 
+/// Rows for programs have the file in a column of its own.
+#[test]
+fn csv_has_files_beside_names() {
+    let folder = with_profile();
+    let tree = out(folder.path(), &["tree", "-f", "csv", "p"]);
+    assert_eq!(
+        tree,
+        "total,depth,self,function,file\n\
+         150,0,0,<module>,/srv/app/main.py\n\
+         100,1,0,<module>,/srv/app/models.py\n\
+         100,2,100,load,/srv/app/io.py\n\
+         47,1,7,<module>,/srv/shop/models.py\n\
+         40,2,40,load,/srv/shop/io.py\n\
+         3,1,3,once,/srv/app/main.py\n"
+    );
+    let peek = out(folder.path(), &["peek", "-f", "csv", "^load$", "p"]);
+    assert_eq!(
+        peek,
+        "function,side,neighbour,value,file,neighbour_file\n\
+         load,caller,<module>,100,/srv/app/io.py,/srv/app/models.py\n\
+         load,callee,(itself),100,/srv/app/io.py,/srv/app/io.py\n\
+         load,caller,<module>,40,/srv/shop/io.py,/srv/shop/models.py\n\
+         load,callee,(itself),40,/srv/shop/io.py,/srv/shop/io.py\n"
+    );
+}
+
 /// Stacks whose functions have one name show which is which.
 #[test]
 fn trees_and_flame_graphs_keep_files_apart() {

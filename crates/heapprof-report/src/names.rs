@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
-use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places};
+use heapprof_analysis::{Granularity, LabelValue, Place, PlaceId, Places, ShownFile};
 use heapprof_text::{alike, shorten};
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -124,6 +124,14 @@ pub(crate) fn file_column(table: &mut Table, granularity: Granularity, split: bo
 pub(crate) fn file_cell(place: &Place, granularity: Granularity, split: bool) -> Option<String> {
     let file = place.file.clone().unwrap_or_default();
     (split && !granularity.has_file()).then_some(file)
+}
+
+/// Names a place in a row for programs whose last column is the file: one column has all but that.
+pub(crate) fn name_beside_file(place: &Place) -> Cow<'_, str> {
+    match place.shown_file {
+        ShownFile::End(_) => Cow::Borrowed(&place.function),
+        ShownFile::Whole => Cow::Owned(place.label()),
+    }
 }
 
 /// The columns that names get at least, however wide the numbers are.

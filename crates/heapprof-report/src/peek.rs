@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use heapprof_analysis::{Neighbours, Peek, PeekRow, Place};
+use heapprof_analysis::{Neighbours, Peek, PeekRow, Place, PlaceId};
 use heapprof_text::cut;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Map;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::{Names, short_labels};
+use crate::names::{Names, name_beside_file, short_labels};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
@@ -34,6 +34,8 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
             ("side", Align::Left),
             ("neighbour", Align::Left),
             ("value", Align::Right),
+            ("file", Align::Left),
+            ("neighbour_file", Align::Left),
         ]),
         false => Table::new(&[
             ("flat", Align::Right),
@@ -50,7 +52,14 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
     }
     out.write_all(with_head(&lines, "", style).as_bytes())?;
     let is_cut = style.format == Format::Text && !style.full_names;
-    let label = short_labels(&peek.places, NAME, style);
+    let label = match split {
+        true => Box::new(|place: &Place| name_beside_file(place).into_owned()),
+        false => short_labels(&peek.places, NAME, style),
+    };
+    let file_of = |place: Option<PlaceId>| {
+        let file = place.and_then(|place| peek.places.get(place).file.as_deref());
+        file.unwrap_or_default()
+    };
     let names: Vec<String> = peek.rows.iter().map(|row| label(&row.place)).collect();
     let mut labels = Names::new(label);
     let mut cells = Cells::default();
@@ -60,11 +69,13 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 Pass::Rows(room) if is_cut => room,
                 _ => usize::MAX,
             };
-            let neighbour = |cells: &mut Cells, side: &str, label: &str, value: i64| {
+            let file = row.place.file.as_deref().unwrap_or_default();
+            let neighbour = |cells: &mut Cells, side: &str, label: &str, of: &str, value: i64| {
                 cells.clear();
                 if split {
                     cells.extend([name, side, label]);
-                    return cells.make(|text| measure.push(value, text));
+                    cells.make(|text| measure.push(value, text));
+                    return cells.extend([file, of]);
                 }
                 cells.extend([""; 3]);
                 cells.make(|text| measure.push(value, text));
@@ -78,7 +89,7 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 Pass::Rows(_) => peek.neighbours(row)?,
                 Pass::Widths => {
                     peek.values(row, |value| {
-                        neighbour(&mut cells, "", "", value);
+                        neighbour(&mut cells, "", "", "", value);
                         each(&cells)
                     })?;
                     Neighbours::default()
@@ -87,7 +98,7 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
             labels.fetch(callers.iter().filter_map(|(place, _)| *place));
             for (place, value) in &callers {
                 let label = place.map_or(ROOT, |place| labels.of(&peek.places, place));
-                neighbour(&mut cells, "caller", label, *value);
+                neighbour(&mut cells, "caller", label, file_of(*place), *value);
                 each(&cells)?;
             }
             if !split {
@@ -99,17 +110,13 @@ pub fn peek(peek: &Peek<'_>, style: &Style, out: &mut dyn Write) -> Result<(), E
                 each(&cells)?;
             }
             if row.flat != 0 {
-                neighbour(&mut cells, "callee", ITSELF, row.flat);
+                neighbour(&mut cells, "callee", ITSELF, file, row.flat);
                 each(&cells)?;
             }
             labels.fetch(callees.iter().map(|(place, _)| *place));
             for (place, value) in &callees {
-                neighbour(
-                    &mut cells,
-                    "callee",
-                    labels.of(&peek.places, *place),
-                    *value,
-                );
+                let label = labels.of(&peek.places, *place);
+                neighbour(&mut cells, "callee", label, file_of(Some(*place)), *value);
                 each(&cells)?;
             }
         }

@@ -13,7 +13,7 @@ use crate::fold::{Folds, Paths, names};
 use crate::head::{self, with_head};
 use crate::json;
 use crate::measure::push_percent;
-use crate::names::{LEAST, Names, short_labels_of};
+use crate::names::{LEAST, Names, name_beside_file, short_labels_of};
 use crate::style::{Format, Style};
 use crate::table::{Align, Cells, Pass, Table};
 
@@ -57,6 +57,9 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
     }
     table.column("self", Align::Right);
     table.column("function", Align::Left);
+    if split {
+        table.column("file", Align::Left);
+    }
     let step = match style.format {
         Format::Text => "  ",
         Format::Markdown => "\u{a0}\u{a0}",
@@ -98,6 +101,12 @@ pub fn tree(tree: &Tree<'_>, full: bool, style: &Style, out: &mut dyn Write) -> 
                 false => cells.make(|text| push_percent(row.total[0], tree.header.total, text)),
             }
             cells.make(|text| measure.push(row.own[0], text));
+            if split {
+                let place = tree.places.get(row.place);
+                cells.push(&name_beside_file(place));
+                cells.push(place.file.as_deref().unwrap_or_default());
+                return each(&cells);
+            }
             let Pass::Rows(room) = pass else {
                 cells.push("");
                 return each(&cells);
