@@ -59,6 +59,15 @@ fn cells(rows: &Value, keys: &[&str]) -> Value {
     rows.map(cells).collect()
 }
 
+/// The rows of the statement that a report of stored profiles prints for other engines.
+fn stored(folder: &Path, args: &[&str]) -> Vec<Value> {
+    let printed = out(folder, &[args, &["--show-sql"]].concat());
+    let mut statements = printed.lines().filter(|line| line.contains("heap_sample"));
+    let statement = statements.next_back().expect("a statement");
+    let rows = json(folder, &["sql", statement]);
+    rows.as_array().unwrap().clone()
+}
+
 /// Flat values add up to the total, and cum counts a sample once for each function, also where two
 /// functions of one name call each other.
 #[test]
@@ -227,6 +236,29 @@ fn diff_matches_by_name_and_file() {
     // The same functions are one frame of a picture of both.
     let svg = out(folder, &["flame", "--base", "before", "after"]);
     assert!(svg.contains("main (35B before, 42B after"), "{svg}");
+    // So says the statement for other engines.
+    for name in ["before", "after"] {
+        let label = format!("side={name}");
+        out(folder, &["load", "--label", &label, "--as", name, name]);
+    }
+    let keys = [
+        "name",
+        "file",
+        "before_flat",
+        "after_flat",
+        "before_cum",
+        "after_cum",
+    ];
+    let rows = stored(folder, &["diff", "side=before", "side=after"]);
+    assert_eq!(
+        cells(&rows.into(), &keys),
+        json!([
+            ["init", "/two/a.c", 0, 12, 0, 12],
+            ["init", "/one/a.c", 10, 0, 10, 0],
+            ["only", "/one/a.c", 5, 9, 5, 9],
+            ["init", "/one/b.c", 20, 21, 20, 21],
+        ])
+    );
     // Where files are asked for, they stay apart.
     let files = json(folder, &["diff", "-g", "filefunctions", "before", "after"]);
     assert_eq!(files["rows"].as_array().unwrap().len(), 5, "{files}");
@@ -332,12 +364,27 @@ fn growth_matches_moments_by_name_and_file() {
     assert_eq!(leak.unwrap()["values"], json!([100, 200, 300, 400, 500]));
     let cum = json(folder, &["growth", "-s", "cum", "--focus", "main", "pid=7"]);
     assert_eq!(rows_of(&cum, "main").len(), 1, "{cum}");
+    // The statement for other engines has one file for `leak`, too.
+    let mut rows = stored(folder, &["growth", "pid=7"]);
+    rows.retain(|row| row["name"] == "leak" || row["moment"] == "3");
+    assert_eq!(
+        cells(&rows.into(), &["moment", "name", "flat", "file"]),
+        json!([
+            ["0", "leak", 100, "/one/l.c"],
+            ["1", "leak", 200, "/one/l.c"],
+            ["2", "leak", 300, "/one/l.c"],
+            ["3", "init", 80, "/one/b.c"],
+            ["3", "init", 10, "/two/a.c"],
+            ["3", "leak", 400, "/one/l.c"],
+            ["4", "leak", 500, "/one/l.c"],
+        ])
+    );
 }
 
-/// The tables of a profile have a function for each file. Views of a database go by name, so no
-/// statement for other engines is offered where that is not what a report shows.
+/// The tables of a profile have a function for each file, and so have the views of a database and
+/// the statements for other engines.
 #[test]
-fn sql_has_files_and_says_nothing_else_than_reports() {
+fn sql_has_files_and_says_what_reports_say() {
     let folder = with_profile();
     let folder = folder.path();
     let sql = "SELECT f.name, substr(f.filename, -f.file_end) AS file, t.cum FROM function_total t \
@@ -354,18 +401,14 @@ fn sql_has_files_and_says_nothing_else_than_reports() {
             ["load", "shop/io.py", 40],
         ])
     );
-    in_use(folder, "alone", &STACKS[3..]);
-    for (label, name, file) in [("of=p", "stored", "p"), ("of=alone", "single", "alone")] {
-        out(folder, &["load", "--label", label, "--as", name, file]);
-    }
-    let top = |name: &str| json(folder, &["top", name])["rows"].clone();
-    assert_eq!(top("stored"), top("p"));
-    let by_name = "SELECT function, sum(cum) AS cum FROM function_report WHERE profile = 'stored' \
-                   AND sample_type = 'inuse_space' AND function LIKE 'l%' GROUP BY function";
-    let rows = json(folder, &["sql", by_name]);
-    assert_eq!(cells(&rows, &["function", "cum"]), json!([["load", 140]]));
-    for (name, is_offered) in [("of=p", false), ("of=alone", true)] {
-        let sql = out(folder, &["top", "--show-sql", name]);
-        assert_eq!(sql.contains("heap_sample"), is_offered, "{sql}");
-    }
+    out(folder, &["load", "--label", "of=p", "--as", "stored", "p"]);
+    let top = json(folder, &["top", "p"])["rows"].clone();
+    assert_eq!(json(folder, &["top", "stored"])["rows"], top);
+    let top = cells(&top, &["function", "file", "flat", "cum"]);
+    let view = "SELECT function, file, flat, cum FROM function_report WHERE profile = 'stored' AND \
+                sample_type = 'inuse_space' ORDER BY flat DESC, cum DESC, function, file";
+    let rows = json(folder, &["sql", view]);
+    assert_eq!(cells(&rows, &["function", "file", "flat", "cum"]), top);
+    let rows = stored(folder, &["top", "of=p"]);
+    assert_eq!(cells(&rows.into(), &["name", "file", "flat", "cum"]), top);
 }

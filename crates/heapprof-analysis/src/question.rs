@@ -319,15 +319,11 @@ impl Question {
             .get_or_init(|| forks::forks(&self.parts, &self.table))
     }
 
-    /// How much of a file tells each function from others of its name.
-    pub(crate) fn file_ends(&self) -> &FileEnds {
-        self.file_ends.get_or_init(|| self.table.file_ends())
-    }
-
     /// How many characters at the end of a function's file tell it from others of its name.
     pub(crate) fn file_end(&self, function: usize) -> u32 {
+        let ends = self.file_ends.get_or_init(|| self.table.file_ends());
         let name = self.table.function[function].name;
-        self.file_ends().of(name, self.table.file_of(function))
+        ends.of(name, self.table.file_of(function))
     }
 
     pub(crate) fn ranks(&self) -> &[u32] {

@@ -153,6 +153,7 @@ const VIEWS: [Documented; 3] = [
             ("cum INTEGER", "as in function_total"),
             ("module TEXT", "function.module"),
             ("is_library INTEGER", "function.is_library"),
+            ("file TEXT", "function.filename"),
         ],
     ),
     (

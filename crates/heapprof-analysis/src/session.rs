@@ -40,13 +40,6 @@ impl Session {
         found.map(str::to_string).collect()
     }
 
-    /// Whether a name of a function says which function it is: no two functions have it. Statements
-    /// over stored profiles, which go by name, give the rows of reports only then.
-    pub fn has_distinct_names(&self) -> bool {
-        let question = self.question.as_ref();
-        question.is_none_or(|question| question.file_ends().is_empty())
-    }
-
     /// Opens a session over the virtual tables of a question.
     pub fn new(question: Question) -> Result<Self, Error> {
         let question = Arc::new(question);

@@ -352,16 +352,15 @@ impl Shared {
     }
 
     /// Notes the one statement that asks the same of stored profiles, if there is one: for rows of
-    /// functions with names of their own, without filters, of values in use.
+    /// functions, without filters, of values in use.
     pub(crate) fn ask_anywhere(
         &self,
-        session: &Session,
         query: &Query,
         sample_type: &SampleType,
         sql: impl FnOnce(&PortableQuery<'_>) -> Option<String>,
     ) {
         let is_plain = query.is_plain() && query.sort == Sort::Flat;
-        if is_plain && !is_counter(&sample_type.r#type) && session.has_distinct_names() {
+        if is_plain && !is_counter(&sample_type.r#type) {
             let asked = PortableQuery {
                 sample_type: (&sample_type.r#type, &sample_type.unit),
                 limit: query.limit,

@@ -73,11 +73,6 @@ impl FileEnds {
         Self(ends)
     }
 
-    /// Whether each function has its name alone.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The characters for a function; 0 if its name tells it from all others, or if it has no
     /// file.
     pub fn of(&self, name: StringId, file: StringId) -> u32 {

@@ -437,7 +437,7 @@ impl Batch {
                 [id, position as i64, location].map(Cell::Int),
             );
         }
-        // Each name counts once, by its innermost function.
+        // Each name in a file counts once, by its innermost function.
         let mut seen = HashSet::default();
         let frames = stack
             .iter()
@@ -445,7 +445,8 @@ impl Batch {
         for (at, frame) in frames.enumerate() {
             let entity = part.mapped.entity[frame as usize];
             let row = question.table.entity[entity as usize].function;
-            if seen.insert(question.table.function[row as usize].name) {
+            let of = question.table.function[row as usize];
+            if seen.insert((of.name, of.filename)) {
                 let function = functions[row as usize];
                 self.row(
                     "stack_function",

@@ -160,18 +160,24 @@ mod tests {
                     limit: None,
                 };
                 let rows = store.0.rows(&top_sql(&query, &["p"])).unwrap();
-                let rows: Vec<(String, i64, i64)> = rows
+                let rows: Vec<(String, i64, i64, String)> = rows
                     .into_iter()
                     .map(|row| match &row[..] {
-                        [Value::Text(name), Value::Int(flat), Value::Int(cum)] => {
-                            (name.clone(), *flat, *cum)
-                        }
+                        [
+                            Value::Text(name),
+                            Value::Int(flat),
+                            Value::Int(cum),
+                            Value::Text(file),
+                        ] => (name.clone(), *flat, *cum, file.clone()),
                         row => panic!("{row:?}"),
                     })
                     .collect();
                 let shown = read.rows.iter().filter(|row| row.flat != 0 || row.cum != 0);
-                let shown: Vec<(String, i64, i64)> = shown
-                    .map(|row| (row.place.function.clone(), row.flat, row.cum))
+                let shown: Vec<(String, i64, i64, String)> = shown
+                    .map(|row| {
+                        let file = row.place.file.clone().unwrap_or_default();
+                        (row.place.function.clone(), row.flat, row.cum, file)
+                    })
                     .collect();
                 assert_eq!(rows, shown, "{}", file.display());
             }

@@ -63,27 +63,40 @@ impl PortableQuery<'_> {
     }
 }
 
-/// The functions of stacks, and the names of functions, each once.
+/// The functions of stacks, and the names and files of functions, each once.
 const FUNCTIONS: &str = "(SELECT stack, function, MAX(is_leaf) AS is_leaf FROM stack_function \
                          GROUP BY stack, function)";
-const NAMES: &str = "(SELECT id AS function, MAX(name) AS name FROM \"function\" GROUP BY id)";
+const NAMES: &str = "(SELECT id AS function, MAX(name) AS name, MAX(filename) AS file FROM \
+                     \"function\" GROUP BY id)";
 
-/// Flat and cum of functions over profiles: name, flat, cum.
+/// In how many files each name is on each side: side, name, how many files, and one of them.
+/// `stacks` has the sides and their stacks.
+fn files_of_names(stacks: &str) -> String {
+    format!(
+        "SELECT side, name, COUNT(*) AS files, MIN(file) AS one_file FROM (SELECT side, name, \
+         file FROM (SELECT side, function FROM ({stacks}) AS a JOIN {FUNCTIONS} AS b USING \
+         (stack) GROUP BY side, function) AS c JOIN {NAMES} AS e USING (function) GROUP BY side, \
+         name, file) AS h GROUP BY side, name"
+    )
+}
+
+/// Flat and cum of functions over profiles: name, flat, cum, file.
 pub fn top_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
     format!(
-        "SELECT name, flat, cum FROM (SELECT name, SUM(own) AS flat, SUM(under) AS cum FROM \
-         (SELECT function, SUM(CASE WHEN is_leaf = 1 THEN held ELSE 0 END) AS own, SUM(held) AS \
-         under FROM (SELECT stack, SUM(value) AS held FROM ({}) AS d GROUP BY stack) AS s JOIN \
-         {FUNCTIONS} AS k USING (stack) GROUP BY function) AS g JOIN {NAMES} AS f USING \
-         (function) GROUP BY name) AS t WHERE flat <> 0 OR cum <> 0 ORDER BY abs(flat) DESC, \
-         abs(cum) DESC, name{}",
+        "SELECT name, flat, cum, file FROM (SELECT name, file, SUM(own) AS flat, SUM(under) AS \
+         cum FROM (SELECT function, SUM(CASE WHEN is_leaf = 1 THEN held ELSE 0 END) AS own, \
+         SUM(held) AS under FROM (SELECT stack, SUM(value) AS held FROM ({}) AS d GROUP BY stack) \
+         AS s JOIN {FUNCTIONS} AS k USING (stack) GROUP BY function) AS g JOIN {NAMES} AS f USING \
+         (function) GROUP BY name, file) AS t WHERE flat <> 0 OR cum <> 0 ORDER BY abs(flat) \
+         DESC, abs(cum) DESC, name, file{}",
         query.samples(&names(profiles)),
         query.limit()
     )
 }
 
-/// The same before and after: name, before_flat, after_flat, before_cum, after_cum, of functions
-/// whose flat value changed.
+/// The same before and after: name, before_flat, after_flat, before_cum, after_cum, file, of
+/// functions whose flat value changed. A name that is in one file on each side is one function, as
+/// in reports: its file is that of the side before.
 pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> String {
     let part = |held: &str, other: &str, of: &[&str]| {
         format!(
@@ -105,31 +118,52 @@ pub fn diff_sql(query: &PortableQuery<'_>, before: &[&str], after: &[&str]) -> S
             after,
         ),
     ];
+    let stacks = [(1, before), (2, after)].map(|(side, of)| {
+        let of = names(of);
+        let table = |table: &str| {
+            format!("SELECT {side} AS side, stack FROM {table} WHERE profile IN ({of})")
+        };
+        [table("heap_sample"), table("other_sample")].join(" UNION ALL ")
+    });
+    let files = files_of_names(&stacks.join(" UNION ALL "));
     format!(
-        "SELECT name, before_flat, after_flat, before_cum, after_cum FROM (SELECT name, \
-         SUM(before_own) AS before_flat, SUM(after_own) AS after_flat, SUM(before_under) AS \
-         before_cum, SUM(after_under) AS after_cum FROM (SELECT function, SUM(CASE WHEN is_leaf = \
-         1 THEN before_held ELSE 0 END) AS before_own, SUM(CASE WHEN is_leaf = 1 THEN after_held \
-         ELSE 0 END) AS after_own, SUM(before_held) AS before_under, SUM(after_held) AS \
-         after_under FROM (SELECT stack, SUM(before_part) AS before_held, SUM(after_part) AS \
-         after_held FROM ({}) AS u GROUP BY stack) AS s JOIN {FUNCTIONS} AS k USING (stack) GROUP \
-         BY function) AS g JOIN {NAMES} AS f USING (function) GROUP BY name) AS t WHERE \
-         after_flat <> before_flat ORDER BY abs(after_flat - before_flat) DESC, name{}",
+        "SELECT name, before_flat, after_flat, before_cum, after_cum, file FROM (SELECT name, \
+         file, SUM(before_own) AS before_flat, SUM(after_own) AS after_flat, SUM(before_under) AS \
+         before_cum, SUM(after_under) AS after_cum FROM (SELECT name, CASE WHEN most_files = 1 AND \
+         sides = 2 THEN before_file ELSE own_file END AS file, before_own, after_own, \
+         before_under, after_under FROM (SELECT name, file AS own_file, before_own, after_own, \
+         before_under, after_under FROM (SELECT function, SUM(CASE WHEN is_leaf = 1 THEN \
+         before_held ELSE 0 END) AS before_own, SUM(CASE WHEN is_leaf = 1 THEN after_held ELSE 0 \
+         END) AS after_own, SUM(before_held) AS before_under, SUM(after_held) AS after_under FROM \
+         (SELECT stack, SUM(before_part) AS before_held, SUM(after_part) AS after_held FROM ({}) \
+         AS u GROUP BY stack) AS s JOIN {FUNCTIONS} AS k USING (stack) GROUP BY function) AS g \
+         JOIN {NAMES} AS f USING (function)) AS o JOIN (SELECT name, MAX(files) AS most_files, \
+         COUNT(*) AS sides, MAX(CASE WHEN side = 1 THEN one_file ELSE '' END) AS before_file FROM \
+         ({files}) AS n GROUP BY name) AS m USING (name)) AS p GROUP BY name, file) AS t WHERE \
+         after_flat <> before_flat ORDER BY abs(after_flat - before_flat) DESC, name, file{}",
         parts.join(" UNION ALL "),
         query.limit()
     )
 }
 
-/// What each function holds itself in each profile: profile's name, function's name, flat.
+/// What each function holds itself in each profile: profile's name, function's name, flat, file. A
+/// name that is in one file in each profile is one function, as in reports: its file is the first
+/// of these in the order of the alphabet.
 pub fn growth_sql(query: &PortableQuery<'_>, profiles: &[&str]) -> String {
+    let samples = query.samples(&names(profiles));
+    let files = files_of_names(&format!(
+        "SELECT profile AS side, stack FROM ({samples}) AS i WHERE value <> 0"
+    ));
     format!(
-        "SELECT moment, name, flat FROM (SELECT profile, name, SUM(own) AS flat FROM (SELECT \
-         profile, function, SUM(held) AS own FROM (SELECT profile, stack, SUM(value) AS held FROM \
-         ({}) AS d GROUP BY profile, stack) AS s JOIN (SELECT stack, function FROM stack_function \
-         WHERE is_leaf = 1 GROUP BY stack, function) AS k USING (stack) GROUP BY profile, \
-         function) AS g JOIN {NAMES} AS f USING (function) GROUP BY profile, name) AS t JOIN \
-         (SELECT id AS profile, MAX(name) AS moment FROM profile GROUP BY id) AS p USING \
-         (profile) WHERE flat <> 0 ORDER BY moment, name",
-        query.samples(&names(profiles))
+        "SELECT moment, name, flat, file FROM (SELECT profile, name, flat, CASE WHEN most_files = \
+         1 THEN first_file ELSE own_file END AS file FROM (SELECT profile, name, file AS own_file, \
+         SUM(own) AS flat FROM (SELECT profile, function, SUM(held) AS own FROM (SELECT profile, \
+         stack, SUM(value) AS held FROM ({samples}) AS d GROUP BY profile, stack) AS s JOIN \
+         (SELECT stack, function FROM stack_function WHERE is_leaf = 1 GROUP BY stack, function) \
+         AS k USING (stack) GROUP BY profile, function) AS g JOIN {NAMES} AS f USING (function) \
+         GROUP BY profile, name, file) AS o JOIN (SELECT name, MAX(files) AS most_files, \
+         MIN(one_file) AS first_file FROM ({files}) AS n GROUP BY name) AS m USING (name)) AS t \
+         JOIN (SELECT id AS profile, MAX(name) AS moment FROM profile GROUP BY id) AS p USING \
+         (profile) WHERE flat <> 0 ORDER BY moment, name, file"
     )
 }

@@ -25,6 +25,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("watch.sql"),
     include_str!("narrow.sql"),
     include_str!("series.sql"),
+    include_str!("file.sql"),
 ];
 
 /// The first version whose tables say how sure estimates are.

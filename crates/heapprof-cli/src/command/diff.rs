@@ -37,7 +37,7 @@ pub(super) fn run(shared: &Shared, args: &DiffArgs) -> Result<ExitCode> {
     };
     let session = session(shared, &before, &after, &query, &gate)?;
     let report = diff(&session, [1, 2], &query, args.normalize)?;
-    shared.ask_anywhere(&session, &query, &report.before.sample_type, |asked| {
+    shared.ask_anywhere(&query, &report.before.sample_type, |asked| {
         let ([before], [after], false) = (&before[..], &after[..], args.normalize) else {
             return None;
         };

@@ -19,7 +19,7 @@ pub(super) fn run(shared: &Shared, args: &GrowthArgs) -> Result<()> {
     let (report, session) = report.with_context(|| chosen.name.clone())?;
     let names = || chosen.moments.iter().map(|moment| &*moment.name);
     if !args.stacks && selection::are_unique(names(), &moments) {
-        shared.ask_anywhere(&session, &query, &report.sample_type, |asked| {
+        shared.ask_anywhere(&query, &report.sample_type, |asked| {
             Some(growth_sql(asked, &names().collect::<Vec<&str>>()))
         });
     }

@@ -30,7 +30,7 @@ pub(super) fn run(shared: &Shared, args: &TopArgs) -> Result<ExitCode> {
         [one] => shared.sources.selected(one),
         _ => None,
     };
-    shared.ask_anywhere(&session, &query, &report.header.sample_type, |asked| {
+    shared.ask_anywhere(&query, &report.header.sample_type, |asked| {
         let names = selected?;
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         Some(top_sql(asked, &names))
