@@ -116,6 +116,11 @@ fn tables_have_the_range_in_columns() {
         assert!(top.contains("-82/+472%") && top.contains("±"), "{top}");
         let leaks = ok(&["leaks", "-n", "9", "-f", format, SAMPLED]);
         assert!(leaks.contains("21MiB ± 5.97MiB in 19589"), "{leaks}");
+        // Objects and space of the first stack.
+        assert!(
+            leaks.contains("-39/+94%") && leaks.contains("±34%"),
+            "{leaks}"
+        );
         let info = ok(&["info", "-f", format, SAMPLED]);
         assert!(info.contains("± 5.97MiB, from 38 samples"), "{info}");
         let text = ok(&["top", "-t", "peak_space", "-f", format, SAMPLED]);

@@ -18,7 +18,7 @@ use crate::style::{Format, Style};
 use crate::table::{Align, COLUMNS, Table, markdown_cell, printable};
 
 /// The columns that numbers take beside the names, as long as none has more than ten digits. The
-/// next constant is what their ranges take.
+/// next constant is what a column of their ranges takes.
 const NUMBERS: usize = 46;
 const HOW_SURE: usize = 14;
 /// What the blocks of most profiles are.
@@ -106,10 +106,7 @@ impl<'a> Shown<'a> {
         );
         let raw = matches!(style.format, Format::Csv | Format::Json);
         let stacks = leaks.rows.iter().map(|leak| &leak.stack[..]);
-        let how_sure = match leaks.estimates {
-            [None, None] => 0,
-            _ => HOW_SURE,
-        };
+        let how_sure = HOW_SURE * leaks.estimates.iter().flatten().count();
         let widest = |value: i64, measure: &Measure| measure.show(value).len().saturating_sub(10);
         let more = leaks.rows.iter().map(|leak| {
             let mean = mean(leak.in_use).map_or(0, |mean| widest(mean, &space));
@@ -269,9 +266,12 @@ impl<'a> Shown<'a> {
 
     /// The table without its rows.
     fn table(&self) -> Table {
-        let mut table = Table::new(&[("objects", Align::Right), ("space", Align::Right)]);
-        if self.says_how_sure() {
-            table.column("±", Align::Right);
+        let mut table = Table::new(&[]);
+        for (name, says_how_sure) in ["objects", "space"].into_iter().zip(self.say_how_sure()) {
+            table.column(name, Align::Right);
+            if says_how_sure {
+                table.column("±", Align::Right);
+            }
         }
         table.column("mean size", Align::Right);
         if self.style.format != Format::Csv {
@@ -302,9 +302,11 @@ impl<'a> Shown<'a> {
         self.has_ages
     }
 
-    /// Whether a column says how sure space is.
-    fn says_how_sure(&self) -> bool {
-        self.style.format != Format::Csv && self.leaks.estimates != [None; 2]
+    /// Whether columns say how sure objects are, and how sure space is. In CSV ranges stand at the
+    /// end.
+    fn say_how_sure(&self) -> [bool; 2] {
+        let is_csv = self.style.format == Format::Csv;
+        self.leaks.estimates.map(|of| of.is_some() && !is_csv)
     }
 
     fn names(&self) -> Names {
@@ -373,11 +375,13 @@ impl<'a> Shown<'a> {
         stack: String,
         [objects, space]: &[Option<Estimate>; 2],
     ) -> Vec<String> {
-        let mut cells = vec![
-            self.objects.show(in_use.objects),
-            self.space.show(in_use.space),
-        ];
-        if self.says_how_sure() {
+        let [of_objects, of_space] = self.say_how_sure();
+        let mut cells = vec![self.objects.show(in_use.objects)];
+        if of_objects {
+            cells.push(range::share(in_use.objects, objects.as_ref()));
+        }
+        cells.push(self.space.show(in_use.space));
+        if of_space {
             cells.push(range::share(in_use.space, space.as_ref()));
         }
         cells.push(mean.map(|m| self.space.show(m)).unwrap_or_default());
