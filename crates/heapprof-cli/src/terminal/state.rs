@@ -78,6 +78,8 @@ pub(crate) struct State {
     /// The rows by function, in the order in which they were put last, and when that was.
     pub(super) order: Vec<Function>,
     ordered: Option<(f64, Ask, Column, bool)>,
+    /// Whether the rows stand in the order of their values now.
+    pub(crate) is_in_order: bool,
     /// Whether callers, callees and lines have most of the screen.
     pub(crate) is_open: bool,
     pub(crate) shows_callees: bool,
@@ -112,19 +114,21 @@ impl State {
                 now - at < SETTLED && (ask, column, reversed) == (&by.0, &by.1, &by.2)
             });
         let rows = &answer.rows;
-        let mut shown: Vec<usize> = (0..rows.len()).collect();
+        let mut in_order: Vec<usize> = (0..rows.len()).collect();
+        sort(&mut in_order, rows, self.column, base);
+        if self.is_reversed {
+            in_order.reverse();
+        }
+        let mut shown = in_order.clone();
         if is_settled {
             let at: HashMap<&Function, usize> = self.order.iter().zip(0..).collect();
             // The sort is stable: what is new comes last, by its size.
             shown.sort_by_key(|&i| at.get(&rows[i].function).copied().unwrap_or(usize::MAX));
         } else {
-            sort(&mut shown, rows, self.column, base);
-            if self.is_reversed {
-                shown.reverse();
-            }
             self.order = shown.iter().map(|&i| rows[i].function.clone()).collect();
             self.ordered = Some((now, by.0, by.1, by.2));
         }
+        self.is_in_order = shown == in_order;
         shown
     }
 

@@ -60,7 +60,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, area: Rect, data: &Data, state: &mut
     let mut x = area.x + 2;
     for &column in &columns {
         let mut text = title(column, data);
-        if column == state.column {
+        if column == state.column && state.is_in_order {
             text.push(if state.is_reversed { '↑' } else { '↓' });
         }
         let width = width_of(column);

@@ -385,12 +385,16 @@ fn rows_keep_their_place_for_a_while() {
             .clone()
     };
     assert!(first(&mut state, &data, 0.0).contains("load"));
+    assert!(state.is_in_order);
     let mut later = Data::default();
     later.refresh(news(40), &mut state);
     assert!(first(&mut state, &later, 2.9).contains("load"));
+    // No arrow says then that rows are in order.
+    assert!(!state.is_in_order);
     // What is below the table is about the row with the cursor.
     assert!(later.detail.as_ref().unwrap().name.contains("load"));
     assert!(first(&mut state, &later, 3.1).contains("begin"));
+    assert!(state.is_in_order);
 }
 
 /// Each function of a name has its own row, with its own trend, callers and lines.
