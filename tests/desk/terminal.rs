@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+/// The columns and rows that are drawn on at most, however large the window is.
+const MAX_DRAWN: [u16; 2] = [1_000, 500];
 
 /// Only a hang takes so long.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -35,7 +39,7 @@ fn size(columns: u16, rows: u16) -> Winsize {
 }
 
 impl Pty {
-    fn start(args: &[&str], columns: u16, rows: u16) -> Self {
+    fn start(folder: &Path, args: &[&str], columns: u16, rows: u16) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&terminal).unwrap();
         unlockpt(&terminal).unwrap();
@@ -48,7 +52,7 @@ impl Pty {
             .args(["--ctty", "--wait"])
             .arg(heapprof())
             .args(args)
-            .current_dir(sample_profiles())
+            .current_dir(folder)
             .env("TERM", "xterm")
             .stdin(stream())
             .stdout(stream())
@@ -97,6 +101,45 @@ impl Pty {
         }
     }
 
+    /// The last column at which something begins, and the last row, of what was drawn since the
+    /// screen was cleared last.
+    fn drawn(&self) -> [u16; 2] {
+        let cleared = self.shown.windows(4).rposition(|text| text == b"\x1b[2J");
+        let since = &self.shown[cleared.unwrap_or(0)..];
+        let mut last = [0; 2];
+        for text in String::from_utf8_lossy(since).split("\x1b[").skip(1) {
+            let place = text.split_once('H').and_then(|(place, _)| {
+                let (row, column) = place.split_once(';')?;
+                Some([column.parse::<u16>().ok()?, row.parse::<u16>().ok()?])
+            });
+            if let Some([column, row]) = place {
+                last = [last[0].max(column), last[1].max(row)];
+            }
+        }
+        last
+    }
+
+    /// Gives the window another size, and waits until the view is drawn in it.
+    fn resize(&mut self, columns: u16, rows: u16) {
+        tcsetwinsize(&self.terminal, size(columns, rows)).unwrap();
+        let [most_columns, most_rows] = MAX_DRAWN;
+        let (columns, rows) = (columns.min(most_columns), rows.min(most_rows));
+        let began = Instant::now();
+        loop {
+            let [column, row] = self.drawn();
+            if column <= columns && row == rows {
+                return;
+            }
+            assert!(
+                began.elapsed() < TIMEOUT,
+                "drawn to column {column} and row {row} of {columns} and {rows}"
+            );
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "ended: {ended:?}");
+            self.read();
+        }
+    }
+
     fn press(&self, key: &str) {
         rustix::io::write(&self.terminal, key.as_bytes()).unwrap();
     }
@@ -131,9 +174,48 @@ fn windows_of_absurd_sizes() {
         (65_535, 1),
         (1, 1),
     ] {
-        let mut pty = Pty::start(&["tui", "valid/go.leaky.after.pb.gz"], columns, rows);
+        let args = ["tui", "valid/go.leaky.after.pb.gz"];
+        let mut pty = Pty::start(&sample_profiles(), &args, columns, rows);
         // The view is up once it has the other screen.
         pty.wait_for("\x1b[?1049h");
         pty.leave();
     }
+}
+
+/// The sizes that a window gets one after the other.
+const RESIZED: [(u16, u16); 4] = [(80, 24), (5_000, 5_000), (65_535, 65_535), (80, 24)];
+
+#[test]
+fn a_view_of_a_file_follows_its_window() {
+    if !have(&["setsid"]) {
+        return;
+    }
+    let args = ["tui", "valid/go.leaky.after.pb.gz"];
+    let mut pty = Pty::start(&sample_profiles(), &args, 80, 24);
+    for (columns, rows) in RESIZED {
+        pty.resize(columns, rows);
+    }
+    pty.leave();
+}
+
+/// The program goes on meanwhile, and its profile is written as ever.
+#[test]
+fn a_view_of_a_program_follows_its_window() {
+    if !have(&["setsid", "sh"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = "until test -e go; do sleep 0.05; done";
+    let args = [
+        "record", "--live", "-o", "p.pb.gz", "--", "sh", "-c", program,
+    ];
+    let mut pty = Pty::start(folder.path(), &args, 80, 24);
+    for (columns, rows) in RESIZED {
+        pty.resize(columns, rows);
+    }
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    // Blanks that were there are not drawn again.
+    pty.wait_for("ended");
+    pty.leave();
+    assert!(folder.path().join("p.pb.gz").is_file());
 }
