@@ -7,6 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::fixtures::row_of;
 use heapprof_tests::harness::{Run, command, is_root, preloaded, program_of, run};
+use heapprof_tests::waits::{ended, wait_for};
 use serde_json::Value;
 
 /// Threads allocate, come to a barrier, and the program dumps there. It then waits for a line at
@@ -252,6 +253,26 @@ fn a_process_that_waits_is_read_as_it_dumps() {
             "{after}"
         );
     }
+}
+
+/// A process of an interpreter is listed with its script, and nothing else of its command line.
+#[test]
+fn a_script_is_listed_beside_its_interpreter() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "until test -e go; do sleep 0.05; done";
+    std::fs::write(folder.path().join("worker.sh"), script).unwrap();
+    let mut record = command(folder.path());
+    record.args(["record", "-q", "--", "sh", "./worker.sh", "--password=x"]);
+    let mut record = record.spawn().unwrap();
+    let row = wait_for("the script in the list", || {
+        let list = run(folder.path(), &["ps", "-f", "json"]).out;
+        let list: Value = serde_json::from_str(&list).ok()?;
+        let mut rows = list.as_array()?.iter();
+        rows.find(|row| row["called"] == "worker.sh").cloned()
+    });
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    assert!(ended(&mut record).success());
+    assert!(!row.to_string().contains("password"), "{row}");
 }
 
 /// The list has the process, a dump of it is a profile, and a name finds it.

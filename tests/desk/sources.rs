@@ -277,7 +277,7 @@ fn moments_of_one_process_are_a_series_and_no_sum() {
         .collect();
     assert_eq!(listed, ["name", "sum", "a", "b", "child"]);
     let listed = run(folder, &["ls"]).out;
-    assert!(listed.contains("20B  2 of 2\n"), "{listed}");
+    assert!(listed.contains("20B  2 of 2    server\n"), "{listed}");
     let series = "SELECT profile, snapshot, snapshots, (time_nanos - start_nanos) / 1000000000 AS \
                   after FROM snapshot WHERE profile <> 'sum' ORDER BY pid, snapshot";
     let rows = |a, b, child| {
@@ -424,4 +424,40 @@ fn profiles_come_over_http() {
     let refused = run(&sample_profiles(), &["top", "http://127.0.0.1:1/heap"]);
     assert_eq!(refused.code, 2);
     assert_eq!(refused.err.lines().count(), 1, "{}", refused.err);
+}
+
+/// Profiles of twelve workers of one program say which is which.
+#[test]
+fn stored_profiles_name_their_program_and_script() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (name, comments) in [
+        ("a", &["program: python3.11", "script: worker.py"][..]),
+        ("b", &["program: nginx", "title: nginx: worker process"]),
+        ("c", &[]),
+    ] {
+        let mut profile = heapprof_tests::fixtures::bytes_in_use("main 7");
+        for comment in comments {
+            let comment = profile.strings.intern(comment);
+            profile.comment.push(comment);
+        }
+        heapprof_tests::fixtures::write(folder, name, &profile);
+        assert_eq!(run(folder, &["load", name]).code, 0);
+    }
+    let listed = run(folder, &["ls"]).out;
+    let ends: Vec<&str> = listed
+        .lines()
+        .map(|line| line.rsplit("7B").next().unwrap().trim())
+        .collect();
+    assert!(ends[0].ends_with(" program"), "{listed}");
+    assert_eq!(
+        ends[1..],
+        ["python3.11 worker.py", "nginx nginx: worker process", ""],
+        "{listed}"
+    );
+    let listed = run(folder, &["ls", "-f", "json"]).out;
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let told = |at: usize| [&listed[at]["program"], &listed[at]["called"]];
+    assert_eq!(told(0), ["python3.11", "worker.py"]);
+    assert!(told(2).iter().all(|value| value.is_null()), "{listed}");
 }

@@ -37,6 +37,21 @@ pub(crate) fn program(comments: &[String]) -> Option<String> {
     Some(program.to_string())
 }
 
+/// What tells a process from others of its program, as the comments of its profile say: the script
+/// that it runs, or the title that it has set.
+pub(crate) fn called(comments: &[String]) -> Option<String> {
+    said_once(comments, "script").or_else(|| said_once(comments, "title"))
+}
+
+/// The program that a profile is of, as its comments say, and what it is called besides.
+pub fn program_called(comments: &[String]) -> Option<String> {
+    let program = program(comments)?;
+    Some(match called(comments) {
+        Some(called) => format!("{program} {called}"),
+        None => program,
+    })
+}
+
 /// What comments say once, such as `pid: 7`; `None` if they do not, or if several processes do.
 pub fn said_once(comments: &[String], key: &str) -> Option<String> {
     let mut found = values(comments, key);

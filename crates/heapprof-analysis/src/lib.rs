@@ -82,7 +82,7 @@ mod wrapper;
 
 pub use crate::{
     builds::{Incomparable, incomparable},
-    comment::{Account, Dumped, Process, said_once},
+    comment::{Account, Dumped, Process, program_called, said_once},
     compare::{RunDifference, RunFigures, RunSpread, run_difference},
     coverage::{Resident, Runtime, SmallObjects, UNSEEN_ALLOCATOR, resident, unseen_runtime},
     diff::{Change, Diff, DiffRow, Status, diff},

@@ -207,7 +207,7 @@ fn read_moments(session: &Session, report: &mut Report) -> Result<(), Error> {
         let comments = comment::comments_of(session, i)?;
         let of_program = |resident: Option<Resident>| resident.map(|r| r.of_program());
         moment.rss = coverage::resident(&comments, [None, None]).map(of_program);
-        if let Some(program) = comment::program(&comments) {
+        if let Some(program) = comment::program_called(&comments) {
             report.program = program;
         }
     }

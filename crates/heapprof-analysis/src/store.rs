@@ -28,7 +28,7 @@ use heapprof_totals::query::Query;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::comment::Process;
+use crate::comment::{Process, called, said_once};
 use crate::error::Error;
 use crate::moment_labels::labels_of;
 use crate::question::{Question, Source, Types};
@@ -71,6 +71,10 @@ pub struct StoredProfile {
     pub samples: i64,
     /// The type, unit and total of the default sample type.
     pub total: (String, String, i64),
+    /// The program, if the profile says which one it is of.
+    pub program: Option<String>,
+    /// What tells its process from others of that program: a script, or a title.
+    pub called: Option<String>,
 }
 
 /// One of the moments of a process.
@@ -184,7 +188,8 @@ impl Store {
                 return Err(damage::damaged("the totals of profile", id));
             }
             let total = totals.swap_remove(shown);
-            if let Some(process) = self.process(id)? {
+            let comments = self.comments(id)?;
+            if let Some(process) = self.process(id, &comments)? {
                 match processes.iter_mut().find(|(known, _)| known.is(&process)) {
                     Some((_, moments)) => moments.push(profiles.len()),
                     None => processes.push((process, vec![profiles.len()])),
@@ -196,6 +201,8 @@ impl Store {
                 samples,
                 total,
                 snapshot: None,
+                program: said_once(&comments, "program"),
+                called: called(&comments),
             });
         }
         // Each profile stands at its own place, or at that of the first one of its process.
@@ -217,17 +224,20 @@ impl Store {
         Ok(placed.into_iter().map(|(_, profile)| profile).collect())
     }
 
-    fn process(&self, id: i64) -> Result<Option<Process>, Error> {
+    fn comments(&self, id: i64) -> Result<Vec<String>, Error> {
         let mut comments = self
             .connection
             .prepare_cached("SELECT text FROM comment WHERE profile = ?1 ORDER BY position")?;
         let comments = comments.query_map([id], |row| row.get(0))?;
-        let comments: Vec<String> = comments.collect::<Result<_, _>>()?;
+        Ok(comments.collect::<Result<_, _>>()?)
+    }
+
+    fn process(&self, id: i64, comments: &[String]) -> Result<Option<Process>, Error> {
         let mut times = self
             .connection
             .prepare_cached("SELECT time_nanos, duration_nanos FROM profile WHERE id = ?1")?;
         let (time, duration) = times.query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok(Process::new(&comments, time, duration))
+        Ok(Process::new(comments, time, duration))
     }
 
     /// How many samples all profiles have.

@@ -226,14 +226,27 @@ impl Watched {
     }
 }
 
-/// Says in comments what tells the process from others of its program, as the library does.
-fn say_called(profile: &mut Profile, pid: u32) {
+/// The command line of a process, or its beginning.
+fn command_line(pid: u32) -> Vec<u8> {
     /// More of a command line is not read.
     const MAX_LENGTH: u64 = 4096;
     let mut command_line = Vec::new();
     if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
         let _ = file.take(MAX_LENGTH).read_to_end(&mut command_line);
     }
+    command_line
+}
+
+/// What tells a process from others of its program: the script that it runs, or the title that it
+/// has set.
+pub(crate) fn called(program: &str, pid: u32) -> Option<String> {
+    let comment = recorded::called(program, &command_line(pid)).next()?;
+    Some(comment.split_once(": ")?.1.to_string())
+}
+
+/// Says in comments what tells the process from others of its program, as the library does.
+fn say_called(profile: &mut Profile, pid: u32) {
+    let command_line = command_line(pid);
     let mut comments = profile.comment.iter().map(|&text| profile.text(text));
     let program = comments.find_map(|comment| comment.strip_prefix("program: "));
     let called: Vec<String> =

@@ -12,8 +12,10 @@ use crate::table::{Align, Table};
 pub struct RecordedProcess {
     /// Its number.
     pub pid: u32,
-    /// What it is called.
+    /// Its program.
     pub program: String,
+    /// What tells it from others of that program, if anything does: a script, or a title.
+    pub called: Option<String>,
     /// Mean bytes between samples; 1 if every allocation is counted.
     pub period: u64,
     /// Whether it is recorded now.
@@ -53,7 +55,7 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
     if style.format == Format::Json {
         let rows = processes.iter().map(|p| {
             json!({
-                "pid": p.pid, "program": p.program,
+                "pid": p.pid, "program": p.program, "called": p.called,
                 "mode": if p.period == 1 { "exact" } else { "sampled" },
                 "period": p.period, "recording": p.is_running, "start_nanos": p.started,
                 "inuse_space": p.in_use, "peak_space": p.peak, "rss": p.rss,
@@ -66,6 +68,7 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
         Format::Csv => Measure::raw(),
         _ => Measure::new("bytes", style.unit.as_deref())?,
     };
+    let is_csv = style.format == Format::Csv;
     let mut table = Table::new(&[
         ("pid", Align::Right),
         ("program", Align::Left),
@@ -77,10 +80,17 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
         ("own", Align::Right),
         ("file", Align::Left),
     ]);
+    if is_csv {
+        table.column("called", Align::Left);
+    }
     for p in processes {
-        table.row(vec![
+        let program = match &p.called {
+            Some(called) if !is_csv => format!("{} {called}", p.program),
+            _ => p.program.clone(),
+        };
+        let mut cells = vec![
             p.pid.to_string(),
-            p.program.clone(),
+            program,
             p.mode(&measure),
             time_utc(p.started),
             measure.show(p.in_use),
@@ -88,7 +98,44 @@ pub fn recorded(processes: &[RecordedProcess], style: &Style) -> Result<String, 
             p.rss.map_or_else(String::new, |rss| measure.show(rss)),
             p.own.map_or_else(String::new, |own| measure.show(own)),
             p.file.clone().unwrap_or_default(),
-        ]);
+        ];
+        if is_csv {
+            cells.push(p.called.clone().unwrap_or_default());
+        }
+        table.row(cells);
     }
     table.render(style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_of_one_program_are_told_apart() {
+        let worker = |pid, called: Option<&str>| RecordedProcess {
+            pid,
+            program: "python3".to_string(),
+            called: called.map(str::to_string),
+            period: 1,
+            is_running: true,
+            ..RecordedProcess::default()
+        };
+        let all = [worker(1, Some("worker.py")), worker(2, None)];
+        let written = |format| {
+            let style = Style {
+                format,
+                ..Style::default()
+            };
+            recorded(&all, &style).unwrap()
+        };
+        let text = written(Format::Text);
+        assert!(text.contains("  python3 worker.py  exact"), "{text}");
+        let csv = written(Format::Csv);
+        let last = csv.lines().map(|line| line.rsplit(',').next().unwrap());
+        assert_eq!(last.collect::<Vec<_>>(), ["called", "worker.py", ""]);
+        let json: serde_json::Value = serde_json::from_str(&written(Format::Json)).unwrap();
+        assert_eq!(json[0]["called"], "worker.py");
+        assert_eq!(json[1]["called"], serde_json::Value::Null);
+    }
 }

@@ -21,6 +21,11 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
                 row["snapshot"] = json!(snapshot.number);
                 row["snapshots"] = json!(snapshot.of);
             }
+            for (key, value) in [("program", &p.program), ("called", &p.called)] {
+                if let Some(value) = value {
+                    row[key] = json!(value);
+                }
+            }
             row
         });
         return crate::json::text(rows.collect::<serde_json::Value>());
@@ -37,6 +42,10 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
     let has_series = profiles.iter().any(series);
     if has_series {
         table.column("snapshot", Align::Left);
+    }
+    let has_programs = profiles.iter().any(|p| p.program.is_some());
+    if has_programs {
+        table.column("program", Align::Left);
     }
     for p in profiles {
         let measure = match style.format {
@@ -58,6 +67,10 @@ pub fn stored(profiles: &[StoredProfile], style: &Style) -> Result<String, Error
         if has_series {
             let snapshot = p.snapshot.as_ref().filter(|s| s.of > 1);
             cells.push(snapshot.map_or_else(String::new, |s| format!("{} of {}", s.number, s.of)));
+        }
+        if has_programs {
+            let both = [&p.program, &p.called].into_iter().flatten();
+            cells.push(both.map(String::as_str).collect::<Vec<_>>().join(" "));
         }
         table.row(cells);
     }

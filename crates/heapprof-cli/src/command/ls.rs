@@ -49,6 +49,8 @@ fn of_moments(moments: Vec<StoredMoment>) -> Vec<StoredProfile> {
             snapshot: None,
             samples: moment.samples,
             total: (name, unit, total),
+            program: None,
+            called: None,
         }
     });
     each.collect()

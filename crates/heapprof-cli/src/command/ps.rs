@@ -27,6 +27,7 @@ pub(super) fn run(args: &PsArgs) -> Result<()> {
             rss: resident(found.pid),
             own: own_memory(found.pid).and_then(|bytes| i64::try_from(bytes).ok()),
             file: file_of(found.pid, &found.program),
+            called: outside::called(&found.program, found.pid),
             pid: found.pid,
             program: found.program,
             period: found.period,

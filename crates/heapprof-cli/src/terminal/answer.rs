@@ -3,7 +3,8 @@
 use anyhow::Result;
 use heapprof_analysis::{
     Estimate, Filters, Granularity, Peak, Place, Query, Question, Resident, Session, Sort, Source,
-    TimelineRow, TreeOptions, Types, info, peak, peek, report, said_once, timeline, top, tree,
+    TimelineRow, TreeOptions, Types, info, peak, peek, program_called, report, said_once, timeline,
+    top, tree,
 };
 
 /// The most rows of a table. The rest is in one row.
@@ -25,6 +26,7 @@ pub(crate) struct Facts {
     /// RSS at the end, and the highest one, without the collector's own tables.
     pub(crate) rss: Option<i64>,
     pub(crate) peak_rss: Option<i64>,
+    /// The program, and what tells its process from others of it.
     pub(crate) program: String,
     pub(crate) process: Option<u32>,
 }
@@ -165,7 +167,7 @@ pub(crate) fn facts(source: &Source) -> Result<Facts> {
         is_exact: info.period == 1,
         rss: info.rss.map(Resident::of_program),
         peak_rss: info.peak_rss.map(Resident::of_program),
-        program: said("program").unwrap_or_default(),
+        program: program_called(&info.comments).unwrap_or_default(),
         process: said("pid").and_then(|pid| pid.parse().ok()),
     })
 }
