@@ -2,10 +2,16 @@
 """Asks perl-heap what has leaked in generated programs. In those of the first kind everything is alive, and
 much of it is held by modules written in C: nothing may be called leaked. In those of the second kind one
 value of each program has leaked in one of eight ways: it has to be found among what is held.
-usage: oracle/perl_heap_living.py HEAPPROF [LIVING (200)] [PLANTED (100)] [SEED (1)]
+usage: oracle/perl_heap_living.py HEAPPROF [LIVING (200)] [PLANTED (100)] [SEED (1)] [PART ('')]
+Each program of the first kind has a part with PART in its name, such as DBD::Pg. Those of DBD::Pg talk to a
+PostgreSQL that the script starts in a folder of its own, as another user if root runs it. LIVING_PG names the
+folder of the socket of one that runs already.
 """
+import contextlib
+import glob
 import json
 import os
+import pwd
 import random
 import re
 import shutil
@@ -13,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 # What is held, by the modules that it needs. N is a number of its own in each program; WAIT is where the
 # program waits if it does so inside of a callback.
@@ -78,9 +85,29 @@ HELD = {
         POSIX::SigAction->new(sub { 1 }), IO::Select->new(\*STDOUT), IO::Socket::INET->new(Listen => 1), map { qr/$_(?<n>x)/ } 1 .. N;
         POSIX::sigaction(10, $KEPT[-N - 3]);"""),
     "structures in texts": ("", r"""push @KEPT, map { my $x = [$_]; my $s = pack "J2", 7, $x + 0; [$x, \$s] } 1 .. N;"""),
-    "DBD::Pg": ("DBI DBD::Pg", r"""my $gNUM = DBI->connect("dbi:Pg:dbname=postgres;host=$ENV{LIVING_PG}", "postgres", "", { RaiseError => 1 });
+    "DBD::Pg": ("DBI DBD::Pg", r"""my $gNUM = CONNECT;
         push @KEPT, $gNUM, map { my $s = $gNUM->prepare("select generate_series(1, ?), $_"); $s->execute($_); $s->fetch; $s } 1 .. N;
         $gNUM->do("listen x"); push @KEPT, $gNUM->prepare("select ?::text", { pg_server_prepare => 1 });"""),
+    "DBD::Pg, bound": ("DBI DBD::Pg", r"""my $gNUM = CONNECT; $gNUM->do("create temp table t(a int, b text, c bytea, d int[])");
+        my $s = $gNUM->prepare("insert into t values (?, ?, ?, ?)"); $s->bind_param(3, undef, { pg_type => DBD::Pg::PG_BYTEA() });
+        $s->execute($_, "x" x $_, "\0\1", [1 .. $_]) for 1 .. N; my $r = $gNUM->prepare("select * from t where a < ?"); $r->execute(1000);
+        $r->bind_columns(\my ($a, $b, $c, $d)); $r->fetch; push @KEPT, $s, $r, $gNUM->selectall_arrayref("select * from t"), $d;
+        my $n = $gNUM->prepare('select $1::int + $2::int'); $n->execute(1, 2); push @KEPT, $n;
+        my $m = $gNUM->prepare("select :a::int"); $m->bind_param(":a", 5); $m->execute; push @KEPT, $m;"""),
+    "DBD::Pg, transactions": ("DBI DBD::Pg", r"""my $gNUM = CONNECT; $gNUM->begin_work; $gNUM->do("create temp table t(a int)");
+        $gNUM->pg_savepoint("s$_") for 1 .. N; eval { $gNUM->do("select 1/0") }; $gNUM->pg_rollback_to("s1");
+        $gNUM->do("declare c cursor for select generate_series(1, 100)"); my $s = $gNUM->prepare("fetch 5 from c"); $s->execute;
+        push @KEPT, $gNUM, $s, $s->fetchrow_hashref, map { $gNUM->prepare_cached("select $_ from t where a = ?") } 1 .. N;"""),
+    "DBD::Pg, copy and async": ("DBI DBD::Pg", r"""my $gNUM = CONNECT; $gNUM->do("create temp table t(a int, b text)");
+        $gNUM->do("copy t from stdin"); $gNUM->pg_putcopydata("$_\tx\n") for 1 .. N; $gNUM->pg_putcopyend;
+        $gNUM->do("copy t to stdout"); my $rowNUM = ""; $gNUM->pg_getcopydata($rowNUM); push @KEPT, $gNUM, \$rowNUM;
+        my $oNUM = CONNECT; my $s = $oNUM->prepare("select pg_sleep(0), ?::int", { pg_async => DBD::Pg::PG_ASYNC() }); $s->execute(N);
+        push @KEPT, $oNUM, $s;"""),
+    "DBD::Pg, callbacks": ("DBI DBD::Pg", r"""my $gNUM; my @heardNUM; $gNUM = CONNECT; $gNUM->{HandleError} = sub { push @heardNUM, $_[0]; 1 };
+        local $SIG{__WARN__} = sub { push @heardNUM, $_[0] }; $gNUM->do("do 'begin raise warning ''%'', 1; end'") for 1 .. N;
+        $gNUM->{Callbacks} = { prepare => sub { push @heardNUM, $_[1]; return } }; my $s = $gNUM->prepare("select nothing"); $s->execute if $s;
+        push @KEPT, $gNUM, $s, \@heardNUM, $gNUM->table_info(undef, "pg_catalog", "pg_class", undef), $gNUM->column_info(undef, undef, "pg_class", "%"),
+        $gNUM->pg_notifies, $gNUM->clone;"""),
 }
 # What waits inside of a callback, so that what C code works with is on its stack or in its memory. What is
 # only on its stack is shown as leaked, as the page says: of each type so many values.
@@ -94,8 +121,12 @@ INSIDE = {
     "in a callback of Text::CSV_XS": ("Text::CSV_XS", r"""my $cNUM = Text::CSV_XS->new({ callbacks => { after_parse => sub { my $x = [@_]; WAIT } } });
         open my $fNUM, "<", \ "a,b\nc,d\n"; $cNUM->getline($fNUM);"""),
     "in first and sort": ("List::Util", r"""List::Util::first(sub { my @s = sort { WAIT; $a <=> $b } map { $_ + 0 } 3, 1, 2; 0 }, map { [$_] } 1 .. N);"""),
+    "in a callback of DBD::Pg": ("DBI DBD::Pg", r"""my $gNUM = CONNECT; $gNUM->{PrintWarn} = 1;
+        local $SIG{__WARN__} = sub { my $x = [@_]; WAIT }; $gNUM->do("do 'begin raise warning ''%'', N; end'");"""),
     "in a coroutine": ("Coro", r"""Coro::async(sub { my @x = map { [$_] } 1 .. N; WAIT }); Coro::schedule();"""),
 }
+# A connection to the server of DBD::Pg's programs.
+CONNECT = r"""DBI->connect("dbi:Pg:dbname=postgres;host=$ENV{LIVING_PG}", "postgres", "", { RaiseError => 1, PrintError => 0 })"""
 # A value that has leaked: the code sets $ADDRESS to where it is. Nothing of the program leads there at the end.
 PLANTED = {
     "a ring": ("", r"""{ my $x = { payload => "p" x N }; $x->{self} = $x; $ADDRESS = "$x"; }"""),
@@ -145,7 +176,7 @@ def written(draw, chosen, plant, folder):
     for at, (name, code) in enumerate(body):
         if at == place:
             lines += plants
-        code = code.replace("NUM", str(at)).replace("WAIT", "waits()")
+        code = code.replace("CONNECT", CONNECT).replace("NUM", str(at)).replace("WAIT", "waits()")
         lines.append("# " + name)
         lines.append(numbered(code, draw.randrange(2, 40)))
     if place == len(body):
@@ -201,7 +232,54 @@ def ended(running):
     running.wait()
 
 
-def living(heapprof, folder, draw, count, have):
+@contextlib.contextmanager
+def postgresql(folder):
+    """Starts a PostgreSQL whose socket is in a folder of its own, and names that folder in LIVING_PG."""
+    places = [os.path.dirname(shutil.which("initdb") or ""), *sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)]
+    needed = ("initdb", "postgres", "pg_isready")
+    is_whole = lambda place: all(os.access(f"{place}/{name}", os.X_OK) for name in needed)
+    place = next(filter(is_whole, places), None)
+    if "LIVING_PG" in os.environ or place is None:
+        yield
+        return
+    # A server refuses to run as root.
+    user = {}
+    if os.geteuid() == 0:
+        names = [one.pw_name for one in pwd.getpwall()]
+        name = next((name for name in ("postgres", "nobody") if name in names), None)
+        if name is None:
+            yield
+            return
+        entry = pwd.getpwnam(name)
+        user = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+    base = tempfile.mkdtemp()
+    server = None
+    try:
+        if user:
+            os.chown(base, user["user"], user["group"])
+        log = open(f"{folder}/postgresql.log", "w+")
+        options = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log, "cwd": base, **user}
+        subprocess.run([f"{place}/initdb", "-D", f"{base}/data", "-A", "trust", "-U", "postgres", "--no-sync"], check=True, **options)
+        command = [f"{place}/postgres", "-D", f"{base}/data", "-k", base, "-c", "listen_addresses=", "-c", "fsync=off"]
+        # A program that is killed in the midst of a query keeps its session for a while.
+        server = subprocess.Popen([*command, "-c", "max_connections=300"], **options)
+        ready = [f"{place}/pg_isready", "-q", "-h", base, "-t", "5"]
+        while server.poll() is None and subprocess.run(ready).returncode:
+            time.sleep(0.1)
+        if server.poll() is not None:
+            log.seek(0)
+            sys.exit(f"PostgreSQL has ended by itself: {log.read().strip()}")
+        os.environ["LIVING_PG"] = base
+        yield
+    finally:
+        os.environ.pop("LIVING_PG", None)
+        if server is not None:
+            server.send_signal(signal.SIGQUIT)
+            server.wait()
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def living(heapprof, folder, draw, count, have, part):
     wrong = tried = lost_all = blocks = ended_early = 0
     failures = {}
     inside = [one for one in INSIDE.items() if one[0] in have]
@@ -210,11 +288,13 @@ def living(heapprof, folder, draw, count, have):
         number += 1
         chosen = draw.sample([one for one in HELD.items() if one[0] in have], draw.randrange(2, 6))
         # Each part is tried by itself first.
-        every = [one for one in [*HELD.items(), *INSIDE.items()] if one[0] in have]
+        every = [one for one in [*HELD.items(), *INSIDE.items()] if one[0] in have and part in one[0]]
         if number < len(every):
             chosen = [every[number]]
         elif number % 5 == 0:
             chosen.append(draw.choice(inside))
+        if not any(part in name for name, _ in chosen):
+            chosen[0] = draw.choice([one for one in every if one[0] in HELD])
         path = f"{folder}/living-{number}.pl"
         with open(path, "w") as file:
             file.write(written(draw, chosen, None, folder))
@@ -279,20 +359,23 @@ def planted(heapprof, folder, draw, count, have):
 
 def main():
     heapprof = os.path.abspath(sys.argv[1])
-    count, plants, seed = [int(word) for word in [*sys.argv[2:], *["200", "100", "1"][len(sys.argv) - 2:]]][:3]
-    draw = random.Random(seed)
+    count, plants, seed, part = [*sys.argv[2:], *["200", "100", "1", ""][len(sys.argv) - 2:]][:4]
+    count, plants, draw = int(count), int(plants), random.Random(int(seed))
     folder = tempfile.mkdtemp()
     try:
         with open(f"{folder}/living.c", "w") as file:
             file.write(FORGET)
         flags = subprocess.run(["perl", "-MExtUtils::Embed", "-e", "ccopts"], capture_output=True, text=True, check=True)
         subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", f"{folder}/living.so", f"{folder}/living.c", *flags.stdout.split()], check=True)
-        have = {name for name, (modules, code) in [*HELD.items(), *INSIDE.items()]
-                if has(modules) and ("LIVING_PG" not in code or "LIVING_PG" in os.environ)}
-        missing = sorted({*HELD, *INSIDE} - have)
-        print("left out, because something is missing:", ", ".join(missing) or "nothing", flush=True)
-        wrong = living(heapprof, folder, draw, count, have)
-        found = planted(heapprof, folder, draw, plants, have)
+        with postgresql(folder):
+            have = {name for name, (modules, code) in [*HELD.items(), *INSIDE.items()]
+                    if has(modules) and ("CONNECT" not in code or "LIVING_PG" in os.environ)}
+            missing = sorted({*HELD, *INSIDE} - have)
+            print("left out, because something is missing:", ", ".join(missing) or "nothing", flush=True)
+            if not any(part in name for name in have & HELD.keys()):
+                sys.exit(f"no part with {part} in its name can be tried")
+            wrong = living(heapprof, folder, draw, count, have, part)
+            found = planted(heapprof, folder, draw, plants, have)
         sys.exit(wrong != 0 or found < plants * 98 // 100)
     finally:
         if not os.environ.get("LIVING_KEEP"):
