@@ -62,11 +62,12 @@ def is_running() -> bool:
     return is_preloaded() and _library().is_running() != 0
 
 
-def start(period: int) -> None:
-    """Records from now on, and forgets what was recorded before. `period` 0 records everything."""
+def start(period: int, children: Optional[bytes] = None) -> None:
+    """Records from now on, and forgets what was recorded before. `period` 0 records everything.
+    `children` is where forked children write their profiles at their end; %p in it is their id."""
     if not 0 <= period <= LONGEST_PERIOD:
         raise ValueError(f"a period of {period} bytes is not between 0 and 1 TiB")
-    code = _library().start(None, period)
+    code = _library().start(children, period)
     if code == errno.EPERM:
         raise HeapprofError(
             "heapprof can't record: the program is in a sandbox that would end it at a dump"

@@ -64,13 +64,15 @@ def _taken(item: Any, name: str, read: Callable[..., Any]) -> Any:
         raise ValueError(f"{item.nodeid}: {name}: {error}") from None
 
 
-def limits_of(item: Any) -> Optional[Limits]:
-    """Reads the markers of a test. Returns `None` if it has none."""
+def limits_of(item: Any, usual: Limits) -> Optional[Limits]:
+    """Reads the markers of a test. What they leave open is as `usual`. Returns `None` if nothing is
+    limited."""
     memory = _taken(item, "limit_memory", _limit_memory)
     leaks = _taken(item, "limit_leaks", _limit_leaks)
-    if memory is None and leaks is None:
+    memory = usual.memory if memory is None else memory
+    found = Limits(memory, *(leaks or (usual.leak,)))
+    if found == Limits():
         return None
-    found = Limits(memory, *(leaks or ()))
     kind = getattr(item, "cls", None)
     if found.warmups and kind and issubclass(kind, unittest.IsolatedAsyncioTestCase):
         raise ValueError(
@@ -86,16 +88,18 @@ def peak_of(profile: Profile) -> Tuple[int, spread.Range]:
     return peak, spread.of_peak(peak, profile.total("alloc_space"), profile.period)
 
 
-def judge_memory(profile: Profile, limit: int) -> Verdict:
-    """Says whether the peak is above the limit, for certain."""
+def judge_memory(profile: Profile, limit: int, child: str = "") -> Verdict:
+    """Says whether the peak is above the limit, for certain. `child` is the id of a child whose
+    profile it is."""
+    of_child = f" of its child {child}" if child else ""
     peak, sure = peak_of(profile)
     if peak <= limit:
         return Verdict(None)
     shown, allowed = sizes.show(peak), sizes.show(limit)
     if profile.period == 0:
-        failure = f"heapprof: the peak of {shown} is above the limit of {allowed}"
+        failure = f"heapprof: the peak of {shown}{of_child} is above the limit of {allowed}"
         return Verdict("\n".join([failure, *at_peak(profile)]))
-    estimate = f"the estimated peak of {shown} (at least {sizes.show(sure.low)})"
+    estimate = f"the estimated peak of {shown}{of_child} (at least {sizes.show(sure.low)})"
     if sure.low <= limit:
         return Verdict(
             None, f"{estimate} is above the limit of {allowed} only by what sampling explains"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Optional
 
 from . import sizes
 from .increase import Tolerance, parse_tolerance
+from .limits import Limits
 from .library import LONGEST_PERIOD
 
 _MARKERS = (
@@ -13,6 +14,10 @@ _MARKERS = (
     "limit_leaks(location_limit, *, filter_fn=None, warmups=0): fail the test if a stack has more "
     "in use at its end",
 )
+
+
+# Those of tests without markers.
+_LIMITS = ("heapprof_limit_memory", "heapprof_limit_leaks")
 
 
 class Options(NamedTuple):
@@ -29,6 +34,8 @@ class Options(NamedTuple):
     hides_summary: bool
     fails_on_increase: bool
     tolerance: Tolerance
+    usual: Limits
+    children: bool
 
 
 def add(parser: Any) -> None:
@@ -80,7 +87,26 @@ def add(parser: Any) -> None:
         metavar="SIZE|PERCENT",
         help="how much larger a peak may be for --fail-on-increase (1%%, and at least 16 KiB)",
     )
+    option(
+        "--heapprof-limit-memory",
+        metavar="SIZE",
+        help="the limit of the peak of a test that has no marker limit_memory; records each test",
+    )
+    option(
+        "--heapprof-limit-leaks",
+        metavar="SIZE",
+        help="what a stack may have in use at the end of a test that has no marker limit_leaks; "
+        "records each test",
+    )
+    option(
+        "--heapprof-children",
+        choices=("yes", "no"),
+        help="whether children that tests fork are recorded, and have the limit of the test (yes)",
+    )
     ini = parser.addini
+    ini("heapprof_limit_memory", "as --heapprof-limit-memory")
+    ini("heapprof_limit_leaks", "as --heapprof-limit-leaks")
+    ini("heapprof_children", "as --heapprof-children, yes or no")
     ini("heapprof", "as --heapprof", type="bool", default=False)
     ini("heapprof_period", "as --heapprof-period")
     ini("heapprof_python_objects", "as --heapprof-python-objects, yes or no")
@@ -102,27 +128,45 @@ def read(config: Any, namespace: Any) -> Options:
         given = getattr(namespace, name)
         return str(config.getini(name) or usual) if given is None else str(given)
 
-    objects = chosen("heapprof_python_objects", "yes")
-    if objects not in ("yes", "no"):
-        raise ValueError(f"heapprof_python_objects: {objects!r} is neither yes nor no")
+    def is_chosen(name: str) -> bool:
+        value = chosen(name, "yes")
+        if value not in ("yes", "no"):
+            raise ValueError(f"{name}: {value!r} is neither yes nor no")
+        return value == "yes"
+
+    objects, children = is_chosen("heapprof_python_objects"), is_chosen("heapprof_children")
+    memory, leak = (_limit(name, chosen(name, "")) for name in _LIMITS)
+    usual = Limits(memory, leak)
     most = chosen("most_allocations", "5")
     if not (most.isascii() and most.isdigit()):
         raise ValueError(f"most_allocations: {most!r} is no number of tests")
     directory, increase = namespace.heapprof_dir, namespace.fail_on_increase
     asked = namespace.heapprof or config.getini("heapprof") or directory or increase
+    asked = asked or usual != Limits()
     return Options(
         everything=bool(asked) and not namespace.heapprof_off,
         off=namespace.heapprof_off,
         directory=directory,
         period=0 if namespace.heapprof_exact else _period(chosen("heapprof_period", "0")),
-        objects=objects == "yes",
-        objects_are_asked=objects != "yes" or namespace.heapprof_python_objects is not None,
+        objects=objects,
+        objects_are_asked=not objects or namespace.heapprof_python_objects is not None,
         program=namespace.heapprof_bin,
         most=int(most),
         hides_summary=namespace.hide_heapprof_summary or config.getini("hide_heapprof_summary"),
         fails_on_increase=increase,
         tolerance=_tolerance(chosen("heapprof_tolerance", "1%")),
+        usual=usual,
+        children=children,
     )
+
+
+def _limit(name: str, text: str) -> Optional[int]:
+    if not text:
+        return None
+    try:
+        return sizes.parse(text)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
 
 
 def _period(text: str) -> int:

@@ -145,7 +145,7 @@ class Recorder:
         """Reads the limits, and starts pytest again if it has to."""
         for item in session.items:
             try:
-                found = limits.limits_of(item)
+                found = limits.limits_of(item, self.options.usual)
             except ValueError as error:
                 if not self.is_worker:
                     raise pytest.UsageError(f"heapprof: {error}") from None
@@ -215,21 +215,23 @@ class Recorder:
         if self.options.directory:
             file = os.path.join(self.directory, measure.file_name(item.nodeid))
         try:
-            profile, raised = measure.recorded(run, self.options.period, file)
+            measured = measure.recorded(run, self.options, file)
         except measure.NotMeasured as error:
             pytest.fail(f"heapprof: {error}", pytrace=False)
+        profile, raised, children = measured
         raised = raised or _kept_by_unittest(item)
         if profile is not None and not isinstance(raised, pytest.skip.Exception):
-            item.heapprof_data = measure.data_of(profile)
+            item.heapprof_data = measure.data_of(profile, children)
         if raised is None:
-            self._judge(item, profile, found)
+            self._judge(item, measured, found)
         elif not _kept_by_unittest(item):
             try:
                 raise raised
             finally:
                 del raised
 
-    def _judge(self, item: Any, profile: Optional[Profile], found: Limits) -> None:
+    def _judge(self, item: Any, measured: measure.Measured, found: Limits) -> None:
+        profile, _, children = measured
         if profile is None:
             if found != Limits():
                 pytest.fail(
@@ -240,9 +242,12 @@ class Recorder:
             return
         data = item.heapprof_data
         failures: List[str] = []
-        verdicts = []
+        verdicts: List[limits.Verdict] = []
         if found.memory is not None:
             verdicts.append(limits.judge_memory(profile, found.memory))
+            verdicts += [limits.judge_memory(c.profile, found.memory, c.process) for c in children]
+        # Then what holds the peak is shown already.
+        is_above = any(verdict.failure for verdict in verdicts)
         if found.leak is not None:
             verdicts.append(limits.judge_leaks(profile, found))
         for verdict in verdicts:
@@ -251,9 +256,9 @@ class Recorder:
         if self.peaks is not None:
             grown = self.peaks.judge(item.nodeid, data, self.options.tolerance)
             failures += [grown] if grown else []
-            # A limit that is passed has shown them already.
-            if grown and not (found.memory is not None and verdicts[0].failure):
-                failures += limits.at_peak(profile)
+            if grown and not is_above:
+                profiles = [profile, *(child.profile for child in children)]
+                failures += limits.at_peak(max(profiles, key=lambda one: one.total("peak_space")))
         if failures:
             pytest.fail("\n".join(failures), pytrace=False)
 

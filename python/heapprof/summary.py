@@ -31,7 +31,8 @@ def lines(recorded: Dict[str, Data], most: int, is_sampled: bool) -> List[str]:
 
 
 def _row(data: Data, test: str) -> Tuple[str, str, str, str]:
-    return sizes.show(data["peak"]), sizes.show(data["left"]), str(data["allocations"]), test
+    name = f"{test} (in a child)" if data.get("of_child") else test
+    return sizes.show(data["peak"]), sizes.show(data["left"]), str(data["allocations"]), name
 
 
 def _aligned(table: List[Tuple[str, str, str, str]]) -> List[str]:

@@ -104,22 +104,6 @@ def test_what_a_test_says_itself_comes_first(project):
     done.stdout.no_fnmatch_line("*is above the limit*")
 
 
-def test_threads_count_and_forked_children_do_not(project):
-    project(
-        "import multiprocessing, os, threading\n"
-        "def large(): bytearray(2 << 20)\n"
-        "@pytest.mark.limit_memory('1 MiB')\n"
-        "def test_thread():\n"
-        "    thread = threading.Thread(target=large)\n"
-        "    thread.start(); thread.join()\n"
-        "@pytest.mark.limit_memory('1 MiB')\n"
-        "def test_fork():\n"
-        "    child = multiprocessing.get_context('fork').Process(target=large)\n"
-        "    child.start(); child.join()\n"
-        "    assert child.exitcode == 0\n"
-    ).assert_outcomes(passed=1, failed=1)
-
-
 def test_leaks_are_named_by_stack(project):
     done = project(
         "kept = []\n"
