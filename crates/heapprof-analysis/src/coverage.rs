@@ -61,8 +61,6 @@ pub enum Runtime {
     Python,
     /// CPython whose small objects can't be recorded, and why.
     UnreadablePython(String),
-    /// CPython without the GIL, which has all objects in an allocator of its own.
-    FreeThreadedPython,
     /// The JVM.
     Java,
     /// V8.
@@ -98,7 +96,6 @@ fn unseen_python(comments: &[String]) -> Option<Runtime> {
         .iter()
         .find_map(|comment| comment.strip_prefix("frames missing: python: "));
     Some(match unreadable {
-        Some(why) if why.ends_with("was built without the GIL") => Runtime::FreeThreadedPython,
         Some(why) => Runtime::UnreadablePython(format!("missing, because {why}")),
         None => Runtime::Python,
     })
@@ -201,10 +198,6 @@ mod tests {
         assert_eq!(of(&[]), Some(Runtime::Python));
         assert_eq!(of(&["frames: script, of python"]), Some(Runtime::Python));
         assert_eq!(of(&["python: small objects: recorded"]), None);
-        assert_eq!(
-            of(&["frames missing: python: this Python 3.13.5 was built without the GIL"]),
-            Some(Runtime::FreeThreadedPython)
-        );
         assert_eq!(
             of(&["frames missing: python: this Python 3.9 is a debug build"]),
             Some(Runtime::UnreadablePython(

@@ -79,8 +79,6 @@ pub enum Unreadable {
     Version(Version),
     /// It says no version, and its state has a size that no known version has.
     Size(u64),
-    /// It was built without the GIL.
-    FreeThreaded(Version),
     /// It is a debug build.
     Debug(Version),
     /// It says that its structures are others than those of its version.
@@ -100,9 +98,6 @@ impl core::fmt::Display for Unreadable {
                 "this Python does not say its version, and has a runtime of {size} bytes, which no \
                  known one has"
             ),
-            Self::FreeThreaded(version) => {
-                write!(f, "this Python {version} was built without the GIL")
-            }
             Self::Debug(version) => write!(f, "this Python {version} is a debug build"),
             Self::Offsets(version) => write!(
                 f,
@@ -118,6 +113,8 @@ impl core::fmt::Display for Unreadable {
 /// The least number of a release candidate in the last byte of a version's number. Alphas and betas
 /// still change structures.
 const CANDIDATE: u64 = 0xc0;
+/// The word of `_Py_DebugOffsets` that says whether there is no GIL.
+const FREE_THREADED: u64 = 2;
 /// What debug builds export, and others do not.
 const OF_DEBUG_BUILDS: [&str; 3] = ["_Py_RefTotal", "_Py_GetRefTotal", "_Py_NegativeRefcount"];
 
@@ -135,9 +132,13 @@ impl Python {
                     minor: byte(16),
                     micro: Some(byte(8)),
                 };
+                // Versions that may have none say so in the runtime's beginning.
+                let says_none = || memory.u64(runtime.address + 8 * FREE_THREADED) == Some(1);
+                let has_gil = version.minor < 13 || !says_none();
                 let is_known = |layout: &&Layout| {
                     let is_final = number & 0xff >= CANDIDATE;
-                    version.major == 3 && layout.minor == version.minor && is_final
+                    let is_it = (layout.minor, layout.has_gil) == (version.minor, has_gil);
+                    version.major == 3 && is_it && is_final
                 };
                 let Some(layout) = LAYOUTS.iter().find(is_known) else {
                     return Some(Err(Unreadable::Version(version)));
@@ -211,7 +212,6 @@ impl Python {
     /// Refuses a Python that says itself that it is another one.
     fn checked<M: Memory>(self, memory: M) -> Result<Self, Unreadable> {
         const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
-        const FREE_THREADED: u64 = 2;
         if self.layout.minor < 13 {
             return Ok(self);
         }
@@ -219,14 +219,20 @@ impl Python {
         if word(0) != Some(COOKIE) {
             return Err(Unreadable::Offsets(self.version));
         }
-        if word(FREE_THREADED) != Some(0) {
-            return Err(Unreadable::FreeThreaded(self.version));
+        if word(FREE_THREADED) != Some(u64::from(!self.layout.has_gil)) {
+            return Err(Unreadable::Offsets(self.version));
         }
         let is_so = |&(number, told): &(u64, u64)| word(number) == Some(told);
         match self.layout.told().iter().all(is_so) {
             true => Ok(self),
             false => Err(Unreadable::Offsets(self.version)),
         }
+    }
+
+    /// Whether one thread at a time runs its code. One without the GIL has all objects in an
+    /// allocator of its own.
+    pub fn has_gil(&self) -> bool {
+        self.layout.has_gil
     }
 
     /// The key for `pthread_getspecific` under which each thread has its state; `None` if there is

@@ -1,7 +1,8 @@
 //! Where fields are in CPython's structures, by minor version.
 //!
 //! The numbers are `offsetof` of the release builds of 3.8 to 3.14, from CPython's own headers
-//! (`Include/internal`), for the GIL and 64 bits.
+//! (`Include/internal`), for 64 bits. Those without the GIL (3.13t, 3.14t) have a longer header in
+//! every object.
 
 /// How a thread's frames hang together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,10 @@ pub(crate) enum Lines {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub(crate) minor: u8,
+    /// Whether one thread at a time runs Python's code.
+    pub(crate) has_gil: bool,
+    /// How many bytes more than 16 the header of every object has.
+    pub(crate) header: u64,
     pub(crate) chain: Chain,
     pub(crate) lines: Lines,
     /// Of the runtime: the thread that holds the GIL; `None` if each thread has a variable instead.
@@ -67,6 +72,11 @@ pub(crate) struct Layout {
     pub(crate) instructions: u32,
     /// A number that no other code object has; there is none before 3.12.
     pub(crate) version: Option<u32>,
+    /// Of a code object: its instructions, one copy for each thread that runs it; `None` if all
+    /// threads have the same.
+    pub(crate) copies: Option<u32>,
+    /// Of a text's form: the lowest bit of what follows the state of its interning.
+    pub(crate) form: u32,
     /// Of a text: where those begin that are ASCII, and others.
     pub(crate) ascii: u64,
     pub(crate) other: u64,
@@ -74,9 +84,9 @@ pub(crate) struct Layout {
 
 /// Of 3.11's structure on the native stack: the one of the caller.
 pub(crate) const OUTER: u64 = 16;
-/// Of every object: its type.
+/// Of every object: its type. Like those below, it lies further behind a longer header.
 pub(crate) const TYPE: u64 = 8;
-/// Of texts and bytes: how long they are.
+/// Of texts, bytes and code objects: how long they are.
 pub(crate) const LENGTH: u64 = 16;
 /// Of a text: its hash, and its form.
 pub(crate) const HASH: u64 = 24;
@@ -86,6 +96,8 @@ pub(crate) const BYTES: u64 = 32;
 
 const LAYOUT_3_8: Layout = Layout {
     minor: 8,
+    has_gil: true,
+    header: 0,
     chain: Chain::Objects,
     lines: Lines::Pairs,
     holder: Some(1368),
@@ -107,6 +119,8 @@ const LAYOUT_3_8: Layout = Layout {
     line_table: 120,
     instructions: 0,
     version: None,
+    copies: None,
+    form: 2,
     ascii: 48,
     other: 72,
 };
@@ -150,8 +164,11 @@ const LAYOUT_3_11: Layout = Layout {
     line_table: 136,
     instructions: 184,
     version: None,
+    copies: None,
+    form: 2,
     ascii: 48,
     other: 72,
+    ..LAYOUT_3_10
 };
 
 const LAYOUT_3_12: Layout = Layout {
@@ -194,8 +211,36 @@ const LAYOUT_3_14: Layout = Layout {
     ..LAYOUT_3_13
 };
 
+/// 3.13 without the GIL.
+const LAYOUT_3_13T: Layout = Layout {
+    has_gil: false,
+    header: 16,
+    filename: 128,
+    name: 136,
+    qualname: Some(144),
+    first_line: 84,
+    line_table: 152,
+    instructions: 216,
+    version: Some(108),
+    ascii: 56,
+    other: 72,
+    ..LAYOUT_3_13
+};
+
+/// 3.14 without the GIL.
+const LAYOUT_3_14T: Layout = Layout {
+    minor: 14,
+    key_is_made: LAYOUT_3_14.key_is_made,
+    initialized: LAYOUT_3_14.initialized,
+    owner: 78,
+    instructions: 232,
+    copies: Some(224),
+    form: 8,
+    ..LAYOUT_3_13T
+};
+
 /// Every version that is known.
-pub(crate) static LAYOUTS: [Layout; 7] = [
+pub(crate) static LAYOUTS: [Layout; 9] = [
     LAYOUT_3_8,
     LAYOUT_3_9,
     LAYOUT_3_10,
@@ -203,6 +248,8 @@ pub(crate) static LAYOUTS: [Layout; 7] = [
     LAYOUT_3_12,
     LAYOUT_3_13,
     LAYOUT_3_14,
+    LAYOUT_3_13T,
+    LAYOUT_3_14T,
 ];
 
 impl Layout {
@@ -223,26 +270,28 @@ impl Layout {
     /// offsets in its instructions.
     #[inline(always)]
     pub(crate) fn as_constant<R>(&self, work: impl FnOnce(&'static Self) -> R) -> R {
-        match self.minor {
-            8 => work(&LAYOUT_3_8),
-            9 => work(&LAYOUT_3_9),
-            10 => work(&LAYOUT_3_10),
-            11 => work(&LAYOUT_3_11),
-            12 => work(&LAYOUT_3_12),
-            13 => work(&LAYOUT_3_13),
-            _ => work(&LAYOUT_3_14),
+        match (self.minor, self.has_gil) {
+            (8, _) => work(&LAYOUT_3_8),
+            (9, _) => work(&LAYOUT_3_9),
+            (10, _) => work(&LAYOUT_3_10),
+            (11, _) => work(&LAYOUT_3_11),
+            (12, _) => work(&LAYOUT_3_12),
+            (13, true) => work(&LAYOUT_3_13),
+            (13, false) => work(&LAYOUT_3_13T),
+            (_, true) => work(&LAYOUT_3_14),
+            (_, false) => work(&LAYOUT_3_14T),
         }
     }
 
     /// What `_Py_DebugOffsets` must say where it has a word: the word's number, and the word. The
     /// structure is the first thing of the runtime since 3.13.
     pub(crate) fn told(&self) -> &'static [(u64, u64)] {
-        match self.minor {
+        match (self.minor, self.has_gil) {
             // Of threads: current_frame, thread_id. Of frames: previous, executable, instr_ptr,
             // owner. Of code: filename, name, qualname, linetable, firstlineno, co_code_adaptive.
             // Of objects: ob_type. Of bytes: ob_size, ob_sval. Of texts: state, length,
             // asciiobject_size.
-            13 => &[
+            (13, true) => &[
                 (23, 72),
                 (24, 152),
                 (29, 8),
@@ -262,7 +311,27 @@ impl Layout {
                 (69, 16),
                 (70, 40),
             ],
-            14 => &[
+            (13, false) => &[
+                (23, 72),
+                (24, 152),
+                (29, 8),
+                (30, 0),
+                (31, 56),
+                (33, 70),
+                (35, 128),
+                (36, 136),
+                (37, 144),
+                (38, 152),
+                (39, 84),
+                (43, 216),
+                (45, 24),
+                (65, 32),
+                (66, 48),
+                (68, 48),
+                (69, 32),
+                (70, 56),
+            ],
+            (14, true) => &[
                 (26, 72),
                 (27, 152),
                 (32, 8),
@@ -281,6 +350,28 @@ impl Layout {
                 (78, 32),
                 (79, 16),
                 (80, 40),
+            ],
+            // Of code besides: co_tlbc.
+            (14, false) => &[
+                (26, 72),
+                (27, 152),
+                (32, 8),
+                (33, 0),
+                (34, 56),
+                (36, 78),
+                (40, 128),
+                (41, 136),
+                (42, 144),
+                (43, 152),
+                (44, 84),
+                (48, 232),
+                (49, 224),
+                (51, 24),
+                (75, 32),
+                (76, 48),
+                (78, 48),
+                (79, 32),
+                (80, 56),
             ],
             _ => &[],
         }

@@ -46,11 +46,12 @@ impl Python {
             Lines::Pairs => i64::from(frame.place as i32).div_euclid(2),
             Lines::Ends => i64::from(frame.place as i32),
             Lines::Entries => {
-                let begin = code + u64::from(layout.instructions);
+                let begin = self.instructions(memory, frame)?;
                 (frame.place.wrapping_sub(begin) as i64).div_euclid(2)
             }
         };
         let table = field(layout.line_table)?;
+        let table = table + layout.header;
         let table = (table + BYTES, memory.u64(table + LENGTH)?);
         to.start_line = first;
         let mut none = Reached::default();
@@ -66,11 +67,36 @@ impl Python {
         Some(())
     }
 
+    /// Where the instructions begin among which a frame's is. They are behind the code object, or a
+    /// copy of them that a thread has: 3.14 without the GIL gives each thread one.
+    fn instructions<M: Memory>(&self, memory: M, frame: &Frame) -> Option<u64> {
+        /// More threads than this may have copies only if memory is overwritten.
+        const MAX_COPIES: u64 = 1 << 20;
+        let layout = self.layout;
+        let own = frame.code + u64::from(layout.instructions);
+        let Some(copies) = layout.copies else {
+            return Some(own);
+        };
+        let len = 2 * memory.u64(frame.code + layout.header + LENGTH)?;
+        let is_in = |begin: u64| frame.place.wrapping_sub(begin) < len;
+        if is_in(own) {
+            return Some(own);
+        }
+        let all = memory.u64(frame.code + u64::from(copies))?;
+        let count = memory.u64(all)?.min(MAX_COPIES);
+        let copy = |i: u64| memory.u64(all + 8 + 8 * i);
+        let found = (0..count).map_while(copy).find(|&copy| is_in(copy));
+        // Before a function runs, its frame stands before its first instruction.
+        Some(found.unwrap_or(own))
+    }
+
     /// Puts the text of a `str` into `to`, as UTF-8. Returns how many bytes it has. One that is too
     /// long is cut behind a character.
     fn text<M: Memory>(&self, memory: M, at: u64, to: &mut [u8]) -> Option<usize> {
-        let (len, form) = (memory.u64(at + LENGTH)?, memory.u32(at + FORM)?);
-        let (width, is_compact, is_ascii) = (form >> 2 & 7, form >> 5 & 1 == 1, form >> 6 & 1 == 1);
+        let behind = at + self.layout.header;
+        let (len, form) = (memory.u64(behind + LENGTH)?, memory.u32(behind + FORM)?);
+        let form = form >> self.layout.form;
+        let (width, is_compact, is_ascii) = (form & 7, form >> 3 & 1 == 1, form >> 4 & 1 == 1);
         let from = match (is_compact, is_ascii) {
             (false, _) => memory.u64(at + self.layout.other)?,
             (true, true) => at + self.layout.ascii,

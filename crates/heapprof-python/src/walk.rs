@@ -233,7 +233,7 @@ impl<M: Memory> Walk<M> {
     /// Whether this is a code object, if that is looked at.
     #[inline(always)]
     fn is_code(&self, code: u64) -> bool {
-        let is_it = |of_code| self.memory.u64(code + TYPE) == Some(of_code);
+        let is_it = |of_code| self.memory.u64(code + self.layout.header + TYPE) == Some(of_code);
         self.code_type.is_none_or(is_it)
     }
 }

@@ -38,12 +38,6 @@ pub fn beside_heap(peak: Resident, runtime: Option<&Runtime>) -> Option<String> 
             let why = printable(why);
             format!("; Python has small objects in arenas of its own: they are {why}")
         }
-        Some(Runtime::FreeThreadedPython) => {
-            "; a Python that was built without the GIL has all objects in an allocator of its own \
-             (mimalloc), which heapprof does not see: record the same program under a Python with \
-             the GIL to see them"
-                .to_string()
-        }
         Some(Runtime::Java) => {
             "; Java's heap is the JVM's own, which jcmd PID GC.class_histogram shows".to_string()
         }
@@ -182,7 +176,7 @@ mod tests {
 
     /// What is advised is something that can be done.
     #[test]
-    fn a_python_without_the_gil_gets_advice_that_fits() {
+    fn a_python_that_cannot_be_read_gets_advice_that_fits() {
         let peak = Resident {
             bytes: 40 << 20,
             own: 0,
@@ -190,8 +184,6 @@ mod tests {
         };
         let said = |runtime: Runtime| beside_heap(peak, Some(&runtime)).unwrap();
         assert!(said(Runtime::Python).contains("--python-objects=yes"));
-        let without = said(Runtime::FreeThreadedPython);
-        assert!(without.contains("without the GIL") && !without.contains("--python-objects"));
         let other = said(Runtime::UnreadablePython("missing, because".to_string()));
         assert!(
             other.ends_with("they are missing, because") && !other.contains("--python-objects")

@@ -174,7 +174,7 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
     if !is_dynamic {
         obstacles.push(Obstacle::Static);
     }
-    let (mut allocator, mut sanitizer) = (None, None);
+    let (mut allocator, mut sanitizer, mut is_python) = (None, None, false);
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
         let Ok(name) = symbol.name() else {
             continue;
@@ -185,9 +185,13 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
         if symbol.is_definition() && is_allocator_s(name) {
             allocator.get_or_insert_with(|| name.to_string());
         }
+        is_python |= symbol.is_definition() && name == "PyObject_Malloc";
     }
     obstacles.extend(sanitizer.map(Obstacle::Sanitizer));
-    // The allocator that is linked into a static program is libc's.
-    obstacles.extend(allocator.filter(|_| is_dynamic).map(Obstacle::OwnAllocator));
+    // The allocator that is linked into a static program is libc's. CPython has mimalloc inside
+    // since 3.13, and calls it for objects only, which are recorded in Python's own way.
+    let is_other = |function: &String| !is_python || function == "malloc";
+    let allocator = allocator.filter(|function| is_dynamic && is_other(function));
+    obstacles.extend(allocator.map(Obstacle::OwnAllocator));
     obstacles
 }

@@ -144,7 +144,8 @@ pub(super) unsafe extern "C" fn unchanged(
 /// Looks after the wrappers of allocators, if this thread may do so.
 #[cold]
 fn look(this: &PythonStacks, python: &Python, state: u64) {
-    if this.holds_gil(python, state) {
+    let is_done = OBJECTS.has_mimalloc() && OBJECTS.is_settled();
+    if !is_done && this.holds_gil(python, state) {
         // SAFETY: this thread holds the GIL.
         unsafe { OBJECTS.look(true) };
     }

@@ -9,6 +9,11 @@
 //!
 //! What is underneath decides: with `PYTHONMALLOC=malloc` nothing is small, because malloc's hook
 //! sees everything. Debug hooks stay on top of the wrappers, so a request is longer by 24 bytes.
+//!
+//! A Python without the GIL has requests of every size from a mimalloc inside it, so the wrappers
+//! record every size, unless nothing of it is wanted. Its threads must not wait for Python's own
+//! lock in the midst of an allocation, because others may then collect garbage. So one thread looks
+//! at the tables, and only until they are as they should be, and wrappers stay for good.
 
 mod wrappers;
 
@@ -69,6 +74,10 @@ pub struct PythonObjects {
     has_malloc: AtomicBool,
     /// Whether small objects are to be recorded.
     are_wanted: AtomicBool,
+    /// Whether this Python has no GIL, and all objects in a mimalloc of its own.
+    has_mimalloc: AtomicBool,
+    /// Whether a thread looks at the tables at this moment.
+    is_looked_at: AtomicBool,
     /// Whether somebody should look at once: nobody has since Python chose its allocators, or they
     /// were none that we know.
     is_unsettled: AtomicBool,
@@ -97,6 +106,8 @@ pub static OBJECTS: PythonObjects = PythonObjects {
     answer: AtomicI8::new(0),
     has_malloc: AtomicBool::new(false),
     are_wanted: AtomicBool::new(false),
+    has_mimalloc: AtomicBool::new(false),
+    is_looked_at: AtomicBool::new(false),
     is_unsettled: AtomicBool::new(false),
     strange_looks: AtomicU32::new(0),
     functions: UnsafeCell::new(Functions::NONE),
@@ -114,6 +125,8 @@ pub(super) enum Small {
     Recorded { arenas: u64 },
     /// They are malloc's, and recorded as such.
     OfMalloc,
+    /// They are missing, because nobody wants them, and with them whatever Python allocates.
+    NotWanted,
     /// They are missing, because the allocators are none that we know.
     Strange,
     /// They are missing, because nobody could look.
@@ -202,7 +215,7 @@ impl PythonObjects {
     /// Says that a recording begins.
     pub fn begin(&self, mode: Mode) {
         self.want(match self.answer.load(Ordering::Relaxed) {
-            0 => mode == Mode::Sampled,
+            0 => mode == Mode::Sampled || self.has_mimalloc(),
             answer => answer > 0,
         });
     }
@@ -243,6 +256,9 @@ impl PythonObjects {
         if self.are_wanted.load(Ordering::Relaxed) || !self.are_to_go.load(Ordering::Relaxed) {
             return;
         }
+        if self.has_mimalloc() {
+            return;
+        }
         // SAFETY: they are not written any more.
         let Some((get, set)) = functions_of(unsafe { *self.functions.get() }) else {
             return;
@@ -275,6 +291,9 @@ impl PythonObjects {
     /// What became of small objects. `None` if they are not wanted.
     pub(super) fn small(&self) -> Option<Small> {
         if !self.are_wanted.load(Ordering::Relaxed) {
+            if self.has_mimalloc() {
+                return Some(Small::NotWanted);
+            }
             let has_malloc = self.has_malloc.load(Ordering::Relaxed);
             return has_malloc.then_some(Small::OfMalloc);
         }
@@ -295,13 +314,28 @@ impl PythonObjects {
     }
 
     fn become_of(&self, state: u8) {
-        let most = if state == WRAPPED { SMALL } else { 0 };
+        let most = match (state, self.has_mimalloc()) {
+            (WRAPPED, false) => SMALL,
+            (WRAPPED, true) => usize::MAX,
+            _ => 0,
+        };
         self.most.store(most, Ordering::Relaxed);
         self.state.store(state, Ordering::Relaxed);
     }
 
+    /// Whether this Python has all objects in a mimalloc of its own.
+    #[inline(always)]
+    pub(super) fn has_mimalloc(&self) -> bool {
+        self.has_mimalloc.load(Ordering::Relaxed)
+    }
+
     /// Notes a Python's functions. It is called once, before its stacks are read.
-    pub(super) fn found<M: Memory>(&self, memory: M, object: Object) {
+    pub(super) fn found<M: Memory>(&self, memory: M, object: Object, has_gil: bool) {
+        self.has_mimalloc.store(!has_gil, Ordering::Relaxed);
+        let is_open = self.answer.load(Ordering::Relaxed) == 0;
+        if !has_gil && is_open {
+            self.want(true);
+        }
         let address = |name: &str| {
             object
                 .symbol(memory, name)
@@ -331,11 +365,24 @@ impl PythonObjects {
     /// says whether Python has chosen its allocators: before that it has its own.
     ///
     /// # Safety
-    /// This thread holds the GIL, or there are no other threads yet.
+    /// This thread holds the GIL, or there are no other threads yet, or there is no GIL.
     pub(super) unsafe fn look(&'static self, is_configured: bool) {
         if !self.are_wanted.load(Ordering::Relaxed) {
             return;
         }
+        if self.has_mimalloc() && self.is_looked_at.swap(true, Ordering::Acquire) {
+            return;
+        }
+        // SAFETY: the caller's promise; without a GIL this is the one thread that looks.
+        unsafe { self.look_alone(is_configured) };
+        self.is_looked_at.store(false, Ordering::Release);
+    }
+
+    /// As [`look`](Self::look).
+    ///
+    /// # Safety
+    /// As there, and no other thread is here.
+    unsafe fn look_alone(&'static self, is_configured: bool) {
         if is_configured {
             self.is_unsettled.store(false, Ordering::Relaxed);
         }
@@ -370,6 +417,7 @@ impl PythonObjects {
         };
         let has_hooks = match name.map(CStr::to_bytes) {
             Some(b"pymalloc") => false,
+            Some(b"mimalloc") if self.has_mimalloc() => false,
             Some(b"pymalloc_debug") if functions.hook != 0 => true,
             Some(b"malloc" | b"malloc_debug") => {
                 self.become_of(NOT_NEEDED);
@@ -433,8 +481,11 @@ impl PythonObjects {
             unsafe { std::mem::transmute::<u64, Hook>(functions.hook)() };
         }
         self.record_small();
-        // SAFETY: as above.
-        unsafe { self.wrap_arenas(functions) };
+        // What mimalloc maps comes from nowhere else.
+        if !self.has_mimalloc() {
+            // SAFETY: as above.
+            unsafe { self.wrap_arenas(functions) };
+        }
     }
 
     /// Wraps what arenas come from, which is taken out of what else the program maps.

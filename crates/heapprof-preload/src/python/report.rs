@@ -17,8 +17,12 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
             unsafe { (report.remark)(report.to, text.as_ptr()) };
         }
     };
-    if let Some(small) = OBJECTS.small() {
-        say(format!("small objects: {}", of_small(small)));
+    match (OBJECTS.small(), this.why_not()) {
+        (Some(Small::Undecided), Some(why)) => {
+            say(format!("small objects: missing, because {why}"))
+        }
+        (Some(small), _) => say(format!("small objects: {}", of_small(small))),
+        (None, _) => {}
     }
     if this.was_too_deep() {
         say(format!(
@@ -32,6 +36,10 @@ fn of_small(small: Small) -> String {
         Small::OfMalloc => "recorded, from malloc".to_string(),
         Small::Recorded { arenas: 0 } => "recorded".to_string(),
         Small::Recorded { arenas } => format!("recorded, from arenas of {arenas} bytes"),
+        Small::NotWanted => "missing, and all other objects with them, because a Python without \
+                             the GIL has them in an allocator of its own, and \
+                             --python-objects=no leaves that out"
+            .to_string(),
         Small::Strange => {
             "missing, because Python's allocators are none that heapprof knows".to_string()
         }

@@ -97,8 +97,8 @@ impl PythonStacks {
             .store(variable.unwrap_or(0), Ordering::Relaxed);
         self.frames.store(0, Ordering::Relaxed);
         self.failures.store(0, Ordering::Relaxed);
-        if found.is_ok() {
-            OBJECTS.found(memory, object);
+        if let Ok(python) = &found {
+            OBJECTS.found(memory, object, python.has_gil());
         }
         // SAFETY: this thread alone changed the state from `NONE`, and nobody reads either before
         // the next change.

@@ -12,7 +12,12 @@ use super::{ARENA, Allocator, OBJECTS, PythonObjects, REALLOCATED, RELEASED, STR
 #[inline(always)]
 fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     let most = OBJECTS.most.load(Ordering::Relaxed);
-    // A request for nothing goes to malloc, for one byte.
+    // pymalloc gives a request for nothing to malloc, for one byte. mimalloc makes a block for it.
+    let size = if most == usize::MAX {
+        size.max(1)
+    } else {
+        size
+    };
     let is_small = size.wrapping_sub(1) < most;
     if is_small && !made.is_null() && ENGINE.events().charge(size) {
         ENGINE.events().allocated(made, size, CallSite { slot, bp });
@@ -117,6 +122,17 @@ unsafe extern "C" fn made_by_realloc<const DOMAIN: usize>(
     bp: usize,
 ) -> *mut u8 {
     let wrapped = wrapped::<DOMAIN>();
+    if OBJECTS.has_mimalloc() && OBJECTS.most.load(Ordering::Relaxed) != 0 {
+        // Another thread may get the old block before this one has noted its end.
+        let real = || {
+            wrapped.realloc.map_or(std::ptr::null_mut(), |f| {
+                // SAFETY: as Python calls it.
+                unsafe { f(wrapped.context, old, size) }
+            })
+        };
+        let place = CallSite { slot, bp };
+        return ENGINE.events().reallocate(old, size.max(1), place, real);
+    }
     REALLOCATED.set(0);
     // SAFETY: as Python calls it.
     let made = wrapped.realloc.map_or(std::ptr::null_mut(), |f| unsafe {
