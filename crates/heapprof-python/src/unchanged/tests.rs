@@ -82,7 +82,7 @@ fn thread(layout: &Layout, frames: &[(u64, u8)]) -> BTreeMap<u64, u64> {
     let outer = |i: u64| 0x50_0000 + 0x40 * i;
     for code in 0..4 {
         let (at, name) = (0x30_0000 + 0x400 * code, 0x40_0000 + 0x100 * code);
-        put(all, at + 88, [0; 16]);
+        put(all, at + 88, [0; 32]);
         let file = if code == 3 { name } else { 0x48_0000 };
         put(all, at + u64::from(layout.filename), file.to_ne_bytes());
         put(all, at + u64::from(layout.name), name.to_ne_bytes());
