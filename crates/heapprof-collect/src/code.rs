@@ -102,8 +102,9 @@ impl Code {
             let holds = |address: &usize| range.contains(address);
             is_all || entries.iter().any(holds) || own.iter().any(holds)
         };
-        let there = self.mappings.there(process);
-        self.lasting.note(there.into_iter().filter(lasts));
+        let mut there = self.mappings.there(process);
+        there.retain(lasts);
+        self.lasting.note(there);
     }
 
     /// Called before a thread closes objects. Until [`end_close`](Self::end_close) nothing is

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Code of more objects is taken for code that may go.
 const MAX_RANGES: usize = 256;
 
-/// Where such code lies, in a list without a lock.
+/// Where such code lies, in a list without a lock, in the order of the addresses.
 pub(crate) struct LastingCode {
     range: [(AtomicUsize, AtomicUsize); MAX_RANGES],
     /// Whether all code that is mapped when the recording begins is such code.
@@ -36,26 +36,27 @@ impl LastingCode {
         self.is_all.load(Ordering::Relaxed)
     }
 
-    /// Notes all such code, once. It is called by one thread at a time.
-    pub(crate) fn note(&self, all: impl Iterator<Item = Range<usize>>) {
+    /// Notes all such code, once, in ranges that do not overlap. It is called by one thread at a
+    /// time.
+    pub(crate) fn note(&self, mut all: Vec<Range<usize>>) {
         if self.len.load(Ordering::Relaxed) != 0 {
             return;
         }
-        let mut len = 0;
-        for ((start, end), range) in self.range.iter().zip(all) {
+        all.sort_unstable_by_key(|range| range.start);
+        for ((start, end), range) in self.range.iter().zip(&all) {
             start.store(range.start, Ordering::Relaxed);
             end.store(range.end, Ordering::Relaxed);
-            len += 1;
         }
-        self.len.store(len, Ordering::Release);
+        self.len.store(all.len().min(MAX_RANGES), Ordering::Release);
     }
 
     /// Whether `address` lies in such code.
     pub(crate) fn holds(&self, address: usize) -> bool {
         let ranges = &self.range[..self.len.load(Ordering::Acquire)];
-        ranges.iter().any(|(start, end)| {
-            (start.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&address)
-        })
+        // This is asked of each rule at each dlclose.
+        let behind = ranges.partition_point(|(start, _)| start.load(Ordering::Relaxed) <= address);
+        let last = behind.checked_sub(1).map(|at| &ranges[at]);
+        last.is_some_and(|(_, end)| address < end.load(Ordering::Relaxed))
     }
 }
 
@@ -67,13 +68,13 @@ mod tests {
     fn code_is_noted_once() {
         let code = LastingCode::new();
         assert!(!code.holds(0));
-        code.note([10..20, 30..40].into_iter());
-        code.note(std::iter::once(50..60));
+        code.note(vec![30..40, 10..20, 40..45]);
+        code.note(vec![Range { start: 50, end: 60 }]);
         let held = (0..100).filter(|&at| code.holds(at));
-        assert!(held.eq((10..20).chain(30..40)));
+        assert!(held.eq((10..20).chain(30..45)));
         // What there is no room for may go.
         let code = LastingCode::new();
-        code.note((0..1000).map(|i| 10 * i..10 * i + 1));
+        code.note((0..1000).map(|i| 10 * i..10 * i + 1).collect());
         assert!(code.holds(0) && code.holds(10 * (MAX_RANGES - 1)));
         assert!(!code.holds(1) && !code.holds(10 * MAX_RANGES));
     }
