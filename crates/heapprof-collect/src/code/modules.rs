@@ -104,9 +104,10 @@ impl Modules {
     /// The object that holds `pc`.
     pub(crate) fn find(&self, process: &Process, pc: usize) -> Option<Module> {
         let mut module = self.loaded(process, pc)?;
-        if module.lacks_table() {
-            module.index = self.indexes.find(module.start);
-        }
+        // Few objects have an index. Only for one that does is its memory looked at, because
+        // another object may have come to its place.
+        let index = self.indexes.find(module.start);
+        module.index = index.filter(|_| module.lacks_table());
         Some(module)
     }
 
