@@ -268,6 +268,15 @@ pub(crate) fn thread_name() -> [u8; NAME] {
 pub(crate) fn is_main_thread() -> bool {
     thread_id() == process_id()
 }
+/// The kernel's number for how system calls of this thread are filtered, 0 for not at all; `None`
+/// if it does not say.
+pub(crate) fn seccomp_mode() -> Option<u32> {
+    let args = [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0];
+    // SAFETY: it only tells.
+    let mode = unsafe { call(libc::SYS_prctl, args) };
+    u32::try_from(mode).ok()
+}
+
 
 /// The path that this program was executed by.
 pub(crate) fn executed() -> Option<&'static std::ffi::CStr> {
