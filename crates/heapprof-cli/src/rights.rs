@@ -11,6 +11,8 @@ mod ledger;
 mod namer;
 
 use std::io;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use heapprof_process::status;
 use rustix::process::geteuid;
@@ -128,9 +130,14 @@ impl ProcessRights {
 
 /// Whether capabilities, as the kernel writes them, are at least those of this process.
 fn has_our_capabilities(effective: &str) -> bool {
+    // This process as a whole keeps its capabilities. Only single threads act for others.
+    static OWN: OnceLock<Option<u64>> = OnceLock::new();
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let [own] = status(std::process::id(), ["CapEff:"]);
-    match (number(&own), number(effective)) {
+    let own = OWN.get_or_init(|| {
+        let [own] = status(std::process::id(), ["CapEff:"]);
+        number(&own)
+    });
+    match (own, number(effective)) {
         (Some(own), Some(its)) => own & !its == 0,
         _ => false,
     }
@@ -138,8 +145,10 @@ fn has_our_capabilities(effective: &str) -> bool {
 
 /// Whether a process is in our namespace of users.
 fn is_among_our_users(pid: u32) -> bool {
+    static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
     let namespace = |of: &str| std::fs::read_link(format!("/proc/{of}/ns/user")).ok();
-    match (namespace("self"), namespace(&pid.to_string())) {
+    let own = OWN.get_or_init(|| namespace("self"));
+    match (own, &namespace(&pid.to_string())) {
         (Some(own), Some(its)) => own == its,
         // The kernel was built without them.
         (None, None) => true,

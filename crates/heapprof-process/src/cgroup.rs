@@ -89,7 +89,13 @@ impl Folder {
     /// container that has them not mounted.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
-        Self::named(&crate::read(pid, "cgroup").ok()?)
+        Self::named(&Self::text_of(pid)?)
+    }
+
+    /// What the kernel says of a process's control groups; `None` if the process is gone.
+    #[must_use]
+    pub fn text_of(pid: u32) -> Option<String> {
+        crate::read(pid, "cgroup").ok()
     }
 
     /// The same, by the text of `/proc/PID/cgroup`. Processes with equal texts have the same.

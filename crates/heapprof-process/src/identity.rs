@@ -38,7 +38,7 @@ impl Identity {
     /// # Errors
     /// The process may be gone.
     pub fn of(pid: u32) -> io::Result<Self> {
-        let text = std::fs::read(crate::path(pid, "stat"))?;
+        let text = crate::read_bytes(pid, "stat")?;
         Self::parse(&text).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
@@ -124,7 +124,7 @@ pub fn comm(pid: u32) -> String {
 /// gone.
 #[must_use]
 pub fn title(pid: u32, most: usize) -> Option<String> {
-    let mut bytes = std::fs::read(crate::path(pid, "cmdline")).ok()?;
+    let mut bytes = crate::read_bytes(pid, "cmdline").ok()?;
     while matches!(bytes.last(), Some(0 | b' ')) {
         bytes.pop();
     }

@@ -41,8 +41,19 @@ fn path(pid: u32, file: &str) -> std::path::PathBuf {
     std::path::PathBuf::from(format!("/proc/{pid}/{file}"))
 }
 
+/// A file of a process. The kernel does not say how long such a file is, and makes most of them
+/// anew for each process, so they are read in few steps.
+fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    const USUAL: usize = 4096;
+    let mut bytes = Vec::with_capacity(USUAL);
+    let opened = std::fs::File::open(path(pid, file))?;
+    opened.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// A file of a process, as text. A process's name may be no text, so what is none is replaced.
 fn read(pid: u32, file: &str) -> std::io::Result<String> {
-    let bytes = std::fs::read(path(pid, file))?;
+    let bytes = read_bytes(pid, file)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

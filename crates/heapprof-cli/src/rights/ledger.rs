@@ -55,11 +55,13 @@ impl Entry {
 
     /// Asks the kernel. Returns whether it knows.
     fn observe(&mut self, pid: u32) -> bool {
-        let found = ProcessRights::observe(pid);
-        let began = Identity::of(pid).ok().map(|found| found.began);
-        let (Some(found), true) = (found, began.is_some() && began == self.began) else {
+        let Some(found) = ProcessRights::observe(pid) else {
             return false;
         };
+        let began = began(pid);
+        if began.is_none() || began != self.began {
+            return false;
+        }
         self.lower(found.rights);
         self.is_final |= found.is_final;
         true
@@ -72,6 +74,11 @@ impl Entry {
             false => ProcessRights::Public,
         }
     }
+}
+
+/// When a process began, also one that has ended and was not reaped yet.
+fn began(pid: u32) -> Option<u64> {
+    Identity::of(pid).ok().map(|found| found.began)
 }
 
 /// Whether processes that this one has started may have become other users unseen. Whoever is not
@@ -97,8 +104,7 @@ impl RightsLedger {
             entries.of_process.remove(&pid);
         }
         entries.change(pid, |entry| {
-            let began = Identity::of(pid).ok().map(|found| found.began);
-            entry.began = entry.began.or(began);
+            entry.began = entry.began.or_else(|| began(pid));
             entry.lower(ProcessRights::User(owner));
             entry.observe(pid);
         });
@@ -109,8 +115,7 @@ impl RightsLedger {
     pub(crate) fn lower(&self, pid: u32, rights: ProcessRights, is_final: bool) {
         self.locked().change(pid, |entry| {
             if !entry.is_closed {
-                let began = Identity::of(pid).ok().map(|found| found.began);
-                entry.began = entry.began.or(began);
+                entry.began = entry.began.or_else(|| began(pid));
                 entry.lower(rights);
                 entry.observe(pid);
                 entry.is_final |= is_final;

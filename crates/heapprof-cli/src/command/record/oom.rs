@@ -51,7 +51,7 @@ impl Counts {
 
     /// The cgroup of a process, from now on.
     pub(super) fn group_of(&mut self, process: Pid) -> Option<Folder> {
-        let text = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
+        let text = Folder::text_of(process.as_raw_nonzero().get().unsigned_abs())?;
         if self.named.len() >= MOST_NAMED {
             self.named.clear();
         }
