@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
 use heapprof_profile::decode;
@@ -85,6 +85,28 @@ fn dumps_of_a_program_without_memory() {
             assert!(!profile.samples.is_empty(), "{road}");
         }
     }
+}
+
+/// A program may have a clock of its own, which may wait for a lock that it holds.
+#[test]
+fn a_clock_of_the_programs_own_is_not_asked() {
+    let program = build("alloc_clock", "alloc_clock", &[], &[]).expect("it is built");
+    let folder = tempfile::tempdir().unwrap();
+    let profile = folder.path().join("clock.pb.gz");
+    let mut command = Command::new(&program);
+    command.arg(&profile).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    assert!(ended(&mut child).success());
+    let mut calls = String::new();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_to_string(&mut calls).unwrap();
+    assert_eq!(calls, "0\n");
+    let profile = decode(&*std::fs::read(&profile).unwrap()).unwrap();
+    let column = profile.find_sample_type("inuse_space").unwrap();
+    let all = (0..profile.samples.len()).map(|i| profile.samples.values(i)[column]);
+    assert!(all.sum::<i64>() >= 1_000_000);
+    // The recording has the kernel's time.
+    assert!(profile.time_nanos > 1_000_000_000_000_000_000);
 }
 
 /// libc removes fork handlers when the program ends. That may happen between the handler before a

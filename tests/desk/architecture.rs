@@ -110,6 +110,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "platform/process",
             "platform/stack_switch",
             "platform/sys",
+            "platform/sys/clock",
             "platform/sys/file",
             "platform/sys/keep",
             "platform/sys/memory",
@@ -299,6 +300,8 @@ fn the_engine_is_a_value() {
         "engine.rs ENGINE",
         // Where the engine's tables are, for readers outside.
         "outside.rs BOOKS",
+        // Where the kernel's clock is, the same for all engines of a process.
+        "platform/sys/clock.rs FUNCTION",
         "platform/tls.rs SLOT",
         "platform/weak.rs WEAK",
         // The memory that the hooks' assembly reads, which the engine is given.

@@ -7,7 +7,12 @@ pub(super) const ARROWS: &[(&str, &[&str])] = &[
     ("heapprof-books", &[]),
     (
         "heapprof-collect",
-        &["heapprof-books", "heapprof-environment", "heapprof-profile"],
+        &[
+            "heapprof-books",
+            "heapprof-environment",
+            "heapprof-memory",
+            "heapprof-profile",
+        ],
     ),
     (
         "heapprof-attach",

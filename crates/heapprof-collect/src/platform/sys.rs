@@ -1,5 +1,7 @@
 //! The kernel's calls, made directly: libc's wrappers set errno, which belongs to the program.
 
+#[cfg(not(any(miri, all(test, shuttle))))]
+mod clock;
 mod file;
 mod keep;
 mod memory;
@@ -9,7 +11,9 @@ use std::sync::atomic::AtomicU32;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use std::arch::asm;
 
-pub use file::{File, error_text, read_file, write_to};
+#[cfg(not(any(miri, all(test, shuttle))))]
+pub(crate) use clock::nanoseconds;
+pub use file::{File, error_text, is_executable, read_file, write_to};
 pub(crate) use file::{
     Patience, close_last, is_same_file, is_short_of_files, leave_files, make_folder_in, read_link,
     rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
@@ -181,8 +185,8 @@ pub fn futex_wake(word: &AtomicU32) {
     };
 }
 
-/// A clock's time.
-#[cfg(not(all(test, shuttle)))]
+/// A clock's time, in Miri.
+#[cfg(all(miri, not(all(test, shuttle))))]
 pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
     let mut time = libc::timespec {
         tv_sec: 0,

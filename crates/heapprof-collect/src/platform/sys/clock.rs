@@ -1,0 +1,121 @@
+//! The time, asked of the kernel itself. A program may export a `clock_gettime` of its own, which
+//! may wait for a lock that the calling thread holds, or may lie.
+
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use heapprof_memory::loaded::Object;
+use heapprof_memory::{Memory, Own};
+
+use super::call;
+
+/// The kernel's function in the process's memory, which needs no system call for most clocks.
+type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
+
+/// That function; null if nobody has looked for it yet, and [`NONE`] if there is none. A forked
+/// child has it at the same place.
+static FUNCTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+const NONE: *mut () = ptr::without_provenance_mut(1);
+
+/// The function's name.
+#[cfg(target_arch = "x86_64")]
+const NAME: &str = "__vdso_clock_gettime";
+#[cfg(not(target_arch = "x86_64"))]
+const NAME: &str = "__kernel_clock_gettime";
+
+/// A clock's time.
+pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut function = FUNCTION.load(Ordering::Relaxed);
+    if function.is_null() {
+        function = find();
+        FUNCTION.store(function, Ordering::Relaxed);
+    }
+    let is_told = function != NONE && {
+        // SAFETY: `find` found it, and the kernel's function has this type.
+        let function = unsafe { std::mem::transmute::<*mut (), ClockGettime>(function) };
+        // SAFETY: `time` is valid to write.
+        unsafe { function(clock, &raw mut time) == 0 }
+    };
+    if !is_told {
+        let args = [clock as usize, &raw mut time as usize, 0, 0, 0, 0];
+        // SAFETY: as above.
+        unsafe { call(libc::SYS_clock_gettime, args) };
+    }
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// Finds the function in the object that the kernel has mapped for the process.
+#[cold]
+fn find() -> *mut () {
+    // SAFETY: it only tells. The kernel answers 0 if there is no such object.
+    let header = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    let found = match header {
+        0 => None,
+        header => symbol(header),
+    };
+    found.map_or(NONE, |at| ptr::with_exposed_provenance_mut(at as usize))
+}
+
+/// Where the function is in the object whose ELF header is at `header`.
+fn symbol(header: u64) -> Option<u64> {
+    const PT_LOAD: u32 = 1;
+    const PT_DYNAMIC: u32 = 2;
+    // SAFETY: the object is the kernel's, and whole: its header leads to its tables, which are all
+    // mapped.
+    let memory = unsafe { Own::new() };
+    let headers = header + memory.u64(header + 32)?;
+    let count = u64::from(memory.u16(header + 56)?);
+    let (mut base, mut dynamic) = (None, None);
+    for at in (0..count).map(|i| headers + 56 * i) {
+        let address = memory.u64(at + 16)?;
+        match memory.u32(at)? {
+            PT_LOAD if base.is_none() => {
+                let offset = memory.u64(at + 8)?;
+                base = Some(header.wrapping_add(offset).wrapping_sub(address));
+            }
+            PT_DYNAMIC => dynamic = Some(address),
+            _ => {}
+        }
+    }
+    let base = base?;
+    let object = Object::at(base, base.wrapping_add(dynamic?));
+    object.symbol(memory, NAME).map(|found| found.address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_tells_the_time_without_a_call() {
+        // Under an emulator there may be no such object.
+        // SAFETY: it only tells.
+        let has_object = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } != 0;
+        assert_eq!(find() != NONE, has_object);
+        let own = || {
+            let mut time = libc::timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            let args = [
+                libc::CLOCK_MONOTONIC as usize,
+                &raw mut time as usize,
+                0,
+                0,
+                0,
+                0,
+            ];
+            // SAFETY: `time` is valid to write.
+            unsafe { call(libc::SYS_clock_gettime, args) };
+            time.tv_sec * 1_000_000_000 + time.tv_nsec
+        };
+        let before = own();
+        let between = nanoseconds(libc::CLOCK_MONOTONIC);
+        assert!((before..=own()).contains(&between));
+    }
+}

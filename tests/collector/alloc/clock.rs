@@ -1,0 +1,49 @@
+//! A program with a `clock_gettime` of its own, which takes a lock and allocates. Says how often
+//! it was called while the program allocated. Argument: where the profile goes.
+
+use std::ffi::c_int;
+use std::hint::black_box;
+use std::io::Write;
+use std::sync::Mutex;
+
+use heapprof_alloc::{HeapProf, Mode, Options};
+
+#[global_allocator]
+static ALLOCATOR: HeapProf = HeapProf::system();
+
+static CALLS: Mutex<u32> = Mutex::new(0);
+
+/// What stands before libc's function of this name.
+///
+/// # Safety
+/// `time` is valid to write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(_: libc::clockid_t, time: *mut libc::timespec) -> c_int {
+    // Whoever comes here in an event of this thread waits for ever.
+    let mut calls = CALLS.lock().unwrap();
+    *calls += 1;
+    drop(black_box(vec![0u8; 100]));
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*time).tv_sec = 1;
+        (*time).tv_nsec = 0;
+    }
+    0
+}
+
+fn main() {
+    let path = std::env::args().nth(1).expect("clock FILE");
+    let options = Options {
+        mode: Mode::Exact,
+        ..Options::default()
+    };
+    assert!(heapprof_alloc::start(options));
+    let held = CALLS.lock().unwrap();
+    let kept: Vec<Vec<u8>> = (0..1000).map(|_| black_box(vec![0; 1000])).collect();
+    let calls = *held;
+    drop(held);
+    heapprof_alloc::dump_to(&path).unwrap();
+    drop(kept);
+    let text = format!("{calls}\n");
+    std::io::stdout().write_all(text.as_bytes()).unwrap();
+}
