@@ -181,7 +181,7 @@ mod stack;
 mod tables;
 mod thread;
 
-pub use crate::dump::output::{say_unrecorded, working_folder};
+pub use crate::dump::output::{say_becoming_unrecorded, say_unrecorded, working_folder};
 pub use crate::dump::{AllocatorHolds, Error};
 pub use crate::engine::{ENGINE, Engine};
 pub use crate::event::Events;

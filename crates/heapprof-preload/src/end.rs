@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use heapprof_collect::{ENGINE, Reason, raise_default, sys};
 
 use crate::atfork;
+use crate::executed;
 use crate::hook::{announced, label};
 use crate::perl::PERL;
 use crate::python::PYTHON;
@@ -244,7 +245,8 @@ pub fn prepare() {
         &EXIT,
         &ALIGNED_ALLOC,
     ];
-    for function in EXEC.iter().chain(others) {
+    let exec = EXEC.iter().chain(&NAMED_EXEC).chain(&OPENED_EXEC);
+    for function in exec.chain(others) {
         function.find();
     }
 }
@@ -304,18 +306,37 @@ pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
 }
 
 /// Writes the profile of this image before an exec. If the exec fails, the next dump removes the
-/// file.
-unsafe extern "C" fn before_exec() {
+/// file. Returns whether it can be said what comes then.
+fn end_image() -> bool {
     wiretap::end();
     if is_due() {
         dump(Reason::Exec);
     }
+    ENGINE.lifecycle().is_running() && !ENGINE.lifecycle().is_shut_in()
 }
 
-announced! {
-    before_exec, EXEC, Exec:
-    execve, execv, execvp, execvpe, execl, execlp, execle, fexecve, execveat,
+/// Called before an exec of a path.
+unsafe extern "C" fn before_exec(path: usize) {
+    if end_image() {
+        executed::look(path);
+    }
 }
+
+/// Called before an exec of a path, or of a name that is looked up.
+unsafe extern "C" fn before_named_exec(name: usize) {
+    if end_image() {
+        executed::look_up(name);
+    }
+}
+
+/// Called before an exec of an open file.
+unsafe extern "C" fn before_opened_exec() {
+    end_image();
+}
+
+announced! { before_exec, EXEC, Exec: execve, execv, execl, execle }
+announced! { before_named_exec, NAMED_EXEC, NamedExec: execvp, execvpe, execlp }
+announced! { before_opened_exec, OPENED_EXEC, OpenedExec: fexecve, execveat }
 static ABORT: Behind = Behind::new(c"abort");
 static DAEMON: Behind = Behind::new(c"daemon");
 static EXIT: Behind = Behind::new(c"_exit");

@@ -178,14 +178,30 @@ fn read_gperftools() -> Result<Gperftools, Misunderstood> {
     })
 }
 
+/// The folders in which programs are looked up by name, in the program's environment now.
+pub fn search_path() -> Option<&'static [u8]> {
+    get("PATH")
+}
+
 /// Says to `record`, if there is one, why this process is not recorded.
 pub fn say_unrecorded(why: &str) {
+    if let Some(list) = list() {
+        heapprof_collect::say_unrecorded(list, why);
+    }
+}
+
+/// Says to `record`, if there is one, that this process is about to run a program that is not
+/// recorded, and why.
+pub fn say_becoming_unrecorded(why: &str, program: &[u8]) {
+    if let Some(list) = list() {
+        heapprof_collect::say_becoming_unrecorded(list, why, program);
+    }
+}
+
+/// The list of `record`, if there is one that follows children.
+fn list() -> Option<&'static [u8]> {
     let follows = parsed(variable::FOLLOW.name, &setting::ANSWER);
-    let Some(list) = get(variable::LIST.name).filter(|_| !matches!(follows, Ok(Some(false))))
-    else {
-        return;
-    };
-    heapprof_collect::say_unrecorded(list, why);
+    get(variable::LIST.name).filter(|_| !matches!(follows, Ok(Some(false))))
 }
 
 /// Where the wiretap leads, and the file of its key; `None` if there is no wiretap.

@@ -13,6 +13,7 @@ mod atfork;
 mod attach;
 mod end;
 mod environment;
+mod executed;
 mod family;
 mod fast_path;
 mod fork;

@@ -48,7 +48,7 @@ pub(super) use self::program::find as find_program;
 use self::residents::Reader;
 pub(super) use self::residents::resident;
 pub(super) use self::words::bytes;
-use self::written::{Private, Written};
+use self::written::{Private, Unrecorded, Written};
 use super::forks::CHILDREN;
 use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
@@ -172,7 +172,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
 
 /// Adds what was saved of processes that ended without a word to what the processes said.
 fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended) -> Ending {
-    let unrecorded = std::mem::take(&mut said.unrecorded);
+    let mut unrecorded = std::mem::take(&mut said.unrecorded);
     let mut private = std::mem::take(&mut said.private);
     let saved = saved.unwrap_or_else(|error| {
         private.push(Private {
@@ -188,6 +188,12 @@ fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended
     // What was written before under the name is gone.
     let is_new = |one: &Written| saved.written.iter().all(|new| new.path != one.path);
     said.written.retain(is_new);
+    // A program may have the library in another way, and be killed.
+    let was_recorded = |one: &Unrecorded| {
+        let mut last = saved.written.iter().filter(|new| new.is_last);
+        last.any(|new| new.process == one.process)
+    };
+    unrecorded.retain(|one| !was_recorded(one));
     said.written.extend(saved.written);
     Ending {
         died: saved.died,

@@ -321,8 +321,19 @@ pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
 
 /// Says in the list of a recording why this process is no part of it.
 pub fn say_unrecorded(list: &[u8], why: &str) {
-    let mut entry = format!("?{} {why}\n", sys::process_id()).into_bytes();
-    entry.extend_from_slice(sys::executed().map_or(b"", |path| path.to_bytes()));
+    let program = sys::executed().map_or(&b""[..], |path| path.to_bytes());
+    say_of_program(list, '?', why, program);
+}
+
+/// Says in the list of a recording that this process is about to become a program that is no part
+/// of it, and why.
+pub fn say_becoming_unrecorded(list: &[u8], why: &str, program: &[u8]) {
+    say_of_program(list, '>', why, program);
+}
+
+fn say_of_program(list: &[u8], what: char, why: &str, program: &[u8]) {
+    let mut entry = format!("{what}{} {why}\n", sys::process_id()).into_bytes();
+    entry.extend_from_slice(program);
     if let Ok(entry) = CString::new(entry) {
         add_to_list(list, &entry);
     }

@@ -268,10 +268,6 @@ pub(crate) fn thread_name() -> [u8; NAME] {
     name
 }
 
-/// Whether this is the thread that the process began with, or that forked it.
-pub(crate) fn is_main_thread() -> bool {
-    thread_id() == process_id()
-}
 /// The kernel's number for how system calls of this thread are filtered, 0 for not at all; `None`
 /// if it does not say.
 pub(crate) fn seccomp_mode() -> Option<u32> {
@@ -281,6 +277,10 @@ pub(crate) fn seccomp_mode() -> Option<u32> {
     u32::try_from(mode).ok()
 }
 
+/// Whether this is the thread that the process began with, or that forked it.
+pub(crate) fn is_main_thread() -> bool {
+    thread_id() == process_id()
+}
 
 /// The path that this program was executed by.
 pub(crate) fn executed() -> Option<&'static std::ffi::CStr> {

@@ -56,11 +56,10 @@ impl Ending {
         match self.unrecorded.as_slice() {
             [] => String::new(),
             [one] => format!("; {} was not recorded: {}", one.program, one.why),
-            [first, ..] => format!(
-                "; {} processes were not recorded, the first of {}: {}",
-                self.unrecorded.len(),
-                first.program,
-                first.why
+            all => format!(
+                "; {} processes were not recorded: {}",
+                all.len(),
+                by_reason(all)
             ),
         }
     }
@@ -136,6 +135,33 @@ fn named(signal: i32) -> String {
         Some(name) => name.to_string(),
         None => format!("signal {signal}"),
     }
+}
+
+/// The programs of processes that were not recorded, each once, with why.
+fn by_reason(all: &[Unrecorded]) -> String {
+    /// The maximum number of programs that are named for one reason.
+    const MAX_NAMED: usize = 3;
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for one in all {
+        let at = reasons.iter().position(|(why, _)| *why == one.why);
+        let at = at.unwrap_or_else(|| {
+            reasons.push((&one.why, Vec::new()));
+            reasons.len() - 1
+        });
+        let programs = &mut reasons[at].1;
+        if !programs.contains(&one.program.as_str()) {
+            programs.push(&one.program);
+        }
+    }
+    let each = reasons.iter().map(|(why, programs)| {
+        let named = programs[..programs.len().min(MAX_NAMED)].join(", ");
+        let more = match programs.len().saturating_sub(MAX_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{named}{more} ({why})")
+    });
+    each.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

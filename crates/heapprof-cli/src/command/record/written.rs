@@ -116,6 +116,8 @@ pub(super) fn read(list: &[Entries]) -> Said {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
     let (mut private, mut unrecorded) = (Vec::<Private>::new(), Vec::<Unrecorded>::new());
     let mut small = Vec::new();
+    // Who says more afterwards could not become that program, or has the library in another way.
+    let mut becoming = Vec::<Unrecorded>::new();
     // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
     let entries = list.iter().flat_map(|of| {
@@ -146,14 +148,22 @@ pub(super) fn read(list: &[Entries]) -> Said {
             let is_one_more = unrecorded.len() < MOST_PRIVATE;
             unrecorded.extend(unrecorded_of(entry).filter(|_| is_one_more));
         } else if let Some(entry) = entry.strip_prefix(b"-") {
-            small.extend(small_child(entry));
+            let one = small_child(entry);
+            small.extend(one);
+            let ended = one.filter(|one| !one.is_before_exec);
+            becoming.retain(|other: &Unrecorded| Some(other.process) != ended.map(|o| o.process));
+        } else if let Some(entry) = entry.strip_prefix(b">") {
+            let is_one_more = becoming.len() < MOST_PRIVATE;
+            becoming.extend(unrecorded_of(entry).filter(|_| is_one_more));
         } else if let Some((path, one)) = parse(entry, owner) {
+            becoming.retain(|other| one.is_before_exec || other.process != one.process);
             if let Some(before) = last.insert((owner.user, path), written.len()) {
                 written[before] = None;
             }
             written.push(Some(one));
         }
     }
+    unrecorded.append(&mut becoming);
     Said {
         written: written.into_iter().flatten().collect(),
         failed,

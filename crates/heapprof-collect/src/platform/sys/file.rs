@@ -156,7 +156,7 @@ impl File {
     }
 
     /// Reads what is at `offset`; 0 at the end and on errors.
-    pub(crate) fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> usize {
         loop {
             let at = buf.as_mut_ptr() as usize;
             let args = [self.0 as usize, at, buf.len(), offset as usize, 0, 0];
@@ -268,6 +268,14 @@ pub fn read_file(path: &CStr) -> Vec<u8> {
             return all;
         }
     }
+}
+
+/// Whether this process may execute a file.
+pub fn is_executable(path: &CStr) -> bool {
+    let (at, mode) = (libc::AT_FDCWD as usize, libc::X_OK as usize);
+    let args = [at, path.as_ptr() as usize, mode, 0, 0, 0];
+    // SAFETY: the path ends in a zero byte.
+    unsafe { call(libc::SYS_faccessat, args) == 0 }
 }
 
 /// Whether the process has fewer numbers left for files than a dump takes at a time.

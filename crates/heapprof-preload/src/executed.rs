@@ -1,0 +1,117 @@
+//! Looks at a program that is about to be executed, and says to `record` if the loader can't load
+//! this library into it: no loader comes, or one of another architecture. Nobody else would say
+//! why such a child is missing.
+
+use std::ffi::CStr;
+
+use heapprof_collect::{ENGINE, sys};
+
+use crate::environment;
+
+/// What an executable begins with: its header and its program headers, which linkers put behind it.
+const BEGINNING: usize = 1024;
+/// The longest path.
+const MAX_PATH: usize = 1024;
+
+/// Says it of the file whose path is at an address that the program gives to exec.
+pub fn look(path: usize) {
+    let mut buffer = [0; MAX_PATH];
+    if let Some(path) = text(path, &mut buffer) {
+        say(path);
+    }
+}
+
+/// As [`look`], of a name that is looked up in the folders of `PATH` if it has no slash.
+pub fn look_up(name: usize) {
+    let mut buffer = [0; MAX_PATH];
+    let Some(name) = text(name, &mut buffer) else {
+        return;
+    };
+    if name.to_bytes().contains(&b'/') {
+        return say(name);
+    }
+    let Some(folders) = environment::search_path() else {
+        return;
+    };
+    let mut place = [0; MAX_PATH];
+    for folder in folders.split(|&byte| byte == b':') {
+        let folder = if folder.is_empty() { b"." } else { folder };
+        let parts = [folder, b"/", name.to_bytes_with_nul()];
+        if parts.iter().map(|part| part.len()).sum::<usize>() > place.len() {
+            continue;
+        }
+        let mut at = 0;
+        for part in parts {
+            place[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        if let Ok(path) = CStr::from_bytes_until_nul(&place)
+            && sys::is_executable(path)
+        {
+            return say(path);
+        }
+    }
+}
+
+/// The text at an address, which may be any; `None` if there is none, or a longer one.
+fn text(at: usize, buffer: &mut [u8; MAX_PATH]) -> Option<&CStr> {
+    let len = sys::read_memory(at, buffer);
+    CStr::from_bytes_until_nul(&buffer[..len]).ok()
+}
+
+fn say(path: &CStr) {
+    // A pipe or a device may do something when it is opened.
+    if !sys::is_executable(path) {
+        return;
+    }
+    let Ok(file) = sys::File::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0) else {
+        return;
+    };
+    let mut beginning = [0; BEGINNING];
+    let len = file.read_at(&mut beginning, 0);
+    drop(file);
+    // The loader itself has no loader, but it loads what it is given.
+    let name = path.to_bytes().rsplit(|&byte| byte == b'/').next();
+    let is_loader = name.is_some_and(|name| name.starts_with(b"ld-"));
+    if let Some(why) = obstacle(&beginning[..len]).filter(|_| !is_loader) {
+        ENGINE
+            .lifecycle()
+            .apart(|| environment::say_becoming_unrecorded(why, path.to_bytes()));
+    }
+}
+
+/// Why nothing can be loaded into a program that begins so.
+fn obstacle(beginning: &[u8]) -> Option<&'static str> {
+    const EM_X86_64: u16 = 62;
+    const EM_AARCH64: u16 = 183;
+    const EM_386: u16 = 3;
+    const EM_ARM: u16 = 40;
+    const EM_RISCV: u16 = 243;
+    const PT_INTERP: u32 = 3;
+    let half = |at: usize| {
+        let bytes = beginning.get(at..at + 2)?;
+        Some(u16::from_le_bytes(bytes.try_into().ok()?))
+    };
+    if !beginning.starts_with(b"\x7fELF") {
+        return None;
+    }
+    match half(18)? {
+        EM_X86_64 if beginning[4] == 2 => {}
+        EM_X86_64 | EM_386 => return Some("it is a 32-bit program"),
+        EM_AARCH64 => return Some("it is built for another architecture (aarch64)"),
+        EM_ARM => return Some("it is built for another architecture (arm)"),
+        EM_RISCV => return Some("it is built for another architecture (riscv)"),
+        _ => return Some("it is built for another architecture"),
+    }
+    let (size, count) = (usize::from(half(54)?), usize::from(half(56)?));
+    let first =
+        usize::try_from(u64::from_le_bytes(beginning.get(32..40)?.try_into().ok()?)).ok()?;
+    for at in (0..count).map(|i| first.saturating_add(i * size)) {
+        // Headers that lie elsewhere are not looked for.
+        let kind = beginning.get(at..at.saturating_add(4))?;
+        if u32::from_le_bytes(kind.try_into().ok()?) == PT_INTERP {
+            return None;
+        }
+    }
+    Some("it is statically linked")
+}
