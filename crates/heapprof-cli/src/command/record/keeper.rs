@@ -38,8 +38,10 @@ const MOST: usize = 4096;
 const MOST_OF_OTHERS: usize = 1024;
 /// The maximum number of callers that are let in before other work goes on.
 const MAX_AT_ONCE: usize = 1024;
-/// So long the processes of a program that was killed may take to end, too.
+/// So long the processes of a program that was killed may take to be killed, too, and so long one
+/// that was killed may take to end: on a busy machine its turn comes late.
 const AFTER_KILL: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// So long a child that was forked last may take to say so.
 const AFTER_LAST_FORK: Duration = Duration::from_millis(200);
@@ -255,6 +257,7 @@ impl Keeping {
 
     fn keep(&mut self) {
         let mut until: Option<Instant> = None;
+        let mut last = Instant::now();
         loop {
             if self.counts.look() {
                 self.processes.iter_mut().for_each(Process::look);
@@ -278,10 +281,17 @@ impl Keeping {
                 is_idle && self.audit.is_none() || until <= Instant::now()
             });
             if is_done {
-                return;
+                let is_dying = |process: &Process| process.is_dying();
+                if Instant::now() >= last || !self.processes.iter().any(is_dying) {
+                    return;
+                }
+                until = Some(Instant::now() + PAUSE);
             }
             match self.told.try_recv() {
-                Ok(Word::End(true)) => until = Some(Instant::now() + AFTER_KILL),
+                Ok(Word::End(true)) => {
+                    until = Some(Instant::now() + AFTER_KILL);
+                    last = Instant::now() + END_TIMEOUT;
+                }
                 // Whoever has called by now is still heard.
                 Ok(Word::End(false)) => until = Some(Instant::now() + self.grace()),
                 Ok(Word::Reaping(done)) => {

@@ -25,8 +25,9 @@ use crate::sockets;
 
 /// The maximum number of processes that wait to be let in. The kernel may have a lower limit.
 const BACKLOG: i32 = 4096;
-/// So long a process may take to hand its file over once it has called.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// So long a process may take to hand its file over once it has called. Only one that is stopped
+/// takes long, or one of a machine with very much to do. Nobody waits for it meanwhile.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of steps from a process to one that is known.
 const MAX_ANCESTORS: usize = 64;
 /// The maximum number of processes whose sessions are known.
@@ -94,7 +95,7 @@ impl Callers {
             asks,
             owner,
             pid,
-            until: Instant::now() + PATIENCE,
+            until: Instant::now() + HAND_OVER_TIMEOUT,
         });
     }
 

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use heapprof_live::{Kept, State};
-use heapprof_process::{Folder, is_there};
+use heapprof_process::{Folder, is_there, status};
 use rustix::process::Pid;
 
 use super::super::audit::is_readable;
@@ -43,6 +43,14 @@ impl Process {
             let mut fields = line.split_whitespace().skip(4);
             fields.next() == Some(&*inode) && fields.next() == Some("/memfd:heapprof")
         });
+    }
+
+    /// Whether it was killed, and has not ended yet.
+    pub(super) fn is_dying(&self) -> bool {
+        const KILL: u64 = 1 << (libc::SIGKILL - 1);
+        let pending = status(self.number(), ["SigPnd:", "ShdPnd:"]);
+        let number = |text: &String| u64::from_str_radix(text, 16).unwrap_or(0);
+        !self.has_ended() && pending.iter().any(|text| number(text) & KILL != 0)
     }
 
     /// Whether it has ended.
