@@ -2,11 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
 use heapprof_tests::built::{build, have};
-use heapprof_tests::harness::run;
+use heapprof_tests::harness::{command, run};
+use heapprof_tests::waits::{ended, wait_until};
 
 /// A line of each JSON object that was said: process, function, line, bytes.
 fn said(text: &str) -> Vec<(i64, String, i64, i64)> {
@@ -405,4 +407,41 @@ fn a_reader_that_stops_is_left_behind() {
     );
     let wanted = "lines: cannot be written: its reader was too slow; no more lines are said";
     assert!(done.err.contains(wanted), "{}", done.err);
+}
+
+/// A program grows, and waits then for what may never come: it is told of meanwhile.
+#[test]
+fn growth_is_told_while_the_program_waits() {
+    if !have(&["perl"]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "my $byte;\n\
+                  our @kept;\n\
+                  sub keep { push @kept, 'x' x 1000 for 1 .. 3000 }\n\
+                  keep();\n\
+                  sysread STDIN, $byte, 1;\n";
+    std::fs::write(folder.path().join("keep.pl"), script).unwrap();
+    let mut record = command(folder.path());
+    record.args([
+        "record",
+        "--exact",
+        "-o",
+        "p.pb.gz",
+        "--follow-lines=100KiB",
+    ]);
+    record.args(["--follow-format=json", "--follow-output=lines"]);
+    record.args(["--", "perl", "keep.pl"]).stdin(Stdio::piped());
+    let mut record = record.spawn().unwrap();
+    wait_until("the growth that was told", || {
+        let lines = std::fs::read_to_string(folder.path().join("lines")).unwrap_or_default();
+        // The last line may be half written.
+        let whole = lines.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let of_keep = said(whole)
+            .into_iter()
+            .filter(|line| line.1 == "main::keep");
+        of_keep.map(|line| line.3).sum::<i64>() >= 2_900_000
+    });
+    drop(record.stdin.take());
+    assert!(ended(&mut record).success());
 }

@@ -235,6 +235,13 @@ impl Due {
         self.following.looked(began, allocated);
     }
 
+    /// Whether lines may have grown of which nothing was told: the program waits, or little
+    /// happens.
+    pub(crate) fn has_news_of_lines(&self) -> bool {
+        let allocated = self.allocated.load(Ordering::Relaxed);
+        self.following.has_news(allocated)
+    }
+
     /// Called when the heap passed the alarm's limit.
     #[cold]
     pub(crate) fn alarm(&self, process: &Process, heap: &Heap) {

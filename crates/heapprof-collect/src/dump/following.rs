@@ -84,6 +84,15 @@ impl Following {
             && sys::nanoseconds(libc::CLOCK_MONOTONIC) >= self.not_before.load(Ordering::Relaxed)
     }
 
+    /// Whether something was allocated since the last look, when so much was, and it is time for
+    /// another one.
+    pub(crate) fn has_news(&self, allocated: u64) -> bool {
+        let step = self.step.load(Ordering::Relaxed);
+        allocated.saturating_add(step) > self.limit.load(Ordering::Relaxed)
+            && self.is_on()
+            && sys::nanoseconds(libc::CLOCK_MONOTONIC) >= self.not_before.load(Ordering::Relaxed)
+    }
+
     /// Notes a look that began at `began`, when so much was allocated.
     pub(crate) fn looked(&self, began: i64, allocated: u64) {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
@@ -146,8 +155,9 @@ mod tests {
         assert!(!following.is_due(1023) && following.is_due(1024));
         looked_long_ago(1500);
         assert!(!following.is_due(2523) && following.is_due(2524));
+        assert!(!following.has_news(1500) && following.has_news(1501));
         assert_eq!(following.begin(None), None);
         looked_long_ago(5000);
-        assert!(!following.is_due(1 << 40));
+        assert!(!following.is_due(1 << 40) && !following.has_news(1 << 40));
     }
 }

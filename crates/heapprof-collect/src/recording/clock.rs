@@ -1,5 +1,5 @@
-//! The thread of ours that makes a dump each interval; if there can be none, the program's
-//! allocations look at the clock.
+//! The thread of ours that makes a dump each interval, answers `record --live`, and looks at lines
+//! that are followed; if there can be none, the program's allocations look at the clock.
 //!
 //! Some calls a process may make only while it has one thread, and some act on all of its threads
 //! alike. Such calls must not fail because of our thread, so the thread ends before them ([`end`]).
@@ -20,7 +20,7 @@ use crate::recording::dumps::{dump, look};
 /// The longest sleep, in milliseconds. It may take this long to see that all threads of the program
 /// except this one have ended.
 const SLICE: u32 = 100;
-/// The interval of a clock that only answers `record --live`, in milliseconds.
+/// The interval of a clock that makes no dumps, in milliseconds.
 const NEVER: u32 = u32::MAX;
 
 /// Says that there can be threads from now on.
@@ -41,7 +41,7 @@ pub(super) fn start(engine: &'static Engine, triggers: &Triggers) {
     let (clock, due) = (&engine.dumping.clock, &engine.dumping.due);
     let ms = match triggers.interval {
         Some(interval) => u32::try_from(interval.as_millis()).unwrap_or(NEVER).max(1),
-        None if triggers.live => NEVER,
+        None if triggers.live || triggers.line_growth.is_some() => NEVER,
         None => {
             clock.stop();
             return;
@@ -198,7 +198,9 @@ impl Round {
             }
             let is_running = engine.process.recorded.is_running();
             let is_own = sys::process_id() == process;
-            if is_own && is_running && self.is_on() && engine.dumping.due.live.asked().is_some() {
+            let due = &engine.dumping.due;
+            let is_to_look = || due.live.asked().is_some() || due.has_news_of_lines();
+            if is_own && is_running && self.is_on() && is_to_look() {
                 with_own_files(engine, look_with_own_files, look_now);
             }
             if slept >= ms && ms != NEVER && self.is_on() {
