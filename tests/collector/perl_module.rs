@@ -446,3 +446,90 @@ fn perls_that_cannot_load_the_module_run() {
     let (out, err, _) = recorded(folder.path(), &cache, &["perl", "-e", &script]);
     assert_eq!(out, "child", "{err}");
 }
+
+/// The module is built by the recording that needs it if an option or a person at the terminal
+/// says so, and never otherwise.
+#[test]
+fn the_module_is_built_if_the_user_allows_it() {
+    if !have(&["gcc", "make", "perl"]) || !has_headers() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let cache = |name: &str| folder.join(name);
+    let perl = ["-e", "our @kept = map { \"x\" x 1000 } 1 .. 100"];
+    let record = |cache: &Path, more: &[&str]| {
+        let words = [
+            &["record", "--perl-values", "-o", "p.pb.gz"],
+            more,
+            &["--", "perl"],
+            &perl,
+        ];
+        let done = heapprof(folder, cache, &words.concat());
+        (done.status.code(), text(&done.stderr))
+    };
+    let is_built = |cache: &Path| {
+        let found = Command::new("find")
+            .arg(cache)
+            .args(["-name", "HeapProf.so"])
+            .output()
+            .unwrap();
+        !found.stdout.is_empty()
+    };
+    // Nobody is at a terminal.
+    let (code, said) = record(&cache("no"), &[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.ends_with("or add --perl-install\n"), "{said}");
+    assert!(!is_built(&cache("no")));
+    let (code, said) = record(&cache("option"), &["--perl-install"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("heapprof: Devel::HeapProf for perl "),
+        "{said}"
+    );
+    assert!(is_built(&cache("option")));
+    let (code, said) = record(&cache("option"), &["--perl-install"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains("was built"), "{said}");
+    // An audit has what the module adds.
+    let audit = [
+        "fork-audit",
+        "--perl-install",
+        "-o",
+        "audit",
+        "--",
+        "perl",
+        "-e",
+    ];
+    let forks = "unless (fork) { eval { require No::Such }; exit } wait";
+    let done = heapprof(folder, &cache("audit"), &[&audit[..], &[forks]].concat());
+    let said = text(&done.stderr);
+    assert!(said.contains("No/Such.pm"), "{said}");
+    assert!(!said.contains("It is not known which modules"), "{said}");
+    if !have(&["script"]) {
+        return;
+    }
+    for (answer, builds) in [("n", false), ("", false), ("y", true)] {
+        let cache = cache(&format!("answer{answer}"));
+        let program = heapprof_tests::harness::heapprof();
+        let line = format!(
+            "{} record --perl-values -o q.pb.gz -- perl -e 'our @kept = 1'",
+            program.display()
+        );
+        let mut asked = Command::new("script")
+            .args(["-qec", &line, "/dev/null"])
+            .current_dir(folder)
+            .env("XDG_CACHE_HOME", &cache)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut to = asked.stdin.take().unwrap();
+        std::io::Write::write_all(&mut to, format!("{answer}\n").as_bytes()).unwrap();
+        let done = asked.wait_with_output().unwrap();
+        drop(to);
+        let said = text(&done.stdout);
+        assert!(said.contains("; build it now, once? [y/N]"), "{said}");
+        assert_eq!(is_built(&cache), builds, "{answer}: {said}");
+    }
+}

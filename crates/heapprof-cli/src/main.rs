@@ -24,6 +24,7 @@ mod output;
 mod outside;
 mod peer;
 mod perl_module;
+mod perl_offer;
 mod place;
 mod preload;
 mod progress;

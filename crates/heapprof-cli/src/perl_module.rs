@@ -46,17 +46,46 @@ pub(crate) struct Installed {
     pub(crate) folder: PathBuf,
 }
 
+/// Whether a perl needs to have the module built.
+pub(crate) enum Need {
+    /// It has one that `record` loads.
+    Built,
+    /// It has none.
+    Missing {
+        /// Whether there is what a module is compiled with.
+        can_be_built: bool,
+    },
+}
+
 /// What a perl says of itself.
 struct Perl {
     program: PathBuf,
     version: String,
     name: String,
     make: String,
+    compiler: String,
     has_headers: bool,
     /// The file that the interpreter runs from.
     file: PathBuf,
     /// What tells it from other perls, as the loader works it out.
     identity: String,
+}
+
+/// Whether a perl has its module, and if not, whether it can be built.
+pub(crate) fn need(program: &Path) -> Result<Need> {
+    let perl = ask(program)?;
+    if existing(LOADER, LOADER_FILE).is_some() && existing(&perl.folder(), "identity").is_some() {
+        return Ok(Need::Built);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |name: &str| {
+        // Perl's configuration may name a compiler with options.
+        let name = name.split(' ').next().unwrap_or_default();
+        let mut folders = std::env::split_paths(&path);
+        !name.is_empty() && folders.any(|folder| folder.join(name).is_file())
+    };
+    let can_be_built = perl.has_headers && is_there(&perl.make) && is_there(&perl.compiler);
+    Ok(Need::Missing { can_be_built })
 }
 
 /// Builds the module for a perl, and puts it where `record` looks.
@@ -91,9 +120,7 @@ pub(crate) fn install(program: &Path) -> Result<Installed> {
         run(Command::new(program).args(arguments), build.path())
             .with_context(|| format!("{shown}: Devel::HeapProf can't be built for this perl"))?;
     }
-    let id = object_file(&perl.file).and_then(|file| file.build_id);
-    let id = id.unwrap_or_else(|| "unknown".to_string());
-    let of_perl = format!("perl/{}-{}-{}", perl.name, perl.version, id);
+    let of_perl = perl.folder();
     let root = format!("{of_perl}/lib");
     let built = |name: &str| std::fs::read(build.path().join("blib").join(name));
     let library = "auto/Devel/HeapProf/HeapProf.so";
@@ -147,10 +174,19 @@ pub(crate) fn options() -> Option<String> {
         .then(|| format!("-M5;BEGIN{{local($@,$!);eval{{{load}}}}}"))
 }
 
+impl Perl {
+    /// The folder of its module.
+    fn folder(&self) -> String {
+        let id = object_file(&self.file).and_then(|file| file.build_id);
+        let id = id.unwrap_or_else(|| "unknown".to_string());
+        format!("perl/{}-{}-{}", self.name, self.version, id)
+    }
+}
+
 fn ask(program: &Path) -> Result<Perl> {
     const QUESTION: &str = r#"use Config;
         my $shared = "$Config{archlibexp}/CORE/$Config{libperl}";
-        print join "\0", $Config{version}, $Config{archname}, $Config{make},
+        print join "\0", $Config{version}, $Config{archname}, $Config{make}, $Config{cc},
             (-e "$Config{archlibexp}/CORE/perl.h" ? 1 : 0),
             ($shared =~ /\.so/ && -e $shared ? $shared : $^X),
             join "\n", map { defined $_ ? $_ : '' } $], Internals::V()"#;
@@ -165,7 +201,7 @@ fn ask(program: &Path) -> Result<Perl> {
         .output();
     let asked = asked.with_context(|| format!("{shown}: cannot be run"))?;
     let text = String::from_utf8_lossy(&asked.stdout).into_owned();
-    let [version, name, make, has_headers, file, identity] =
+    let [version, name, make, compiler, has_headers, file, identity] =
         text.split('\0').collect::<Vec<_>>()[..]
     else {
         bail!("{shown}: is no perl");
@@ -182,6 +218,7 @@ fn ask(program: &Path) -> Result<Perl> {
         version: version.to_string(),
         name: name.to_string(),
         make: make.to_string(),
+        compiler: compiler.to_string(),
         has_headers: has_headers == "1",
         file: PathBuf::from(file),
         identity: identity.to_string(),

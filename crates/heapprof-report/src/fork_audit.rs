@@ -356,9 +356,9 @@ fn hints(audit: &ForkAudit) -> Vec<String> {
     } else if !audit.has_attempts {
         lines.push(
             "It is not known which modules were only looked for, and how long loads took: a Perl \
-             program says that with the module Devel::HeapProf, which heapprof perl-install \
-             builds for the next audit; without it, copied may include what Perl writes when it \
-             cleans up"
+             program says that with the module Devel::HeapProf, which heapprof fork-audit \
+             --perl-install, or heapprof perl-install, builds for the next audit; without it, \
+             copied may include what Perl writes when it cleans up"
                 .to_string(),
         );
     }

@@ -24,6 +24,9 @@ pub(crate) struct ForkAuditArgs {
     /// copy [default: yes with --period]
     #[arg(long, value_enum, value_name = "WHETHER", requires = "command")]
     pub(crate) python_objects: Option<Answer>,
+    /// With CMD: build Devel::HeapProf for the perl that runs, if it is missing
+    #[arg(long, requires = "command")]
+    pub(crate) perl_install: bool,
     #[command(flatten)]
     pub(crate) limit: LimitArg,
     #[command(flatten)]

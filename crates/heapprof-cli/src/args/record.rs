@@ -58,6 +58,10 @@ pub(crate) struct RecordArgs {
     /// Also trace who made each value of Perl (needs perl-install)
     #[arg(long)]
     pub(crate) perl_values: bool,
+    /// Build Devel::HeapProf for the perl that runs, if --perl-values or --fork-audit need it and
+    /// it is missing
+    #[arg(long, hide_short_help = true)]
+    pub(crate) perl_install: bool,
     /// Whether Python's small objects are recorded, which never reach malloc [default: yes for a
     /// sample, no with --exact]
     #[arg(long, value_enum, value_name = "WHETHER", hide_short_help = true)]

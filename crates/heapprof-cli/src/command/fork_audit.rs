@@ -81,6 +81,7 @@ fn record(folder: &Path, asked: &ForkAuditArgs) -> Result<ExitCode> {
         Answer::Yes => "--python-objects=yes",
         Answer::No => "--python-objects=no",
     }));
+    words.extend(asked.perl_install.then_some("--perl-install"));
     words.push("-o");
     let mut words: Vec<&OsStr> = words.into_iter().map(OsStr::new).collect();
     words.extend([folder.as_os_str(), OsStr::new("--")]);

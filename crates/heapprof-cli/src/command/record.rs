@@ -54,6 +54,7 @@ use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};
 use crate::log::Log;
+use crate::perl_offer::{self, Lacking};
 use crate::place::Owner;
 use crate::rights::RightsLedger;
 use crate::{messages, perl_module, preload};
@@ -67,6 +68,14 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     }
     program::look_at_preloads()?;
     let library = preload::library()?;
+    let lacking = match (args.perl_values, args.fork_audit) {
+        (true, _) => Some(Lacking::Values),
+        (false, true) => Some(Lacking::Audit),
+        (false, false) => None,
+    };
+    if let (Some(lacking), Some(path), true) = (lacking, &found, args.frames != Frames::Native) {
+        perl_offer::offer(path, lacking, args.perl_install)?;
+    }
     if args.perl_values {
         look_at_module(args.frames)?;
     }
@@ -213,7 +222,8 @@ fn look_at_module(frames: Frames) -> Result<()> {
     if perl_module::options().is_none() {
         bail!(
             "--perl-values: the Perl module that traces values was not built for any perl; run \
-             'heapprof perl-install' first (or 'heapprof perl-install --perl PATH')"
+             'heapprof perl-install' first (or 'heapprof perl-install --perl PATH'), or add \
+             --perl-install"
         );
     }
     Ok(())

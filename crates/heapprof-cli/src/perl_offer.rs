@@ -1,0 +1,112 @@
+//! Building Devel::HeapProf when a recording needs it, and the user allows it.
+
+use std::fs::OpenOptions;
+use std::io::{IsTerminal, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use anyhow::Result;
+use heapprof_symbolize::program::inspect;
+
+use crate::{messages, perl_module};
+
+/// What a recording lacks without the module.
+#[derive(Clone, Copy)]
+pub(crate) enum Lacking {
+    /// Nothing can be recorded as it was asked for.
+    Values,
+    /// An audit of forks knows less.
+    Audit,
+}
+
+impl Lacking {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Values => "--perl-values traces no value",
+            Self::Audit => {
+                "the audit does not know which modules were only looked for, how long loads took, \
+                 and what Perl writes when it cleans up"
+            }
+        }
+    }
+}
+
+/// Builds the module for the perl that is about to run, if there is none for it, it can be built,
+/// and the user allows that: by an option, or by an answer at the terminal. A program that is no
+/// perl needs none.
+pub(crate) fn offer(program: &Path, lacking: Lacking, is_allowed: bool) -> Result<()> {
+    // A script stands for its interpreter.
+    let file = inspect(program).file;
+    if !is_perl(&file) {
+        return Ok(());
+    }
+    let Ok(need) = perl_module::need(&file) else {
+        // It may be no perl at all.
+        return Ok(());
+    };
+    let shown = file.display();
+    match need {
+        perl_module::Need::Built => Ok(()),
+        perl_module::Need::Missing { .. } if is_allowed => {
+            let built = perl_module::install(&file)?;
+            messages::note(&format!(
+                "Devel::HeapProf for {} was built, and is in {}",
+                built.perl,
+                built.folder.display()
+            ));
+            Ok(())
+        }
+        perl_module::Need::Missing { can_be_built: true } => {
+            let question = format!(
+                "heapprof: there is no Devel::HeapProf for {shown}, and without it {}; build it \
+                 now, once? [y/N] ",
+                lacking.text()
+            );
+            match is_agreed(&question) {
+                true => offer(program, lacking, true),
+                false => Ok(()),
+            }
+        }
+        perl_module::Need::Missing {
+            can_be_built: false,
+        } => Ok(()),
+    }
+}
+
+/// Whether a file has the name of a perl.
+fn is_perl(file: &Path) -> bool {
+    let name = file.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+    name.strip_prefix(b"perl").is_some_and(|rest| {
+        let is_version = |byte: &u8| byte.is_ascii_digit() || b".-".contains(byte);
+        rest.iter().all(is_version)
+    })
+}
+
+/// Asks a person who sits at the terminal. Nobody who does not has agreed.
+fn is_agreed(question: &str) -> bool {
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        return false;
+    }
+    // The program's own input stays whole: a terminal gives one line at a time.
+    let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
+        return false;
+    };
+    let mut answer = [0; 256];
+    if terminal.write_all(question.as_bytes()).is_err() {
+        return false;
+    }
+    let len = terminal.read(&mut answer).unwrap_or(0);
+    matches!(answer[..len].trim_ascii(), b"y" | b"Y" | b"yes")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn perls_are_known_by_their_names() {
+        let is = |name: &str| is_perl(Path::new(name));
+        assert!(is("/usr/bin/perl") && is("perl5.36.0") && is("/opt/perl-5.8/bin/perl5.8.9"));
+        assert!(!is("/usr/bin/perldoc") && !is("/usr/bin/python3") && !is("/"));
+    }
+}
