@@ -158,7 +158,7 @@ fn a_program_of_another_architecture_is_refused_as_by_itself() {
     }
     let folder = tempfile::tempdir().unwrap();
     // The header of an executable for aarch64 without code, and one that is half of that.
-    let mut header = vec![0; 64];
+    let mut header = [0u8; 64];
     header[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");
     header[16..20].copy_from_slice(&[2, 0, 183, 0]);
     let programs = [("other", &header[..]), ("cut", &header[..10])];
