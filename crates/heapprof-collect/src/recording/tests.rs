@@ -1,5 +1,7 @@
 //! Engines of tests: two in one process, and one whose tables lie in memory that was handed in.
 
+use std::sync::Barrier;
+
 use super::sums;
 use crate::engine::{ENGINE, Engine};
 use crate::mode::Mode;
@@ -150,12 +152,16 @@ fn a_child_has_what_all_threads_have() {
             period,
             ..Options::default()
         }));
+        // A thread that comes when another one has ended would go on with that one's tables.
+        let have_all_allocated = Barrier::new(5);
         std::thread::scope(|scope| {
             for thread in 0..5 {
+                let have_all_allocated = &have_all_allocated;
                 scope.spawn(move || {
                     for block in 0..2_000 {
                         sampled(engine, thread * 10_000 + block, 50 + thread);
                     }
+                    have_all_allocated.wait();
                 });
             }
         });
