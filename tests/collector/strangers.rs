@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, heapprof, is_root, run};
+use heapprof_tests::waits;
 
 /// A user that is not root.
 const NOBODY: u32 = 65534;
@@ -120,6 +121,17 @@ fn books_of(pid: u32) -> Option<OwnedFd> {
     Some(std::fs::File::open(books.next()?).ok()?.into())
 }
 
+/// Waits until a `record` has the file in which a process keeps its books.
+fn wait_until_taken(record: u32, pid: u32) {
+    let books = std::fs::File::from(books_of(pid).unwrap());
+    let books = books.metadata().unwrap();
+    waits::wait_until("record takes the process's books", || {
+        let files = std::fs::read_dir(format!("/proc/{record}/fd")).unwrap();
+        let mut files = files.filter_map(|entry| std::fs::metadata(entry.ok()?.path()).ok());
+        files.any(|file| (file.dev(), file.ino()) == (books.dev(), books.ino()))
+    });
+}
+
 fn start(folder: &Path, words: &[&str]) -> Child {
     let mut record = command(folder);
     record.args(["record", "--exact", "--no-symbolize", "--keep-small"]);
@@ -226,7 +238,10 @@ fn a_worker_of_another_user_is_no_stranger() {
     let mut line = String::new();
     let stdout = record.stdout.as_mut().unwrap();
     std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
-    kill(line.trim().parse().unwrap());
+    let worker = line.trim().parse().unwrap();
+    // Of a process that is gone, record could not find out that it was its program's.
+    wait_until_taken(record.id(), worker);
+    kill(worker);
     drop(record.stdin.take());
     let ended = record.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
