@@ -6,6 +6,8 @@
 )]
 #![allow(clippy::print_stderr)]
 
+// What profiles tell of a program's command line.
+mod command_line;
 // Names for addresses, compared with binutils on programs of every kind; damaged files.
 mod symbolize;
 // What `symbolize` may overwrite.

@@ -217,7 +217,7 @@ impl Watched {
             Books::Kept(kept, pid) => kept.read("read from record's file", *pid, "")?.profile,
         };
         if self.is_there() {
-            say_called(&mut profile, self.pid());
+            say_called(&mut profile, &command_line(self.pid()));
         }
         // Of what it says of itself by now.
         let rights = self.rights.least(self.pid());
@@ -227,9 +227,9 @@ impl Watched {
 }
 
 /// The command line of a process, or its beginning.
-fn command_line(pid: u32) -> Vec<u8> {
-    /// More of a command line is not read.
-    const MAX_LENGTH: u64 = 4096;
+pub(crate) fn command_line(pid: u32) -> Vec<u8> {
+    // One byte more tells that there is more.
+    const MAX_LENGTH: u64 = recorded::MAX_COMMAND_LINE as u64 + 1;
     let mut command_line = Vec::new();
     if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
         let _ = file.take(MAX_LENGTH).read_to_end(&mut command_line);
@@ -245,13 +245,35 @@ pub(crate) fn called(program: &str, pid: u32) -> Option<String> {
 }
 
 /// Says in comments what tells the process from others of its program, as the library does.
-fn say_called(profile: &mut Profile, pid: u32) {
-    let command_line = command_line(pid);
+pub(crate) fn say_called(profile: &mut Profile, command_line: &[u8]) {
+    let called: Vec<String> = recorded::called(&program(profile), command_line).collect();
+    say(profile, called);
+}
+
+/// Says in a comment which script a process was started with. A title that it had then may be its
+/// parent's.
+pub(crate) fn say_script(profile: &mut Profile, command_line: &[u8]) {
+    let program = program(profile);
+    let mut called = recorded::called(&program, command_line);
+    let script = called.find(|text| text.starts_with("script: "));
+    say(profile, script);
+}
+
+/// Says a process's whole command line in a comment, as the library does.
+pub(crate) fn say_command_line(profile: &mut Profile, command_line: &[u8]) {
+    let whole = recorded::command_line(&program(profile), command_line);
+    say(profile, whole);
+}
+
+/// The program that a profile is of, as its comments say.
+fn program(profile: &Profile) -> String {
     let mut comments = profile.comment.iter().map(|&text| profile.text(text));
     let program = comments.find_map(|comment| comment.strip_prefix("program: "));
-    let called: Vec<String> =
-        recorded::called(program.unwrap_or_default(), &command_line).collect();
-    for comment in called {
+    program.unwrap_or_default().to_string()
+}
+
+fn say(profile: &mut Profile, comments: impl IntoIterator<Item = String>) {
+    for comment in comments {
         let comment = profile.strings.intern(&comment);
         profile.comment.push(comment);
     }

@@ -160,6 +160,9 @@ pub struct Options {
     /// Whether each thread's share is kept, as labels of what it allocates: `thread`, its name, and
     /// `tid`. The text form has no place for them.
     pub by_thread: bool,
+    /// Whether profiles have the program's whole command line, which may hold passwords. The text
+    /// form has no place for it.
+    pub command_line: bool,
     /// Whether each allocation and each free goes into a log, which whoever keeps the books reads
     /// ([`Output::keep`]). It is for exact recordings. Forked children have no log.
     pub logs: bool,
@@ -185,6 +188,7 @@ impl Default for Options {
             follow_children: true,
             frames: Frames::default(),
             by_thread: false,
+            command_line: false,
             logs: false,
         }
     }

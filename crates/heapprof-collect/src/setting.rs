@@ -146,6 +146,7 @@ pub const SETTINGS: &[Setting] = &[
     setting!(WRAPPERS, REGEX, |to, names| to.wrappers = names),
     setting!(FRAMES, FRAMES, |to, frames| to.frames = frames),
     setting!(THREADS, ANSWER, |to, yes| to.by_thread = yes),
+    setting!(COMMAND_LINE, ANSWER, |to, yes| to.command_line = yes),
     setting!(FOLLOW, ANSWER, |to, yes| to.follow_children = yes),
 ];
 

@@ -103,6 +103,9 @@ variables! {
     THREADS "HEAPPROF_THREADS", UserOrRecord, "`yes` or `no`", "`no`",
         "Keeps each thread's share, as labels of what it allocates: `thread`, the thread's name, \
          and `tid`, its number. gperftools' text form has no labels.";
+    COMMAND_LINE "HEAPPROF_COMMAND_LINE", UserOrRecord, "`yes` or `no`", "`no`",
+        "Puts the program's whole command line into its profiles. It may hold passwords, so by \
+         default profiles name the program and its script only.";
     PERL_EVALS "HEAPPROF_PERL_EVALS", UserOrRecord, "`merged` or `numbered`", "`merged`",
         "The file of Perl code that comes from `eval \"...\"`. Perl numbers each evaluation, as in \
          `(eval 12)`. `merged` leaves the number out, so that equal code is one place.";

@@ -1,7 +1,8 @@
 //! What a process calls itself besides its program's name, so that the workers of one interpreter
 //! can be told apart: its script, or a title that it has set.
 //!
-//! A command line may hold passwords. So nothing of it is taken but the name of a script.
+//! A command line may hold passwords. So nothing of it is taken but the name of a script, unless
+//! somebody asks for the whole of it.
 
 /// The longest title that is kept, in bytes.
 const MAX_TITLE: usize = 100;
@@ -79,6 +80,61 @@ pub(crate) fn title(program: &str, command_line: &[u8]) -> Option<String> {
     (is_title && !text.is_empty()).then(|| text.to_string())
 }
 
+/// Puts a command line into words of a shell: one that is nothing but a plain word as it is, others
+/// in quotes, with control characters and bytes that are no text as escapes, as in `$'a\n\xff'`.
+/// At most `max` bytes of it are shown; whether there is more is said behind them.
+pub(crate) fn whole(program: &str, command_line: &[u8], max: usize) -> String {
+    let is_cut = command_line.len() > max;
+    let bytes = &command_line[..command_line.len().min(max)];
+    // A title leaves zeros where the words were. Otherwise the last one ends the last word.
+    let bytes = match title(program, command_line) {
+        Some(_) => {
+            &bytes[..bytes
+                .iter()
+                .rposition(|&byte| byte != 0)
+                .map_or(0, |last| last + 1)]
+        }
+        None => bytes.strip_suffix(b"\0").unwrap_or(bytes),
+    };
+    let words: Vec<String> = bytes.split(|&byte| byte == 0).map(quoted).collect();
+    let mut text = words.join(" ");
+    if is_cut {
+        text.push_str(&format!(" (cut after {max} bytes)"));
+    }
+    text
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &[u8]) -> String {
+    let is_plain = |&byte: &u8| byte.is_ascii_alphanumeric() || b"_@%+=:,./-".contains(&byte);
+    let needs_escape = |c: char| c.is_control() || matches!(c, '\'' | '\\');
+    match std::str::from_utf8(word) {
+        Ok(text) if !text.is_empty() && word.iter().all(is_plain) => text.to_string(),
+        Ok(text) if !text.contains(needs_escape) => format!("'{text}'"),
+        _ => {
+            let mut text = "$'".to_string();
+            for chunk in word.utf8_chunks() {
+                for c in chunk.valid().chars() {
+                    match c {
+                        '\n' => text.push_str("\\n"),
+                        '\t' => text.push_str("\\t"),
+                        '\r' => text.push_str("\\r"),
+                        '\'' | '\\' => text.extend(['\\', c]),
+                        c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", c as u32)),
+                        c if c.is_control() => text.push_str(&format!("\\u{:04x}", c as u32)),
+                        c => text.push(c),
+                    }
+                }
+                for byte in chunk.invalid() {
+                    text.push_str(&format!("\\x{byte:02x}"));
+                }
+            }
+            text.push('\'');
+            text
+        }
+    }
+}
+
 /// A program's name without its version.
 fn stem(program: &str) -> &str {
     let name = program.rsplit('/').next().unwrap_or(program);
@@ -133,6 +189,21 @@ mod tests {
             assert_eq!(found, expected, "{line:?}");
             assert_eq!(title(program, line.as_bytes()), None, "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_whole_command_line_is_words_of_a_shell() {
+        let of = |line: &[u8]| whole("app", line, 100);
+        assert_eq!(of(b"app\0--to=x,y\0\0a b\0"), "app --to=x,y '' 'a b'");
+        assert_eq!(of(b"app\0it's\0c:\\d\0"), r"app $'it\'s' $'c:\\d'");
+        assert_eq!(
+            of(b"app\0a\nb\xff\x1b\xc2\x85\xc3\xa9\0"),
+            r"app $'a\nb\xff\x1b\u0085\u{e9}'".replace(r"\u{e9}", "\u{e9}")
+        );
+        assert_eq!(of(b"app: idle\0\0\0"), "'app: idle'");
+        let long = [&b"app\0"[..], &[b'x'; 200]].concat();
+        let cut = format!("app {} (cut after 100 bytes)", "x".repeat(96));
+        assert_eq!(of(&long), cut);
     }
 
     #[test]

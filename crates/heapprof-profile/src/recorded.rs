@@ -85,6 +85,16 @@ pub fn called(program: &str, command_line: &[u8]) -> impl Iterator<Item = String
         .chain(title.map(|title| format!("title: {title}")))
 }
 
+/// The most bytes of a command line that a profile has.
+pub const MAX_COMMAND_LINE: usize = 16 << 10;
+
+/// The comment that has the whole command line of a process; `None` if it has none. `command_line`
+/// is the text of `/proc/PID/cmdline`. Passwords may be in it, so somebody must have asked for it.
+pub fn command_line(program: &str, command_line: &[u8]) -> Option<String> {
+    let whole = || command_line::whole(program, command_line, MAX_COMMAND_LINE);
+    (!command_line.is_empty()).then(|| format!("command line: {}", whole()))
+}
+
 /// The comments that say how much is in memory, and how much was at most, in bytes.
 pub fn resident(now: u64, peak: u64) -> [String; 2] {
     [

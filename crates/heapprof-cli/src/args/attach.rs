@@ -26,6 +26,9 @@ pub(crate) struct AttachArgs {
     /// Which frames are kept of a stack that leads through an interpreter such as Perl
     #[arg(long, value_enum, default_value_t = Frames::Script, value_name = "WHICH")]
     pub(crate) frames: Frames,
+    /// Put the program's whole command line into the profile, with the passwords that it may hold
+    #[arg(long)]
+    pub(crate) command_line: bool,
     /// Write to this file; without it the profile is heapprof.PROGRAM.PID.N.pb.gz in this folder
     #[arg(short, long, value_name = "OUT", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,

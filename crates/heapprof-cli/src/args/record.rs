@@ -89,6 +89,9 @@ pub(crate) struct RecordArgs {
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) file_mode: FileModeArgs,
+    /// Put each program's whole command line into its profile, with the passwords that it may hold
+    #[arg(long, hide_short_help = true)]
+    pub(crate) command_line: bool,
     /// Leave addresses unnamed, for heapprof symbolize later
     #[arg(long)]
     pub(crate) no_symbolize: bool,

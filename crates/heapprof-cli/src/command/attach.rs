@@ -18,7 +18,7 @@ use super::dump::{refuse_terminal, write};
 use super::record::bytes;
 use crate::args::{AttachArgs, DetachArgs};
 use crate::log::Log;
-use crate::outside::Watched;
+use crate::outside::{Watched, command_line, say_command_line, say_script};
 use crate::place::Owner;
 use crate::rights::RightsLedger;
 use crate::{messages, named_process, preload};
@@ -72,6 +72,7 @@ pub(super) fn run(args: &AttachArgs) -> Result<()> {
     // Until here they end heapprof, which leaves the program whole.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals")?;
     let mut recording = Recording::new(pid, rights, attached);
+    recording.tells_command_line = args.command_line;
     recording.begin(log)?;
     recording.greet(args);
     let over = recording.wait(args.time, &mut signals);
@@ -160,6 +161,10 @@ struct Recording {
     last: Option<Profile>,
     log: Option<Log>,
     rights: RightsLedger,
+    /// The command line that it had at first: nothing is left of that when it has ended.
+    command_line: Vec<u8>,
+    /// Whether the profile has the whole of it.
+    tells_command_line: bool,
 }
 
 impl Recording {
@@ -174,6 +179,8 @@ impl Recording {
             last: None,
             log: None,
             rights,
+            command_line: command_line(pid),
+            tells_command_line: false,
         }
     }
 
@@ -291,6 +298,12 @@ impl Recording {
             (Err(error), None) => self.last.take().ok_or(error),
         };
         let mut profile = read.with_context(of_process)?;
+        if matches!(over, Over::Ended | Over::Replaced) && self.kept.is_some() {
+            say_script(&mut profile, &self.command_line);
+        }
+        if self.tells_command_line {
+            say_command_line(&mut profile, &self.command_line);
+        }
         let since = format!("{:.1} s", self.began.elapsed().as_secs_f64());
         for comment in [
             format!("attached: {since} before the end, while the program ran"),

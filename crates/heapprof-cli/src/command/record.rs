@@ -90,6 +90,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         names: names.clone(),
         mode,
         wrappers: args.wrappers.clone().unwrap_or_default(),
+        command_line: args.command_line,
     };
     let log = Log::open(&args.log, mode, args.output.as_deref())?;
     let audit = args.fork_audit.then(Audit::default);
@@ -463,6 +464,7 @@ fn environment(
         variable::THREADS.name,
         answer(args.threads || args.fork_audit),
     );
+    command.env(variable::COMMAND_LINE.name, answer(args.command_line));
     command.env(variable::PERL_EVALS.name, args.perl_evals.name());
     command.env(variable::PERL_VALUES.name, answer(args.perl_values));
     if let Some(objects) = args.python_objects {

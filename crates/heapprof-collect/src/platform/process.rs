@@ -41,6 +41,8 @@ pub(crate) struct Process {
     /// Whether the program shut itself in: nothing of ours makes a system call any more.
     shut_in: AtomicBool,
     name: OnceLock<Vec<u8>>,
+    /// Whether profiles have the whole command line.
+    pub(crate) tells_command_line: AtomicBool,
     /// Until when nobody waits for somebody who audits, because they have kept a process waiting
     /// for too long: a moment of the clock that nobody sets, for all processes that are audited.
     pub(crate) unheard: OnceLock<&'static AtomicU64>,
@@ -67,6 +69,7 @@ impl Process {
             keeps: AtomicU8::new(0),
             shut_in: AtomicBool::new(false),
             name: OnceLock::new(),
+            tells_command_line: AtomicBool::new(false),
         }
     }
 

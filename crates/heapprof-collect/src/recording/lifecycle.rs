@@ -68,6 +68,8 @@ impl Lifecycle {
                 Format::Text => (Frames::Native, false),
             };
             engine.scripts.providers.want(frames, by_thread);
+            let tells = &process.tells_command_line;
+            tells.store(options.command_line, Ordering::Relaxed);
             #[cfg(not(shuttle))]
             audit::begin(engine, &options);
             #[cfg(not(shuttle))]

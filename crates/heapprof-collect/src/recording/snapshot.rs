@@ -13,6 +13,7 @@ use heapprof_profile::{
 use crate::code::mappings::{self, Mapping, Told};
 use crate::engine::Engine;
 use crate::options::Frames;
+use crate::platform::process::Process;
 use crate::platform::{status, sys};
 use crate::reason::Reason;
 use crate::recording::account::account;
@@ -383,8 +384,26 @@ struct Facts<'a> {
     account: Vec<String>,
 }
 
-/// So much of a command line is read.
-const COMMAND_LINE: usize = 4096;
+/// The most bytes of a command line that are read for the name of a script.
+const MAX_NAMED: usize = 4096;
+
+/// The comments that tell the process from others of its program.
+fn called(process: &Process, program: &str) -> Vec<String> {
+    let tells_all = process.tells_command_line.load(Ordering::Relaxed);
+    // One byte more tells that there is more.
+    let most = if tells_all {
+        recorded::MAX_COMMAND_LINE + 1
+    } else {
+        MAX_NAMED
+    };
+    let (mut bytes, path) = (vec![0; most], c"/proc/thread-self/cmdline");
+    let read = sys::File::open(path, libc::O_RDONLY, 0).map_or(0, |file| file.read(&mut bytes));
+    bytes.truncate(read);
+    let whole = tells_all.then(|| recorded::command_line(program, &bytes));
+    recorded::called(program, &bytes)
+        .chain(whole.flatten())
+        .collect()
+}
 
 /// Says what the values are, and how long the recording had taken when they were taken.
 fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts: Facts<'_>) {
@@ -394,9 +413,7 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
     let program = String::from_utf8_lossy(process.name());
     let (version, pid) = (env!("CARGO_PKG_VERSION"), sys::process_id());
     let mut comments = recorded::head(version, &program, pid.into(), period, reason.text());
-    let (mut bytes, path) = ([0; COMMAND_LINE], c"/proc/thread-self/cmdline");
-    let read = sys::File::open(path, libc::O_RDONLY, 0).map_or(0, |file| file.read(&mut bytes));
-    comments.extend(recorded::called(&program, &bytes[..read]));
+    comments.extend(called(process, &program));
     comments.extend(frames_kept(engine, facts.reports));
     let (resident, peak_resident) = status::resident();
     if resident != 0 {

@@ -29,6 +29,7 @@ use super::kept::{Died, End, Wanted, Who, write};
 use super::oom::{self, Counts};
 use super::written::Written;
 use crate::log::Log;
+use crate::outside::command_line;
 use crate::records::{self, Question};
 use crate::rights::{ProcessRights, RightsLedger};
 use crate::sockets::{Kind, Listening};
@@ -476,6 +477,7 @@ impl Keeping {
             kept,
             pid,
             owner: caller.owner,
+            command_line: command_line(number_of(pid)),
             ends: pidfd_open(pid, PidfdFlags::empty()).ok(),
             group: self.counts.group_of(pid),
             stays: false,
@@ -527,6 +529,7 @@ impl Keeping {
         }
         let who = Who {
             pid,
+            command_line: &process.command_line,
             main: self.main,
             rights,
         };

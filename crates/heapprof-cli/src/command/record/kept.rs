@@ -16,6 +16,7 @@ use super::oom::Oom;
 use super::written::Written;
 use crate::args::FileMode;
 use crate::output;
+use crate::outside::{say_command_line, say_script};
 use crate::place::{Access, Owner, Place, Trust, make_folder};
 use crate::rights::ProcessRights;
 
@@ -25,6 +26,8 @@ pub(super) struct Wanted {
     pub(super) names: Names,
     pub(super) mode: FileMode,
     pub(super) wrappers: String,
+    /// Whether they have the whole command line.
+    pub(super) command_line: bool,
 }
 
 /// A process that ended without a word.
@@ -52,8 +55,10 @@ pub(super) enum End {
 
 /// Whose profile it is.
 #[derive(Clone, Copy)]
-pub(super) struct Who {
+pub(super) struct Who<'a> {
     pub(super) pid: u32,
+    /// The command line that it had when it handed its books over.
+    pub(super) command_line: &'a [u8],
     /// The process that `record` started.
     pub(super) main: u32,
     pub(super) rights: ProcessRights,
@@ -63,11 +68,16 @@ pub(super) struct Who {
 /// what was written, and what is missing in it.
 pub(super) fn write(
     kept: &Kept,
-    who: Who,
+    who: Who<'_>,
     end: End,
     wanted: &Wanted,
 ) -> Result<(Written, Option<String>)> {
-    let Who { pid, main, rights } = who;
+    let Who {
+        pid,
+        command_line,
+        main,
+        rights,
+    } = who;
     let how = match end {
         End::Death => "killed",
         End::Exec => "became another program without a word",
@@ -77,7 +87,11 @@ pub(super) fn write(
         true => MAX_FRAMES,
         false => MAX_FRAMES_OF_OTHERS,
     };
-    let left = kept.read_within(max_frames, how, pid, &wanted.wrappers)?;
+    let mut left = kept.read_within(max_frames, how, pid, &wanted.wrappers)?;
+    say_script(&mut left.profile, command_line);
+    if wanted.command_line {
+        say_command_line(&mut left.profile, command_line);
+    }
     // What the process says does not lead to any other folder.
     let names = &wanted.names;
     let (path, replaces) = names.of_last(main, pid == main, left.process, &left.program);

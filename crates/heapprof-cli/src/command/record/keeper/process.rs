@@ -15,6 +15,8 @@ pub(super) struct Process {
     pub(super) kept: Kept,
     pub(super) pid: Pid,
     pub(super) owner: Owner,
+    /// What it was started with: nothing is left of that when it has ended.
+    pub(super) command_line: Vec<u8>,
     /// Readable once the process has ended; `None` if the kernel gives no such thing.
     pub(super) ends: Option<OwnedFd>,
     pub(super) group: Option<Folder>,
