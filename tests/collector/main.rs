@@ -62,6 +62,8 @@ mod follow_lines;
 mod scripts;
 // Frames of Python.
 mod python;
+// Notebooks' cells.
+mod cells;
 mod python_hazards;
 // Perls that a profiler of stacks might trip over.
 mod perl_hazards;

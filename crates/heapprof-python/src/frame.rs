@@ -29,31 +29,42 @@ pub struct Seen {
 pub(crate) const MARK: u64 = 3;
 
 /// What tells a code object up to 3.11 from others that lie at the same address before or after it:
-/// its table of lines, its name (where it is, and what it is) and its first line.
+/// its table of lines, its name, its first line, and where its file's name is. Bodies of modules
+/// have one name, and cells of a notebook one first line too.
 #[inline(always)]
 pub(crate) fn version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
-    let fields = [layout.line_table, layout.name, layout.first_line];
-    let [table, name, first] = memory.fields(code, fields)?;
-    Some(mixed(table, name, first, memory.u64(name + HASH)?))
+    let fields = [
+        layout.line_table,
+        layout.name,
+        layout.first_line,
+        layout.filename,
+    ];
+    let [table, name, first, file] = memory.fields(code, fields)?;
+    Some(mixed(table, file, first, memory.u64(name + HASH)?))
 }
 
 /// As [`version_of`], of code that was seen before.
 #[inline(always)]
 pub(crate) fn known_version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
-    let fields = [layout.line_table, layout.name, layout.first_line];
-    let [table, name, first] = memory.known_fields(code, fields)?;
-    Some(mixed(table, name, first, memory.u64(name + HASH)?))
+    let fields = [
+        layout.line_table,
+        layout.name,
+        layout.first_line,
+        layout.filename,
+    ];
+    let [table, name, first, file] = memory.known_fields(code, fields)?;
+    Some(mixed(table, file, first, memory.u64(name + HASH)?))
 }
 
 #[inline(always)]
-fn mixed(table: u64, name: u64, first: u64, hash: u64) -> u32 {
+fn mixed(table: u64, file: u64, first: u64, hash: u64) -> u32 {
     // They fit an instruction, and spread what differs over the upper half, each in another way.
     const TABLE: u64 = 0x7f4a_7c15;
-    const NAME: u64 = 0x5851_f42d;
+    const FILE: u64 = 0x5851_f42d;
     const FIRST: u64 = 0x45d9_f3b3;
     let texts = table
         .wrapping_mul(TABLE)
-        .wrapping_add(name.wrapping_mul(NAME));
+        .wrapping_add(file.wrapping_mul(FILE));
     let mixed = texts
         .wrapping_add(hash)
         .wrapping_add(first.wrapping_mul(FIRST) << 32);
