@@ -5,7 +5,7 @@ use std::path::Path;
 use heapprof_tests::built::have;
 use heapprof_tests::harness::{Run, command, root};
 
-use crate::python::pythons;
+use crate::python::{has_gil, pythons};
 use crate::scripts::{read, samples};
 
 /// What bytearrays of bodies in files took, from a size on: the body's name, its file and the
@@ -60,5 +60,37 @@ fn bodies_in_different_files_are_told_apart() {
         let large = all.iter().filter(|(.., bytes)| *bytes >= 1_000_000);
         let megabytes: Vec<i64> = large.map(|(.., bytes)| bytes / 100_000).collect();
         assert_eq!(megabytes, [10, 11, 12, 13, 14, 15, 16], "{what}");
+    }
+}
+
+/// A cell is called by the first line of its text. One whose text is nowhere keeps its name, as do
+/// all where others may change what would be read.
+#[test]
+fn cells_are_called_by_their_first_line() {
+    if !have(&["python3"]) {
+        return;
+    }
+    for python in pythons() {
+        let has_gil = has_gil(&python);
+        for (name, file, bytes) in bodies(&python, 20_000) {
+            let what = format!("{} {file} {bytes}", python.display());
+            let number = || file.rsplit(['/', '.']).nth(1).unwrap();
+            let expected = match &file[..] {
+                _ if !has_gil => "<module>".to_string(),
+                "/tmp/ipykernel_7/11.py" => "cell: # load the orders".to_string(),
+                "/t\u{e4}/ipykernel_7/12.py" => "cell: def load(n):".to_string(),
+                file if file.starts_with("<ipython-input-2") => {
+                    let line = "KEPT.append(bytearray(1100000))  # \u{e4}\u{20ac}\u{1f600} ";
+                    let x = "x".repeat(60 - line.chars().count());
+                    format!("cell: {line}{x}...")
+                }
+                file if file.starts_with("/tmp/ipykernel_8/") => {
+                    let size = 20_000 + number().parse::<usize>().unwrap();
+                    format!("cell: KEPT.append(bytearray({size}))")
+                }
+                _ => "<module>".to_string(),
+            };
+            assert_eq!(name, expected, "{what}");
+        }
     }
 }

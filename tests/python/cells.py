@@ -16,8 +16,10 @@ def run(text, file, known=True):
 for i in range(1000):
     linecache.cache["/nowhere/%d.py" % i] = (0, None, [], "")
 run("\n\n  \n# load the orders\nKEPT.append(bytearray(1000000))\n", "/tmp/ipykernel_7/11.py")
-run("KEPT.append(bytearray(1100000))  # \u00e4\u20ac\U0001f600 " + "x" * 90, "<ipython-input-2-0a1b>")
-run("def load(n):\n    return bytearray(n)\nKEPT.append(load(1200000))", "/t\u00e4/ipykernel_7/12.py")
+LONG = "KEPT.append(bytearray(1100000))  # \u00e4\u20ac\U0001f600 " + "x" * 90
+run(LONG, "<ipython-input-2-0a1b>")
+LOAD = "def load(n):\n    return bytearray(n)\nKEPT.append(load(1200000))"
+run(LOAD, "/t\u00e4/ipykernel_7/12.py")
 # The same place again, with another text.
 for i in range(200):
     run("KEPT.append(bytearray(%d))" % (20000 + i), "/tmp/ipykernel_8/%d.py" % i)

@@ -6,11 +6,13 @@
 //!
 //! * `python/state.rs`: the Python, and the state of the thread that runs it.
 //! * `python/capture.rs`: the stack of a thread.
+//! * `python/cell.rs`: what notebooks' cells are called.
 //! * `python/objects.rs`: its small objects, which never reach malloc.
 //! * `python/report.rs`: what a profile says of them.
 //! * `python/texts.rs`: what frames are called, and why they are missing.
 
 mod capture;
+mod cell;
 mod objects;
 mod report;
 mod state;

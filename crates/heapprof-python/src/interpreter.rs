@@ -3,7 +3,7 @@
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 
-use crate::layout::{LAYOUTS, Layout};
+use crate::layout::{LAYOUTS, Layout, Modules};
 
 /// A version, such as 3.11.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,6 +247,17 @@ impl Python {
     pub fn is_initialized<M: Memory>(&self, memory: M) -> bool {
         let found = memory.u32(self.initialized);
         found.is_some_and(|initialized| initialized != 0)
+    }
+
+    /// The dictionary of modules of the interpreter that runs with a thread's state.
+    pub(crate) fn modules<M: Memory>(&self, memory: M, state: u64) -> Option<u64> {
+        /// Of a thread's state: its interpreter, in all versions.
+        const INTERPRETER: u64 = 16;
+        let offset = match self.layout.modules {
+            Modules::At(offset) => offset,
+            Modules::Told(word) => memory.u64(self.runtime + 8 * word)?,
+        };
+        memory.u64(memory.u64(state + INTERPRETER)?.checked_add(offset)?)
     }
 
     /// Whether a state is that of `thread`, a value of `pthread_self`.

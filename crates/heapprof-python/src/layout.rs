@@ -30,6 +30,15 @@ pub(crate) enum Lines {
     Entries,
 }
 
+/// Where an interpreter has its dictionary of modules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Modules {
+    /// So far from its begin.
+    At(u64),
+    /// As far as this word of the runtime says (from 3.13 on).
+    Told(u64),
+}
+
 /// Offsets, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
@@ -80,6 +89,10 @@ pub(crate) struct Layout {
     /// Of a text: where those begin that are ASCII, and others.
     pub(crate) ascii: u64,
     pub(crate) other: u64,
+    /// Of an interpreter.
+    pub(crate) modules: Modules,
+    /// Of a tuple: its first element, behind the header.
+    pub(crate) elements: u64,
 }
 
 /// Of 3.11's structure on the native stack: the one of the caller.
@@ -123,10 +136,13 @@ const LAYOUT_3_8: Layout = Layout {
     form: 2,
     ascii: 48,
     other: 72,
+    modules: Modules::At(56),
+    elements: 24,
 };
 
 const LAYOUT_3_9: Layout = Layout {
     minor: 9,
+    modules: Modules::At(856),
     holder: Some(568),
     key_is_made: 584,
     runtime_size: Some(656),
@@ -168,6 +184,7 @@ const LAYOUT_3_11: Layout = Layout {
     form: 2,
     ascii: 48,
     other: 72,
+    modules: Modules::At(888),
     ..LAYOUT_3_10
 };
 
@@ -188,6 +205,7 @@ const LAYOUT_3_12: Layout = Layout {
     version: Some(92),
     ascii: 40,
     other: 56,
+    modules: Modules::At(944),
     ..LAYOUT_3_11
 };
 
@@ -199,6 +217,7 @@ const LAYOUT_3_13: Layout = Layout {
     thread_id: 152,
     newest: 72,
     instructions: 200,
+    modules: Modules::Told(11),
     ..LAYOUT_3_12
 };
 
@@ -208,6 +227,8 @@ const LAYOUT_3_14: Layout = Layout {
     initialized: 776,
     owner: 74,
     instructions: 208,
+    modules: Modules::Told(12),
+    elements: 32,
     ..LAYOUT_3_13
 };
 
@@ -236,6 +257,8 @@ const LAYOUT_3_14T: Layout = Layout {
     instructions: 232,
     copies: Some(224),
     form: 8,
+    modules: LAYOUT_3_14.modules,
+    elements: LAYOUT_3_14.elements,
     ..LAYOUT_3_13T
 };
 

@@ -19,12 +19,16 @@
 //! * `unchanged.rs`: whether it is the last one.
 //! * `line.rs`: the line of an instruction.
 //! * `name.rs`: the name, the file and the lines of a frame.
+//! * `cell.rs`: what a notebook's cell is called.
+//! * `dictionary.rs`: looking up a text in a dictionary.
 #![no_std]
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
 
+mod cell;
+mod dictionary;
 mod frame;
 mod interpreter;
 mod last;
@@ -34,6 +38,7 @@ mod name;
 mod unchanged;
 mod walk;
 
+pub use cell::is_cell;
 pub use frame::{Frame, Seen};
 pub use interpreter::{Current, Python, ThreadLocal, Unreadable, Version};
 pub use last::{Compared, Last, Write};

@@ -92,7 +92,7 @@ impl Python {
 
     /// Puts the text of a `str` into `to`, as UTF-8. Returns how many bytes it has. One that is too
     /// long is cut behind a character.
-    fn text<M: Memory>(&self, memory: M, at: u64, to: &mut [u8]) -> Option<usize> {
+    pub(crate) fn text<M: Memory>(&self, memory: M, at: u64, to: &mut [u8]) -> Option<usize> {
         let behind = at + self.layout.header;
         let (len, form) = (memory.u64(behind + LENGTH)?, memory.u32(behind + FORM)?);
         let form = form >> self.layout.form;

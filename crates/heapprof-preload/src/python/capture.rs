@@ -8,8 +8,10 @@ use heapprof_collect::{Capture, RawFrame};
 use heapprof_memory::Own;
 use heapprof_python::{Compared, EACH_END, Frame, Last, Python, Reached, Walked, Write};
 
+use super::cell::KnownCell;
 use super::objects::OBJECTS;
 use super::state::{PROBATION, PythonStacks};
+
 use crate::kernel_memory::Kernel;
 
 /// One in so many of a thread's stacks is read carefully. In a debug build that is every second
@@ -24,6 +26,8 @@ pub(super) struct Known {
     last: Last,
     /// How far the tables of lines were read.
     pub(super) reached: [Reached; 32],
+    /// The cell that was named last.
+    pub(super) cell: KnownCell,
 }
 
 /// Writes frames as the engine wants them.

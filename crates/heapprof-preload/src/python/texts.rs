@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 
 use heapprof_collect::{NamedFrame, RawFrame};
 use heapprof_memory::Own;
-use heapprof_python::{Frame, Named, Reached};
+use heapprof_python::{Frame, Named, Reached, is_cell};
 
 use super::capture::Known;
+use super::cell::name_cell;
 use super::state::{PROBATION, PythonStacks};
 use crate::kernel_memory::Kernel;
 use crate::text_out::give;
@@ -44,11 +45,12 @@ pub(super) unsafe extern "C" fn resolve(
         start_line: 0,
         line: 0,
     };
-    let reached: &mut [Reached] = if to.memory_size < size_of::<Known>() {
-        &mut []
+    let (reached, cell): (&mut [Reached], _) = if to.memory_size < size_of::<Known>() {
+        (&mut [], None)
     } else {
         // SAFETY: this thread's memory, which is zero at first.
-        unsafe { &mut (*to.memory.cast::<Known>()).reached }
+        let known = unsafe { &mut *to.memory.cast::<Known>() };
+        (&mut known.reached, Some(&mut known.cell))
     };
     let done = if this.frames.load(Ordering::Relaxed) < PROBATION {
         let failed = Cell::new(false);
@@ -62,12 +64,17 @@ pub(super) unsafe extern "C" fn resolve(
     }
     let Named {
         name,
-        name_len,
+        mut name_len,
         file,
         file_len,
         start_line,
         line,
     } = texts;
+    if is_cell(&name[..name_len], &file[..file_len])
+        && let Some(len) = name_cell(this, python, cell, &file[..file_len], name)
+    {
+        name_len = len;
+    }
     if let Some(end) = name.get_mut(name_len) {
         *end = 0;
     }

@@ -1,0 +1,126 @@
+//! What a notebook's cell is called: the first line of its text.
+//!
+//! IPython compiles each cell under a file name that no file has, and puts its text into
+//! `linecache.cache`, where tracebacks find it: the file name stands for a tuple of size, time,
+//! lines and name.
+
+use heapprof_memory::Memory;
+
+use crate::interpreter::Python;
+use crate::layout::LENGTH;
+
+/// So many lines are looked at for one that is not blank.
+const MAX_LINES: u64 = 16;
+/// The most characters of a line that are shown.
+const MAX_COLUMNS: usize = 60;
+
+/// Where a module has its dictionary, and a list its elements' place.
+const OF_MODULE: u64 = 16;
+const OF_LIST: u64 = 24;
+/// Which element of the tuple has the lines, and how many there are.
+const LINES: u64 = 2;
+const ELEMENTS: u64 = 4;
+
+/// Whether a frame of this name and file is the body of a notebook's cell.
+pub fn is_cell(name: &[u8], file: &[u8]) -> bool {
+    // IPython 8 named some by their first line that runs.
+    let is_body = name == b"<module>" || name.starts_with(b"<cell line: ");
+    let of_kernel = b"/ipykernel_";
+    let is_of_kernel = || file.windows(of_kernel.len()).any(|part| part == of_kernel);
+    is_body && (file.starts_with(b"<ipython-input-") || is_of_kernel())
+}
+
+impl Python {
+    /// Puts `cell: ` and the first line of a cell's text into `to`, if the cell has this file name.
+    /// Returns how many bytes that is. The thread with this state, which asks, must hold the GIL.
+    pub fn cell<M: Memory>(
+        &self,
+        memory: M,
+        state: u64,
+        file: &[u8],
+        to: &mut [u8],
+    ) -> Option<usize> {
+        let header = self.layout.header;
+        let modules = self.modules(memory, state)?;
+        let module = self.value(memory, modules, b"linecache")?;
+        let names = memory.u64(module + header + OF_MODULE)?;
+        let texts = self.value(memory, names, b"cache")?;
+        let tuple = self.value(memory, texts, file)? + header;
+        if memory.u64(tuple + LENGTH)? != ELEMENTS {
+            return None;
+        }
+        let lines = memory.u64(tuple + self.layout.elements + 8 * LINES)? + header;
+        let count = memory.u64(lines + LENGTH)?.min(MAX_LINES);
+        let first = memory.u64(lines + OF_LIST)?;
+        for i in 0..count {
+            let mut room = [0; 4 * (MAX_COLUMNS + 1)];
+            let len = self.text(memory, memory.u64(first + 8 * i)?, &mut room)?;
+            // It is whole UTF-8, but for bytes that were none.
+            let line = match core::str::from_utf8(room.get(..len)?) {
+                Ok(line) => line,
+                Err(error) => core::str::from_utf8(&room[..error.valid_up_to()]).ok()?,
+            };
+            let line = line.trim();
+            if !line.is_empty() {
+                return put(line, to);
+            }
+        }
+        None
+    }
+}
+
+/// The name of a cell's magic, as in `%%time`. IPython turns the cell into a call.
+fn magic(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("get_ipython().run_cell_magic('")?;
+    Some(name.split_once('\'')?.0)
+}
+
+/// Puts a line's beginning into `to`, and says if there is more.
+fn put(line: &str, to: &mut [u8]) -> Option<usize> {
+    if let Some(name) = magic(line) {
+        return put_all(["cell: ", "%%", name], to);
+    }
+    let end = line.char_indices().nth(MAX_COLUMNS);
+    let (shown, more) = match end {
+        Some((end, _)) => (&line[..end], "..."),
+        None => (line, ""),
+    };
+    put_all(["cell: ", shown, more], to)
+}
+
+fn put_all(parts: [&str; 3], to: &mut [u8]) -> Option<usize> {
+    let mut done = 0;
+    for part in parts {
+        to.get_mut(done..done + part.len())?
+            .copy_from_slice(part.as_bytes());
+        done += part.len();
+    }
+    Some(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_known_by_their_files() {
+        assert!(is_cell(b"<module>", b"/tmp/ipykernel_7/1234.py"));
+        assert!(is_cell(b"<cell line: 3>", b"<ipython-input-2-0a1b>"));
+        assert!(!is_cell(b"load", b"/tmp/ipykernel_7/1234.py"));
+        assert!(!is_cell(b"<module>", b"/home/x/kernel.py"));
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        let mut to = [0; 300];
+        let len = put("x = 1", &mut to).unwrap();
+        assert_eq!(&to[..len], b"cell: x = 1");
+        let long = "\u{e4}".repeat(61);
+        let len = put(&long, &mut to).unwrap();
+        let expected = std::format!("cell: {}...", "\u{e4}".repeat(60));
+        assert_eq!(&to[..len], expected.as_bytes());
+        assert_eq!(put("x = 1", &mut to[..8]), None);
+        let len = put("get_ipython().run_cell_magic('time', '', 'a = [", &mut to).unwrap();
+        assert_eq!(&to[..len], b"cell: %%time");
+    }
+}

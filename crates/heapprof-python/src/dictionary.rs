@@ -1,0 +1,84 @@
+//! Looking up a text in one of Python's dictionaries, without asking Python.
+
+use heapprof_memory::Memory;
+
+use crate::interpreter::Python;
+use crate::layout::LENGTH;
+
+/// More entries are no dictionary's of modules or source texts.
+const MAX_ENTRIES: u64 = 1 << 16;
+/// The longest key that is looked up, in bytes.
+const MAX_KEY: usize = 256;
+
+/// Of a dictionary: its keys, and values that are apart from them.
+const KEYS: u64 = 32;
+const VALUES: u64 = 40;
+
+/// The entries of a dictionary.
+struct Entries {
+    /// Where the first one is, and how many there are.
+    first: u64,
+    count: u64,
+    /// How long each is, and where its key is in it. The value is behind it.
+    len: u64,
+    key: u64,
+}
+
+impl Python {
+    /// The value under a key that is a text; `None` if there is none, or something can't be read.
+    pub(crate) fn value<M: Memory>(&self, memory: M, dictionary: u64, key: &[u8]) -> Option<u64> {
+        let entries = self.entries(memory, dictionary)?;
+        let is_ascii = key.is_ascii();
+        let is_it = |at: u64| {
+            // One that is not ASCII has fewer characters than bytes.
+            let len = memory.u64(at + self.layout.header + LENGTH)?;
+            if len > key.len() as u64 || is_ascii && len != key.len() as u64 {
+                return None;
+            }
+            let mut text = [0; MAX_KEY];
+            let len = self.text(memory, at, &mut text)?;
+            (text.get(..len) == Some(key)).then_some(())
+        };
+        for i in 0..entries.count {
+            let at = entries.first + i * entries.len + entries.key;
+            let [found, value] = memory.fields(at, [0, 8])?;
+            // Null stands where something was removed.
+            if found != 0 && value != 0 && is_it(found).is_some() {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn entries<M: Memory>(&self, memory: M, dictionary: u64) -> Option<Entries> {
+        let dictionary = dictionary.checked_add(self.layout.header)?;
+        if memory.u64(dictionary + VALUES)? != 0 {
+            return None;
+        }
+        let keys = memory.u64(dictionary + KEYS)?;
+        let (begin, count, indices, has_hash) = match self.layout.minor {
+            ..=10 => {
+                let [size, count] = memory.fields(keys, [8, 32])?;
+                let width = match size {
+                    0..=0xff => 1,
+                    0x100..=0xffff => 2,
+                    0x1_0000..=0xffff_ffff => 4,
+                    _ => return None,
+                };
+                (40, count, size * width, true)
+            }
+            _ => {
+                let log_of_bytes = memory.u8(keys + 9)?;
+                let kind = memory.u8(keys + 10)?;
+                let bytes = 1u64.checked_shl(log_of_bytes.into())?;
+                (32, memory.u64(keys + 24)?, bytes, kind == 0)
+            }
+        };
+        (count <= MAX_ENTRIES).then_some(Entries {
+            first: keys.checked_add(begin)?.checked_add(indices)?,
+            count,
+            len: if has_hash { 24 } else { 16 },
+            key: if has_hash { 8 } else { 0 },
+        })
+    }
+}
