@@ -72,7 +72,8 @@ def shown(question, text):
     """What heapprof shows, as the rows of the statement."""
     found = rows(text)[0]
     if question.startswith("top"):
-        return [[r["function"], r["flat"], r["cum"]] for r in found if r["flat"] or r["cum"]]
+        cells = [[r["function"], r["flat"], r["cum"], r["file"]] for r in found]
+        return [row for row in cells if row[1] or row[2]]
     return [
         [r["function"], r["flat"]["before"], r["flat"]["after"], r["cum"]["before"], r["cum"]["after"]]
         if "flat" in r
