@@ -1,7 +1,7 @@
 //! Makes profiles piece by piece, and stores each mapping, function and location once. Importers,
 //! merging and tests use it.
 
-use foldhash::{HashMap, HashMapExt};
+use crate::hashing::HashMap;
 
 use crate::model::{
     Function, FunctionIndex, Label, LabelSetIndex, Line, Location, LocationIndex, Mapping,
@@ -64,9 +64,9 @@ impl ProfileBuilder {
     pub fn new(sample_types: &[(&str, &str)]) -> Self {
         let mut builder = Self {
             profile: Profile::default(),
-            mapping_index: HashMap::new(),
-            function_index: HashMap::new(),
-            location_index: HashMap::new(),
+            mapping_index: HashMap::default(),
+            function_index: HashMap::default(),
+            location_index: HashMap::default(),
         };
         for (r#type, unit) in sample_types {
             let value_type = builder.value_type(r#type, unit);

@@ -1,8 +1,7 @@
 //! A map from a file's ids (any 64-bit number except 0) to positions. For dense ids, the usual
 //! case, a look-up costs an array read.
 
-use foldhash::HashMap;
-use foldhash::HashMapExt;
+use crate::hashing::HashMap;
 
 use crate::parts::hashed;
 
@@ -21,7 +20,7 @@ impl IdMap {
     pub(crate) fn new() -> Self {
         Self {
             dense: Vec::new(),
-            sparse: HashMap::new(),
+            sparse: HashMap::default(),
             len: 0,
             uneven: false,
         }

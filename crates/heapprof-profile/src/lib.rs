@@ -48,6 +48,7 @@ mod encode;
 mod equality;
 mod error;
 pub mod fork;
+mod hashing;
 mod history;
 mod id_map;
 mod inflate;

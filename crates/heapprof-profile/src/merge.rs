@@ -11,8 +11,8 @@ mod as_pprof;
 
 use std::hash::BuildHasher;
 
-use foldhash::fast::RandomState;
-use foldhash::{HashMap, HashMapExt};
+use crate::hashing::HashMap;
+use crate::hashing::RandomState;
 use hashbrown::HashTable;
 
 use crate::builder::ProfileBuilder;
@@ -132,7 +132,7 @@ impl Merger {
             builder: ProfileBuilder::new(&types),
             rules,
             begun: false,
-            mapping_key: HashMap::new(),
+            mapping_key: HashMap::default(),
             sample_index: HashTable::new(),
             hasher: RandomState::default(),
         }

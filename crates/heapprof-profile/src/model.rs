@@ -7,7 +7,7 @@ pub(crate) mod stacks;
 use std::hash::BuildHasher;
 use std::ops::Range;
 
-use foldhash::fast::RandomState;
+use crate::hashing::RandomState;
 use hashbrown::HashTable;
 
 use crate::error::Warning;

@@ -2,7 +2,7 @@
 
 use std::hash::BuildHasher;
 
-use foldhash::fast::RandomState;
+use crate::hashing::RandomState;
 use hashbrown::HashTable;
 
 use crate::parts::{hashed, range};

@@ -19,7 +19,7 @@ static CALLS: Mutex<u32> = Mutex::new(0);
 /// `time` is valid to write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(_: libc::clockid_t, time: *mut libc::timespec) -> c_int {
-    // Whoever comes here in an event of this thread waits for ever.
+    // Whoever comes here in an event or a dump of this thread waits for ever.
     let mut calls = CALLS.lock().unwrap();
     *calls += 1;
     drop(black_box(vec![0u8; 100]));
@@ -40,10 +40,9 @@ fn main() {
     assert!(heapprof_alloc::start(options));
     let held = CALLS.lock().unwrap();
     let kept: Vec<Vec<u8>> = (0..1000).map(|_| black_box(vec![0; 1000])).collect();
-    let calls = *held;
-    drop(held);
     heapprof_alloc::dump_to(&path).unwrap();
-    drop(kept);
+    let calls = *held;
+    drop((held, kept));
     let text = format!("{calls}\n");
     std::io::stdout().write_all(text.as_bytes()).unwrap();
 }

@@ -3,7 +3,7 @@
 
 use std::hash::BuildHasher;
 
-use foldhash::fast::RandomState;
+use crate::hashing::RandomState;
 use hashbrown::HashTable;
 
 use super::stack::read_short;

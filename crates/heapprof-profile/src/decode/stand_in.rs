@@ -1,7 +1,7 @@
 //! Numbers of 32 bits that stand for the ids in a file until positions are known: most ids are
 //! small numbers and stand for themselves.
 
-use foldhash::HashMap;
+use crate::hashing::HashMap;
 
 use crate::parts::hashed;
 

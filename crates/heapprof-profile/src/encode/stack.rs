@@ -1,7 +1,7 @@
 //! Stacks as they are written: a location's id is turned into bytes once, and these are copied from
 //! then on.
 
-use foldhash::HashMap;
+use crate::hashing::HashMap;
 
 use crate::model::LocationIndex;
 use crate::varint::{LONGEST, varint_bytes};

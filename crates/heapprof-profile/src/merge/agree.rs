@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use foldhash::{HashMap, HashMapExt};
+use crate::hashing::HashMap;
 
 use super::{holds, mapping_key};
 use crate::error::Error;
@@ -17,7 +17,7 @@ use crate::unit::Unit;
 pub fn agree_addresses(a: &Profile, b: &mut Profile) {
     // A file may be mapped more than once. Mappings that start at the same address in both profiles
     // are paired first, then the rest in their order.
-    let mut places: HashMap<(u64, u64, &str), VecDeque<u64>> = HashMap::new();
+    let mut places: HashMap<(u64, u64, &str), VecDeque<u64>> = HashMap::default();
     for m in &a.mapping {
         let (size, offset, file) = mapping_key(m);
         let key = (size, offset, a.text(file));
