@@ -1,5 +1,5 @@
-//! How the tables of this crate hash. A library in somebody's program uses them, too, so no clock is
-//! asked for a seed: the program may have a `clock_gettime` of its own, or a filter against it.
+//! How the tables of this crate hash. A library in somebody's program uses them, too, so no clock
+//! is asked for a seed: the program may have a `clock_gettime` of its own, or a filter against it.
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, Ordering};
