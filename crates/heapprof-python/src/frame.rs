@@ -33,27 +33,26 @@ pub(crate) const MARK: u64 = 3;
 /// have one name, and cells of a notebook one first line too.
 #[inline(always)]
 pub(crate) fn version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
-    let fields = [
-        layout.line_table,
-        layout.name,
-        layout.first_line,
-        layout.filename,
-    ];
-    let [table, name, first, file] = memory.fields(code, fields)?;
+    let [table, name, first, file] = memory.fields(code, telling_fields(layout))?;
     Some(mixed(table, file, first, memory.u64(name + HASH)?))
 }
 
 /// As [`version_of`], of code that was seen before.
 #[inline(always)]
 pub(crate) fn known_version_of<M: Memory>(memory: M, layout: &Layout, code: u64) -> Option<u32> {
-    let fields = [
+    let [table, name, first, file] = memory.known_fields(code, telling_fields(layout))?;
+    Some(mixed(table, file, first, memory.u64(name + HASH)?))
+}
+
+/// Where a code object has what tells it from others.
+#[inline(always)]
+fn telling_fields(layout: &Layout) -> [u32; 4] {
+    [
         layout.line_table,
         layout.name,
         layout.first_line,
         layout.filename,
-    ];
-    let [table, name, first, file] = memory.known_fields(code, fields)?;
-    Some(mixed(table, file, first, memory.u64(name + HASH)?))
+    ]
 }
 
 #[inline(always)]
