@@ -66,9 +66,8 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-/// Runs a shell that starts the program three times, by itself or recorded.
-fn run_by_shell(folder: &Path, program: &Path, options: Option<&[&str]>) -> Run {
-    let script = "\"$0\"; echo $?; \"$0\" more; echo $?; \"$0\"; exit $?";
+/// A shell that runs a script, by itself or recorded.
+fn shell(folder: &Path, script: &str, options: Option<&[&str]>) -> Command {
     let mut command = match options {
         None => Command::new("sh"),
         Some(options) => {
@@ -78,8 +77,19 @@ fn run_by_shell(folder: &Path, program: &Path, options: Option<&[&str]>) -> Run 
             command
         }
     };
-    command.args(["-c", script]).arg(program);
-    Run::from(command.current_dir(folder).output().unwrap())
+    command.args(["-c", script]).current_dir(folder);
+    command
+}
+
+/// Runs a shell that starts the program three times, by itself or recorded.
+fn run_by_shell(folder: &Path, program: &Path, options: Option<&[&str]>) -> Run {
+    let script = "\"$0\"; echo $?; \"$0\" more; echo $?; \"$0\"; exit $?";
+    Run::from(
+        shell(folder, script, options)
+            .arg(program)
+            .output()
+            .unwrap(),
+    )
 }
 
 /// What a run has said, without the lines of heapprof.
@@ -169,17 +179,7 @@ fn a_program_of_another_architecture_is_refused_as_by_itself() {
     }
     let script = "for p in ./other ./cut ./none; do $p; echo $?; done; PATH=:$PATH other; echo $?";
     let run = |options: Option<&[&str]>| {
-        let mut command = match options {
-            None => Command::new("sh"),
-            Some(options) => {
-                let mut command = Command::new(heapprof());
-                command.args(["record", "-o", "p.pb.gz"]).args(options);
-                command.args(["--", "sh"]);
-                command
-            }
-        };
-        command.args(["-c", script]).current_dir(folder.path());
-        Run::from(command.output().unwrap())
+        Run::from(shell(folder.path(), script, options).output().unwrap())
     };
     let bare = run(None);
     for options in [&["--exact"][..], &[]] {
