@@ -46,8 +46,8 @@ pub(crate) struct Installed {
     pub(crate) folder: PathBuf,
 }
 
-/// Whether a perl needs to have the module built.
-pub(crate) enum Need {
+/// Whether a perl has the module.
+pub(crate) enum ModuleState {
     /// It has one that `record` loads.
     Built,
     /// It has none.
@@ -72,10 +72,10 @@ struct Perl {
 }
 
 /// Whether a perl has its module, and if not, whether it can be built.
-pub(crate) fn need(program: &Path) -> Result<Need> {
+pub(crate) fn module_state(program: &Path) -> Result<ModuleState> {
     let perl = ask(program)?;
     if existing(LOADER, LOADER_FILE).is_some() && existing(&perl.folder(), "identity").is_some() {
-        return Ok(Need::Built);
+        return Ok(ModuleState::Built);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |name: &str| {
@@ -85,7 +85,7 @@ pub(crate) fn need(program: &Path) -> Result<Need> {
         !name.is_empty() && folders.any(|folder| folder.join(name).is_file())
     };
     let can_be_built = perl.has_headers && is_there(&perl.make) && is_there(&perl.compiler);
-    Ok(Need::Missing { can_be_built })
+    Ok(ModuleState::Missing { can_be_built })
 }
 
 /// Builds the module for a perl, and puts it where `record` looks.

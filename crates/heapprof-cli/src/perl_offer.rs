@@ -10,16 +10,16 @@ use heapprof_symbolize::program::inspect;
 
 use crate::{messages, perl_module};
 
-/// What a recording lacks without the module.
+/// What a recording uses the module for.
 #[derive(Clone, Copy)]
-pub(crate) enum Lacking {
+pub(crate) enum ModuleUse {
     /// Nothing can be recorded as it was asked for.
     Values,
     /// An audit of forks knows less.
     Audit,
 }
 
-impl Lacking {
+impl ModuleUse {
     fn text(self) -> &'static str {
         match self {
             Self::Values => "--perl-values traces no value",
@@ -34,20 +34,20 @@ impl Lacking {
 /// Builds the module for the perl that is about to run, if there is none for it, it can be built,
 /// and the user allows that: by an option, or by an answer at the terminal. A program that is no
 /// perl needs none.
-pub(crate) fn offer(program: &Path, lacking: Lacking, is_allowed: bool) -> Result<()> {
+pub(crate) fn offer(program: &Path, used_for: ModuleUse, is_allowed: bool) -> Result<()> {
     // A script stands for its interpreter.
     let file = inspect(program).file;
     if !is_perl(&file) {
         return Ok(());
     }
-    let Ok(need) = perl_module::need(&file) else {
+    let Ok(state) = perl_module::module_state(&file) else {
         // It may be no perl at all.
         return Ok(());
     };
     let shown = file.display();
-    match need {
-        perl_module::Need::Built => Ok(()),
-        perl_module::Need::Missing { .. } if is_allowed => {
+    match state {
+        perl_module::ModuleState::Built => Ok(()),
+        perl_module::ModuleState::Missing { .. } if is_allowed => {
             let built = perl_module::install(&file)?;
             messages::note(&format!(
                 "Devel::HeapProf for {} was built, and is in {}",
@@ -56,18 +56,18 @@ pub(crate) fn offer(program: &Path, lacking: Lacking, is_allowed: bool) -> Resul
             ));
             Ok(())
         }
-        perl_module::Need::Missing { can_be_built: true } => {
+        perl_module::ModuleState::Missing { can_be_built: true } => {
             let question = format!(
                 "heapprof: there is no Devel::HeapProf for {shown}, and without it {}; build it \
                  now, once? [y/N] ",
-                lacking.text()
+                used_for.text()
             );
             match is_agreed(&question) {
-                true => offer(program, lacking, true),
+                true => offer(program, used_for, true),
                 false => Ok(()),
             }
         }
-        perl_module::Need::Missing {
+        perl_module::ModuleState::Missing {
             can_be_built: false,
         } => Ok(()),
     }

@@ -15,7 +15,7 @@ const KEYS: u64 = 32;
 const VALUES: u64 = 40;
 
 /// The entries of a dictionary.
-struct Entries {
+struct DictionaryEntries {
     /// Where the first one is, and how many there are.
     first: u64,
     count: u64,
@@ -50,7 +50,7 @@ impl Python {
         None
     }
 
-    fn entries<M: Memory>(&self, memory: M, dictionary: u64) -> Option<Entries> {
+    fn entries<M: Memory>(&self, memory: M, dictionary: u64) -> Option<DictionaryEntries> {
         let dictionary = dictionary.checked_add(self.layout.header)?;
         if memory.u64(dictionary + VALUES)? != 0 {
             return None;
@@ -74,7 +74,7 @@ impl Python {
                 (32, memory.u64(keys + 24)?, bytes, kind == 0)
             }
         };
-        (count <= MAX_ENTRIES).then_some(Entries {
+        (count <= MAX_ENTRIES).then_some(DictionaryEntries {
             first: keys.checked_add(begin)?.checked_add(indices)?,
             count,
             len: if has_hash { 24 } else { 16 },

@@ -3,7 +3,7 @@
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 
-use crate::layout::{LAYOUTS, Layout, Modules};
+use crate::layout::{LAYOUTS, Layout, ModulesOffset};
 
 /// A version, such as 3.11.7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -254,8 +254,8 @@ impl Python {
         /// Of a thread's state: its interpreter, in all versions.
         const INTERPRETER: u64 = 16;
         let offset = match self.layout.modules {
-            Modules::At(offset) => offset,
-            Modules::Told(word) => memory.u64(self.runtime + 8 * word)?,
+            ModulesOffset::At(offset) => offset,
+            ModulesOffset::Told(word) => memory.u64(self.runtime + 8 * word)?,
         };
         memory.u64(memory.u64(state + INTERPRETER)?.checked_add(offset)?)
     }

@@ -32,7 +32,7 @@ pub(crate) enum Lines {
 
 /// Where an interpreter has its dictionary of modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Modules {
+pub(crate) enum ModulesOffset {
     /// So far from its begin.
     At(u64),
     /// As far as this word of the runtime says (from 3.13 on).
@@ -90,7 +90,7 @@ pub(crate) struct Layout {
     pub(crate) ascii: u64,
     pub(crate) other: u64,
     /// Of an interpreter.
-    pub(crate) modules: Modules,
+    pub(crate) modules: ModulesOffset,
     /// Of a tuple: its first element, behind the header.
     pub(crate) elements: u64,
 }
@@ -136,13 +136,13 @@ const LAYOUT_3_8: Layout = Layout {
     form: 2,
     ascii: 48,
     other: 72,
-    modules: Modules::At(56),
+    modules: ModulesOffset::At(56),
     elements: 24,
 };
 
 const LAYOUT_3_9: Layout = Layout {
     minor: 9,
-    modules: Modules::At(856),
+    modules: ModulesOffset::At(856),
     holder: Some(568),
     key_is_made: 584,
     runtime_size: Some(656),
@@ -184,7 +184,7 @@ const LAYOUT_3_11: Layout = Layout {
     form: 2,
     ascii: 48,
     other: 72,
-    modules: Modules::At(888),
+    modules: ModulesOffset::At(888),
     ..LAYOUT_3_10
 };
 
@@ -205,7 +205,7 @@ const LAYOUT_3_12: Layout = Layout {
     version: Some(92),
     ascii: 40,
     other: 56,
-    modules: Modules::At(944),
+    modules: ModulesOffset::At(944),
     ..LAYOUT_3_11
 };
 
@@ -217,7 +217,7 @@ const LAYOUT_3_13: Layout = Layout {
     thread_id: 152,
     newest: 72,
     instructions: 200,
-    modules: Modules::Told(11),
+    modules: ModulesOffset::Told(11),
     ..LAYOUT_3_12
 };
 
@@ -227,7 +227,7 @@ const LAYOUT_3_14: Layout = Layout {
     initialized: 776,
     owner: 74,
     instructions: 208,
-    modules: Modules::Told(12),
+    modules: ModulesOffset::Told(12),
     elements: 32,
     ..LAYOUT_3_13
 };

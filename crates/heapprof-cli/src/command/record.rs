@@ -54,7 +54,7 @@ use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};
 use crate::log::Log;
-use crate::perl_offer::{self, Lacking};
+use crate::perl_offer::{self, ModuleUse};
 use crate::place::Owner;
 use crate::rights::RightsLedger;
 use crate::{messages, perl_module, preload};
@@ -68,13 +68,13 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     }
     program::look_at_preloads()?;
     let library = preload::library()?;
-    let lacking = match (args.perl_values, args.fork_audit) {
-        (true, _) => Some(Lacking::Values),
-        (false, true) => Some(Lacking::Audit),
+    let used_for = match (args.perl_values, args.fork_audit) {
+        (true, _) => Some(ModuleUse::Values),
+        (false, true) => Some(ModuleUse::Audit),
         (false, false) => None,
     };
-    if let (Some(lacking), Some(path), true) = (lacking, &found, args.frames != Frames::Native) {
-        perl_offer::offer(path, lacking, args.perl_install)?;
+    if let (Some(used_for), Some(path), true) = (used_for, &found, args.frames != Frames::Native) {
+        perl_offer::offer(path, used_for, args.perl_install)?;
     }
     if args.perl_values {
         look_at_module(args.frames)?;

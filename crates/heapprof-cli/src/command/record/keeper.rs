@@ -25,7 +25,7 @@ use self::lowered::Lowered;
 use self::process::Process;
 use super::audit::{Audit, Said};
 use super::executables::Executables;
-use super::kept::{Died, End, Wanted, Who, write};
+use super::kept::{Died, End, EndedProcess, Wanted, write};
 use super::oom::{self, Counts};
 use super::written::Written;
 use crate::log::Log;
@@ -527,14 +527,14 @@ impl Keeping {
         if !self.callers.have_time(rights) {
             return self.note("it took too long to read what processes held at their end".into());
         }
-        let who = Who {
+        let ended = EndedProcess {
             pid,
             command_line: &process.command_line,
             main: self.main,
             rights,
         };
         let began = Instant::now();
-        let written = write(&process.kept, who, end, &self.wanted);
+        let written = write(&process.kept, ended, end, &self.wanted);
         // Only books that somebody forged take long.
         let time = began.elapsed().saturating_sub(USUAL);
         self.callers.took(rights, time);

@@ -55,7 +55,7 @@ pub(super) enum End {
 
 /// Whose profile it is.
 #[derive(Clone, Copy)]
-pub(super) struct Who<'a> {
+pub(super) struct EndedProcess<'a> {
     pub(super) pid: u32,
     /// The command line that it had when it handed its books over.
     pub(super) command_line: &'a [u8],
@@ -68,16 +68,16 @@ pub(super) struct Who<'a> {
 /// what was written, and what is missing in it.
 pub(super) fn write(
     kept: &Kept,
-    who: Who<'_>,
+    ended: EndedProcess<'_>,
     end: End,
     wanted: &Wanted,
 ) -> Result<(Written, Option<String>)> {
-    let Who {
+    let EndedProcess {
         pid,
         command_line,
         main,
         rights,
-    } = who;
+    } = ended;
     let how = match end {
         End::Death => "killed",
         End::Exec => "became another program without a word",

@@ -116,7 +116,8 @@ pub(super) fn read(list: &[Entries]) -> Said {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
     let (mut private, mut unrecorded) = (Vec::<Private>::new(), Vec::<Unrecorded>::new());
     let mut small = Vec::new();
-    // Who says more afterwards could not become that program, or has the library in another way.
+    // A process that says more afterwards did not become that program, or the program has the
+    // library in another way.
     let mut becoming = Vec::<Unrecorded>::new();
     // A parallel build writes thousands of profiles.
     let mut last = HashMap::<(u32, &[u8]), usize>::new();
