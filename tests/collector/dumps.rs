@@ -507,8 +507,9 @@ fn of_the_rss_what_is_the_collector_s_is_said_to_be() {
             };
             let others = (bytes("rss: ") - bytes("own tables: ")) >> 10;
             // The collector's code is a mapped file, shared by all that is recorded. The kernel
-            // brings in 1.4 to 1.8 MiB of it, by what is near to what is touched.
-            let allowed = bare + 2048;
+            // brings in 1.4 MiB of it or more, by what is near to what is touched, at most all 1.9
+            // MiB, and some of libc beside it.
+            let allowed = bare + 2304;
             assert!(
                 others <= allowed,
                 "{blocks} {mode}: {others} KiB, {bare} bare"
