@@ -52,7 +52,8 @@ pub(super) struct Caller {
 #[derive(Default)]
 pub(super) struct Callers {
     pub(super) waiting: Vec<Caller>,
-    /// Processes of the recording that have called, each of which may lead a session.
+    /// Processes of the recording that have called, each of which may lead a session, and those
+    /// that lead theirs.
     known: HashSet<u32>,
     /// How long reading took beyond what is usual, by the rights of whose books they were.
     spent: HashMap<ProcessRights, Duration>,
@@ -89,6 +90,13 @@ impl Callers {
         let pid = pid.unwrap_or_else(rustix::process::getpid);
         if !asks && self.known.len() < MAX_KNOWN {
             self.known.insert(number_of(pid));
+            // Its leader may be a process that has held too little to call, and is gone. Whoever
+            // is in another session than ours has left it since the recording began.
+            let session = session_of(Some(pid))
+                .ok()
+                .filter(|session| session_of(None).ok() != Some(*session));
+            self.known
+                .extend(session.and_then(Pid::from_raw).map(number_of));
         }
         self.waiting.push(Caller {
             socket,
