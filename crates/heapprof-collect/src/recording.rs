@@ -28,3 +28,4 @@ mod tests;
 pub(crate) mod text;
 pub(crate) mod unload;
 pub(crate) mod values;
+mod waiting;

@@ -14,13 +14,20 @@ use crate::real::Behind;
 /// A user's number that stands for no change.
 const SAME: u32 = u32::MAX;
 
-/// Called before a function that changes nothing that others must know of.
+/// Called before a function that changes nothing that others must know of, except that whoever takes
+/// the books may be out of reach afterwards.
 unsafe extern "C" fn before() {
+    before_others();
+}
+
+/// What comes before each of these functions.
+fn before_others() {
     ENGINE.lifecycle().end_clock();
+    ENGINE.lifecycle().keep_books();
 }
 
 fn becomes(user: u32, is_for_good: bool) {
-    ENGINE.lifecycle().end_clock();
+    before_others();
     if user != SAME {
         let left = RightsLeft::User { user, is_for_good };
         ENGINE.lifecycle().lowers_rights(left);
@@ -49,7 +56,7 @@ unsafe extern "C" fn before_setresuid(real: u32, effective: u32, saved: u32) {
 
 /// Called before unshare.
 unsafe extern "C" fn before_unshare(flags: c_int) {
-    ENGINE.lifecycle().end_clock();
+    before_others();
     if flags & libc::CLONE_NEWUSER != 0 {
         ENGINE.lifecycle().lowers_rights(RightsLeft::Unknown);
     }
@@ -57,7 +64,7 @@ unsafe extern "C" fn before_unshare(flags: c_int) {
 
 /// Called before setns. Without a kind, only the kernel knows which namespace a file stands for.
 unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
-    ENGINE.lifecycle().end_clock();
+    before_others();
     if kind == 0 || kind & libc::CLONE_NEWUSER != 0 {
         ENGINE.lifecycle().lowers_rights(RightsLeft::Unknown);
     }
@@ -72,6 +79,7 @@ unsafe extern "C" fn before_capset(header: usize, data: usize) {
         return;
     }
     let is_long = VERSIONS.contains(&u32::from_ne_bytes(version));
+    ENGINE.lifecycle().keep_books();
     if let Some(wanted) = effective(data, is_long)
         && let Some(own) = own_capabilities()
         && own & !wanted != 0
@@ -113,7 +121,7 @@ fn own_capabilities() -> Option<u64> {
 
 announced! {
     before, BEHIND, Place:
-    setgid, setegid, setregid, setresgid, setgroups, initgroups,
+    setgid, setegid, setregid, setresgid, setgroups, initgroups, chroot,
 }
 
 announced! { before_setuid, SETUID, PlaceOfSetuid: setuid }

@@ -36,6 +36,7 @@ mod signals;
 mod start;
 mod text_out;
 mod thread_local;
+mod threads;
 mod unwinder;
 mod wiretap;
 

@@ -76,6 +76,7 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
     }
     // Our own thread ends first: the filter would see its end, and the threads that it makes, too.
     ENGINE.lifecycle().end_clock();
+    ENGINE.lifecycle().keep_books();
     if filter && !listens && ENGINE.lifecycle().survives(number, args) {
         return;
     }

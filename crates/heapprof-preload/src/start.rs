@@ -9,7 +9,7 @@ use heapprof_collect::{ENGINE, is_apart, sys};
 use crate::say::{misunderstood, report, say};
 use crate::{
     allocator, end, environment, identity, imports, interpreters, late, mapped, mark, perl, python,
-    real, sandbox, signals, wiretap,
+    real, sandbox, signals, threads, wiretap,
 };
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
@@ -153,6 +153,7 @@ fn begin() -> bool {
     signals::prepare();
     mapped::prepare();
     identity::prepare();
+    threads::prepare();
     sandbox::prepare();
     allocator::prepare();
     wiretap::prepare();

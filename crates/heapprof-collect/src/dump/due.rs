@@ -229,6 +229,11 @@ impl Due {
             .is_ok()
     }
 
+    /// How much was allocated, as far as threads have reported it.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Relaxed)
+    }
+
     /// Notes a look that began at `began`, in nanoseconds.
     pub(crate) fn looked(&self, began: i64) {
         let allocated = self.allocated.load(Ordering::Relaxed);

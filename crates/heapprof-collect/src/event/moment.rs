@@ -44,6 +44,9 @@ fn show(engine: &Engine, micros: i64) {
             .kept
             .copy_words(kept::DROPPED, 0..heapprof_books::DROPPED);
         pages.kept.copy_words(kept::PEAK_AT, 0..1);
+        if pages.kept.is_file_due(dumping.due.allocated()) {
+            dumping.due.ask_to_look();
+        }
         // Nobody can find out what lay where once the process has been killed.
         if engine.code.seen.take_new(micros) && !dumping.due.ask_to_look() {
             engine.code.seen.look_again();

@@ -15,6 +15,10 @@ use heapprof_books::{EXTENTS, Extent, Kept as Header, VALUES, state};
 
 use crate::platform::sys::{self, File, PAGE};
 
+mod moved;
+
+pub(crate) use moved::Place;
+
 /// What a table is for, which says where its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lot {
@@ -33,6 +37,9 @@ pub(crate) const LEN: usize = 16 << 30;
 const SMALLEST: usize = 256 << 10;
 const LARGEST: usize = 256 << 20;
 
+/// More bytes than a process allocates.
+const NEVER: u64 = u64::MAX;
+
 /// How many numbers and lists are copied.
 pub(crate) const COPIES: usize = 19;
 
@@ -48,8 +55,12 @@ pub(crate) struct Kept {
     /// Where it begins; null if there is none.
     base: AtomicPtr<u8>,
     /// Whether what is mapped is a file that another process may have mapped, too: the one that
-    /// this process was forked from, until it has a file of its own.
+    /// this process was forked from, until it has a file of its own. Otherwise it is private
+    /// memory.
     is_shared: AtomicBool,
+    /// How many bytes the process is to have allocated when the tables move from private memory
+    /// into a file; [`NEVER`] if they do not wait for that.
+    file_due: AtomicU64,
     pieces: UnsafeCell<Pieces>,
     /// Whether somebody uses `pieces`. Nobody takes a lock meanwhile, or waits for anything.
     is_held: AtomicBool,
@@ -101,6 +112,7 @@ impl Kept {
         Self {
             base: AtomicPtr::new(std::ptr::null_mut()),
             is_shared: AtomicBool::new(false),
+            file_due: AtomicU64::new(NEVER),
             pieces: UnsafeCell::new(Pieces {
                 all: [NONE; EXTENTS],
                 count: 0,
@@ -153,39 +165,57 @@ impl Kept {
         self.is_held.store(false, Ordering::Release);
     }
 
-    /// Begins to keep tables in a file of [`LEN`] bytes. Returns false if it can't be mapped. It is
+    /// Begins to keep tables in a file of [`LEN`] bytes, or in private memory that may become such
+    /// a file later ([`move_into`](Self::move_into)). Returns false if it can't be mapped. It is
     /// called once, before there is any table.
-    pub(crate) fn begin(&self, file: &File) -> bool {
+    pub(crate) fn begin(&self, file: Option<&File>) -> bool {
         let head = size_of::<Header>().next_multiple_of(PAGE);
         let len = head + SMALLEST;
-        let at = sys::map_file(file, 0, len);
+        let at = file.map_or_else(|| sys::map(len), |file| sys::map_file(file, 0, len));
         if at.is_null() {
             return false;
         }
         // SAFETY: there is no file yet, so nobody else is here.
         let pieces = unsafe { &mut *self.pieces.get() };
+        let lot = Lot::Lasting;
         pieces.all[0] = Piece {
             at,
             offset: 0,
             len,
             taken: head,
-            lot: Lot::Lasting,
+            lot,
         };
         (pieces.count, pieces.end) = (1, len);
         // SAFETY: its last page.
-        let behind = sys::map_behind(unsafe { at.add(len - PAGE) }, PAGE);
-        if behind.is_null() || !file.seal() {
-            // It could not grow, or whoever has the file could write there.
+        if file.is_some_and(|file| !unsafe { moved::close(file, at.add(len - PAGE)) }) {
             // SAFETY: nobody knows of it yet.
             unsafe { sys::unmap(at, len) };
             return false;
         }
-        // SAFETY: as above.
-        unsafe { sys::unmap(behind, PAGE) };
-        self.is_shared.store(true, Ordering::Relaxed);
+        self.is_shared.store(file.is_some(), Ordering::Relaxed);
         self.base.store(at, Ordering::Release);
         self.show_pieces(pieces);
         true
+    }
+
+    /// Has the tables move into a file when the process has allocated so many bytes.
+    pub(crate) fn wait_for(&self, bytes: u64) {
+        self.file_due.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Does not wait any longer.
+    pub(crate) fn stop_waiting(&self) {
+        self.wait_for(NEVER);
+    }
+
+    /// Whether the tables are in private memory, and are to move into a file later.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_file_due(NEVER - 1)
+    }
+
+    /// Whether the tables are to move now that the process has allocated so many bytes.
+    pub(crate) fn is_file_due(&self, allocated: u64) -> bool {
+        allocated >= self.file_due.load(Ordering::Relaxed)
     }
 
     /// The header.
@@ -225,7 +255,7 @@ impl Kept {
             if let Some(at) = pieces.take(len, lot) {
                 return Some(at);
             }
-            pieces.grow(len, lot)?;
+            pieces.grow(len, lot, self.is_shared())?;
             self.show_pieces(pieces);
             pieces.take(len, lot)
         });
@@ -356,74 +386,6 @@ impl Kept {
             }
         }
     }
-
-    /// Puts another memory into the place of the file: `file`, or a private one. It has the tables
-    /// that last, and no others, unless `all` is asked for in private memory. Returns false if
-    /// there is no such memory, or not enough of it. Then some tables are still the other
-    /// process's.
-    ///
-    /// # Safety
-    /// This is a copy of the process that began the file, and has one thread. Nobody uses a table
-    /// that passes any more, unless `all` is asked for.
-    pub(crate) unsafe fn renew(&self, file: Option<&File>, all: bool) -> bool {
-        // SAFETY: this is the only thread.
-        let pieces = unsafe { &mut *self.pieces.get() };
-        let stays = |piece: &Piece| piece.lot == Lot::Lasting || file.is_none() && all;
-        // Nothing is changed before there is memory for all of it.
-        let (mut new, mut end, mut has_all) = ([std::ptr::null_mut(); EXTENTS], 0, true);
-        for (new, piece) in new.iter_mut().zip(&pieces.all[..pieces.count]) {
-            if stays(piece) {
-                *new = match file {
-                    Some(file) => sys::map_file(file, end, piece.len),
-                    None => sys::map(piece.len),
-                };
-                has_all &= !new.is_null();
-                end += piece.len;
-            }
-        }
-        if !has_all || !file.is_none_or(File::seal) {
-            for (new, piece) in new.iter().zip(&pieces.all) {
-                if !new.is_null() {
-                    // SAFETY: nobody knows of it yet.
-                    unsafe { sys::unmap(*new, piece.len) };
-                }
-            }
-            return false;
-        }
-        let (count, mut kept) = (pieces.count, 0);
-        end = 0;
-        for (i, &new) in new.iter().enumerate().take(count) {
-            let mut piece = pieces.all[i];
-            if !stays(&piece) {
-                // SAFETY: nobody uses it any more: the caller's promise.
-                unsafe { sys::unmap(piece.at, piece.len) };
-                continue;
-            }
-            // SAFETY: both are mappings of this length. The other process goes on writing behind
-            // what this one knows of, and what this one knows of does not change.
-            if !unsafe { copy_over(new, &piece) } {
-                // The kernel has no memory for its own part of that. Those before are ours by now,
-                // and those that passed are gone.
-                pieces.all.copy_within(i..count, kept);
-                pieces.count = kept + count - i;
-                return false;
-            }
-            (piece.offset, end) = (end, end + piece.len);
-            pieces.all[kept] = piece;
-            kept += 1;
-        }
-        (pieces.count, pieces.end) = (kept, end);
-        self.is_shared.store(file.is_some(), Ordering::Relaxed);
-        if file.is_none() {
-            self.base.store(std::ptr::null_mut(), Ordering::Release);
-            pieces.count = 0;
-            return true;
-        }
-        self.say(state::GOES_ON);
-        self.with_header(|header| header.is_full.store(0, Ordering::Relaxed));
-        self.show_pieces(pieces);
-        true
-    }
 }
 
 impl Pieces {
@@ -438,22 +400,25 @@ impl Pieces {
     }
 
     /// Maps one more piece, for at least `len` bytes.
-    fn grow(&mut self, len: usize, lot: Lot) -> Option<()> {
+    fn grow(&mut self, len: usize, lot: Lot, is_file: bool) -> Option<()> {
         let usual = (self.end / 4).next_power_of_two();
         let usual = len.max(usual.clamp(SMALLEST, LARGEST));
         // If the address space is limited, no more than needed.
-        self.map(usual, lot).or_else(|| self.map(len, lot))
+        let more = self.map(usual, lot, is_file);
+        more.or_else(|| self.map(len, lot, is_file))
     }
 
-    fn map(&mut self, len: usize, lot: Lot) -> Option<()> {
+    fn map(&mut self, len: usize, lot: Lot, is_file: bool) -> Option<()> {
         let last = self.all[..self.count].last()?;
         if self.count == EXTENTS || self.end + len > LEN {
             return None;
         }
-        // SAFETY: its last page. The last piece that was mapped is the last one of the file, except
-        // in a forked child, which has no others behind it either.
-        let page = unsafe { last.at.add(last.len - PAGE) };
-        let at = sys::map_behind(page, len);
+        let at = match is_file {
+            // SAFETY: its last page. The last piece that was mapped is the last one of the file,
+            // except in a forked child, which has no others behind it either.
+            true => sys::map_behind(unsafe { last.at.add(last.len - PAGE) }, len),
+            false => sys::map(len),
+        };
         if at.is_null() {
             return None;
         }
@@ -468,37 +433,6 @@ impl Pieces {
         self.count += 1;
         self.end += len;
         Some(())
-    }
-}
-
-/// Copies what is taken of a piece, and moves the copy to its place. Returns false if that can't
-/// be.
-///
-/// # Safety
-/// `new` is a zeroed mapping that is as long as the piece, and of which nobody knows.
-unsafe fn copy_over(new: *mut u8, piece: &Piece) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let pages = (0..piece.taken).step_by(PAGE);
-        pages.for_each(|at| copy_page(piece.at.add(at), new.add(at)));
-        let has_moved = sys::move_over(new, piece.at, piece.len);
-        if !has_moved {
-            sys::unmap(new, piece.len);
-        }
-        has_moved
-    }
-}
-
-/// Copies a page, unless it is all zeros: a page to which nothing is written takes no memory.
-///
-/// # Safety
-/// Both are pages, and `to` is zeroed.
-unsafe fn copy_page(from: *const u8, to: *mut u8) {
-    // SAFETY: the caller's promise. Another process may write to it, as to any shared memory.
-    let words = (0..PAGE / 8).map(|i| unsafe { from.cast::<u64>().add(i).read_volatile() });
-    if words.into_iter().any(|word| word != 0) {
-        // SAFETY: the caller's promise.
-        unsafe { to.copy_from_nonoverlapping(from, PAGE) };
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the kernel says about this process: resident memory now and at most.
 
 use crate::platform::sys;
+use crate::platform::weak::single_threaded;
 
 /// Resident bytes now, and at the highest moment.
 pub(crate) fn resident() -> (u64, u64) {
@@ -27,6 +28,17 @@ pub(crate) fn is_filtered() -> bool {
     let mut lines = text.split(|&b| b == b'\n');
     let mode = lines.find_map(|line| line.strip_prefix(b"Seccomp:"));
     mode.is_some_and(|mode| mode.trim_ascii() != b"0")
+}
+
+/// Whether this process has one thread only. False in doubt.
+pub(crate) fn has_one_thread() -> bool {
+    if single_threaded() {
+        return true;
+    }
+    let text = sys::read_file(c"/proc/thread-self/status");
+    let mut lines = text.split(|&b| b == b'\n');
+    let count = lines.find_map(|line| line.strip_prefix(b"Threads:"));
+    count.is_some_and(|count| count.trim_ascii() == b"1")
 }
 
 /// Whether the main thread has ended and this one is the last.

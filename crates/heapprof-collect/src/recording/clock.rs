@@ -231,7 +231,7 @@ extern "C" fn run(block: *mut libc::c_void) -> *mut libc::c_void {
 
 /// Does the work of `main` in a thread of its own, or `here` if there can be none. Returns whether
 /// it could not be done yet.
-fn with_own_files(engine: &'static Engine, main: Main, here: fn(&Engine) -> bool) -> bool {
+fn with_own_files(engine: &'static Engine, main: Main, here: fn(&'static Engine) -> bool) -> bool {
     let argument = std::ptr::from_ref(engine).cast_mut().cast();
     let Some(thread) = spawn(engine, main, argument) else {
         return here(engine);
@@ -250,7 +250,10 @@ extern "C" fn look_with_own_files(engine: *mut libc::c_void) -> *mut libc::c_voi
     do_with_own_files(engine, look_now)
 }
 
-fn do_with_own_files(engine: *mut libc::c_void, work: fn(&Engine) -> bool) -> *mut libc::c_void {
+fn do_with_own_files(
+    engine: *mut libc::c_void,
+    work: fn(&'static Engine) -> bool,
+) -> *mut libc::c_void {
     // SAFETY: the argument is the engine, which lives as long as the process.
     let engine: &'static Engine = unsafe { &*engine.cast_const().cast() };
     engine.apart(|| {
@@ -262,7 +265,7 @@ fn do_with_own_files(engine: *mut libc::c_void, work: fn(&Engine) -> bool) -> *m
 }
 
 /// Makes a dump. Returns whether it could not be made yet.
-fn make(engine: &Engine) -> bool {
+fn make(engine: &'static Engine) -> bool {
     matches!(
         dump(engine, Reason::Interval, None, false),
         Err(Error::Busy)
@@ -271,7 +274,7 @@ fn make(engine: &Engine) -> bool {
 
 /// Answers `record --live`, and looks at lines. If it is not this thread's turn, somebody else's
 /// dump is under way, and the clock comes again soon.
-fn look_now(engine: &Engine) -> bool {
+fn look_now(engine: &'static Engine) -> bool {
     look(engine);
     false
 }

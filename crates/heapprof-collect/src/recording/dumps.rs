@@ -13,10 +13,10 @@ use crate::event::apart::is_apart;
 use crate::options::{Format, Options};
 use crate::platform::{sys, tls, trial};
 use crate::reason::Reason;
-#[cfg(not(shuttle))]
-use crate::recording::audit;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
+#[cfg(not(shuttle))]
+use crate::recording::{audit, waiting};
 use crate::recording::{lines, live, small_child};
 use crate::stack::handlers::may_be_in_handler;
 use crate::stack::own_stack;
@@ -99,7 +99,7 @@ fn request(engine: &'static Engine, path: Option<&[u8]>) -> Result<CString, Erro
 /// Writes a dump whose path somebody wants to know. If it has waited for its turn, it dumps only if
 /// the program goes on.
 pub(super) fn dump(
-    engine: &Engine,
+    engine: &'static Engine,
     reason: Reason,
     path: Option<&[u8]>,
     has_waited: bool,
@@ -115,7 +115,7 @@ pub(super) fn dump(
     in_turn(engine, reason, process.patience(), |turn| match turn {
         // What was waited for may have been the last one.
         Some(_) if !(has_waited && dumping.ended.load(Ordering::Acquire)) => {
-            make(engine, reason, path)
+            keep_and_make(engine, reason, path)
         }
         _ => Err(Error::Busy),
     })
@@ -144,7 +144,7 @@ fn in_turn<R>(
 
 /// Looks by how much lines have grown, and what code is mapped, and answers `record --live`, unless
 /// another thread dumps.
-pub(super) fn look(engine: &Engine) {
+pub(super) fn look(engine: &'static Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let may_look = engine.process.is_own() && !lines::has_ended(engine);
     let has_seen = may_look && look_in_turn(engine);
@@ -159,15 +159,20 @@ pub(super) fn look(engine: &Engine) {
 }
 
 /// Returns whether it was seen what code is mapped.
-fn look_in_turn(engine: &Engine) -> bool {
+fn look_in_turn(engine: &'static Engine) -> bool {
     let mut told = Told::Nothing;
     in_turn(engine, Reason::Growth, 0, |turn| {
         if turn.is_none() {
             return;
         }
         in_own_place(engine, &mut || {
+            let kept = &engine.process.pages.kept;
+            #[cfg(not(shuttle))]
+            if kept.is_file_due(engine.dumping.due.allocated()) {
+                waiting::end(engine);
+            }
             let options = engine.dumping.options.with(&engine.process, |o| o.clone());
-            if engine.process.pages.kept.is_there() {
+            if kept.is_there() {
                 told = engine.remember_code(0);
             }
             if let Some(options) = options.filter(Dumping::is_followed)
@@ -195,14 +200,14 @@ pub(super) enum Dumped {
 
 /// Writes a dump whose path nobody wants to know, also from a signal's handler. It waits for a
 /// thread that forks for at most `patience` nanoseconds.
-pub(super) fn dump_only(engine: &Engine, reason: Reason, patience: i64) -> Dumped {
+pub(super) fn dump_only(engine: &'static Engine, reason: Reason, patience: i64) -> Dumped {
     if !engine.process.is_own() {
         return Dumped::Failed;
     }
     in_turn(engine, reason, patience, |turn| match turn {
         Some(_) if small_child::leave_out(engine, reason) => Dumped::Written,
         // The path is freed while forks wait, because they take the allocator's lock as well.
-        Some(_) => match make(engine, reason, None).is_ok() {
+        Some(_) => match keep_and_make(engine, reason, None).is_ok() {
             true => Dumped::Written,
             false => Dumped::Failed,
         },
@@ -214,6 +219,17 @@ pub(super) fn dump_only(engine: &Engine, reason: Reason, patience: i64) -> Dumpe
         }
         None => Dumped::Failed,
     })
+}
+
+/// As [`make`], of books that whoever records knows of: the rights of the process are known by that.
+fn keep_and_make(
+    engine: &'static Engine,
+    reason: Reason,
+    path: Option<&[u8]>,
+) -> Result<CString, Error> {
+    #[cfg(not(shuttle))]
+    waiting::end(engine);
+    make(engine, reason, path)
 }
 
 /// Makes a dump, and tells of it. It is this thread's turn.

@@ -9,12 +9,13 @@ use crate::event::apart::is_apart;
 use crate::event::{entry, moment};
 #[cfg(not(shuttle))]
 use crate::outside;
+use crate::platform::kept::Place;
 use crate::platform::process::Held;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
 use crate::recording::lines;
 #[cfg(not(shuttle))]
-use crate::recording::{audit, kept};
+use crate::recording::{audit, kept, waiting};
 
 /// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in
 /// a process with two of them, the handlers of one are called for a fork.
@@ -167,14 +168,25 @@ impl Forks {
             false => None,
         };
         #[cfg(not(shuttle))]
-        let file = asked.as_ref().filter(|_| keeps);
+        let waits = asked
+            .as_ref()
+            .is_some_and(|asked| waiting::may_wait(engine, asked));
+        #[cfg(not(shuttle))]
+        let file = asked.as_ref().filter(|_| keeps && !waits);
         #[cfg(not(shuttle))]
         let file = file.and_then(|asked| kept::file(engine, asked));
         #[cfg(shuttle)]
+        let waits = false;
+        #[cfg(shuttle)]
         let file: Option<sys::File> = None;
+        let place = match &file {
+            Some(file) => Place::File(file),
+            None if waits => Place::Waiting,
+            None => Place::Private,
+        };
         let had_state = entry::has_state(engine);
         // SAFETY: this is fork's handler in the child, and the thread is in no event.
-        let has_parted = unsafe { entry::part(engine, file.as_ref()) };
+        let has_parted = unsafe { entry::part(engine, place) };
         let whole = kept.whole && has_parted;
         if !whole {
             // Some locks are never released in the child, because the threads that hold them exist
@@ -184,6 +196,11 @@ impl Forks {
         if has_parted {
             // SAFETY: this is fork's handler in the child.
             unsafe { engine.rebase(whole) };
+        }
+        match waits && whole {
+            #[cfg(not(shuttle))]
+            true => waiting::begin(engine),
+            _ => process.pages.kept.stop_waiting(),
         }
         #[cfg(not(shuttle))]
         if whole {

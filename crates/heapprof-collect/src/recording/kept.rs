@@ -14,6 +14,7 @@ use crate::outside;
 use crate::platform::kept::LEN;
 use crate::platform::sys::{self, File};
 use crate::platform::trial;
+use crate::recording::waiting;
 
 /// What is said to whoever is handed the file.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";
@@ -31,7 +32,8 @@ pub(super) fn file(engine: &Engine, options: &Options) -> Option<File> {
     }
 }
 
-/// Begins to keep the books, if that was asked for, and nothing was recorded yet. Returns the file.
+/// Begins to keep the books, if that was asked for, and nothing was recorded yet. Returns the file,
+/// unless they wait for one.
 pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
     let (process, kept) = (&engine.process, &engine.process.pages.kept);
     // What lies in private memory by now would be missing.
@@ -47,7 +49,6 @@ pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
         );
         return None;
     }
-    let file = file(engine, options)?;
     if !process.is_marked() {
         say(
             options,
@@ -56,7 +57,12 @@ pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
         );
         return None;
     }
-    if !kept.begin(&file) {
+    if waiting::may_wait(engine, options) && kept.begin(None) {
+        waiting::begin(engine);
+        return None;
+    }
+    let file = file(engine, options)?;
+    if !kept.begin(Some(&file)) {
         say(
             options,
             0,
@@ -67,10 +73,11 @@ pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
     Some(file)
 }
 
-/// Writes the header, and hands the file over, if it is a new one.
+/// Writes the header, and hands the file over, if it is a new one. Nobody reads the header of books
+/// that wait.
 pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
     let kept = &engine.process.pages.kept;
-    if !kept.is_there() {
+    if !kept.is_there() || kept.is_waiting() {
         return;
     }
     write_header(engine);
@@ -124,7 +131,7 @@ fn make(engine: &Engine) -> Result<File, (i32, String)> {
 }
 
 /// Puts into the list why the books are not kept: a text, and an errno if it is not 0.
-fn say(options: &Options, errno: i32, why: &str) {
+pub(super) fn say(options: &Options, errno: i32, why: &str) {
     let entry = format!("~{} {errno} {why}", sys::process_id());
     let entry = CString::new(entry).unwrap_or_default();
     output::add_to_list(&options.output.list, &entry);

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 #[cfg(not(shuttle))]
 use crate::code::mappings::Told;
 use crate::engine::Engine;
+#[cfg(not(shuttle))]
+use crate::event::apart::is_apart;
 use crate::event::{entry, moment};
 use crate::mode::Mode;
 use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
@@ -12,7 +14,7 @@ use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
 use crate::recording::rights::{self, RightsLeft};
 #[cfg(not(shuttle))]
-use crate::recording::{audit, kept};
+use crate::recording::{audit, kept, waiting};
 use crate::recording::{clock, unload};
 
 /// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
@@ -109,6 +111,8 @@ impl Lifecycle {
 
     /// Ends the recording; dumps still show what it recorded.
     pub fn stop(self) {
+        #[cfg(not(shuttle))]
+        self.keep_books();
         if self.0.process.shares_tables() {
             entry::part_late(self.0);
         }
@@ -181,6 +185,16 @@ impl Lifecycle {
     #[cfg(not(shuttle))]
     pub fn lowers_rights(self, left: RightsLeft) {
         rights::lowers(self.0, left);
+    }
+
+    /// Has the books be where they stay when the process is killed, if they have waited for that
+    /// until now. It is called before anything after which they could not be moved or handed over.
+    #[cfg(not(shuttle))]
+    pub fn keep_books(self) {
+        let Self(engine) = self;
+        if engine.process.pages.kept.is_waiting() && !is_apart() {
+            engine.guarded(|| waiting::end(engine));
+        }
     }
 
     /// Runs `close`, which may unload code, and remembers what lay where.

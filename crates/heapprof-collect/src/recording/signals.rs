@@ -49,7 +49,7 @@ fn end_by(engine: &Engine, signal: i32) {
 
 /// Dumps at once, or has the dump made right after what is under way: an event of this thread, or
 /// another thread's fork or dump. Returns whether it dumped at once. It is for signal handlers.
-fn dump_or_ask(engine: &Engine, reason: Reason) -> bool {
+fn dump_or_ask(engine: &'static Engine, reason: Reason) -> bool {
     let later = is_apart() || dump_only(engine, reason, 0) == Dumped::Later;
     if later {
         engine.dumping.due.ask(reason);
