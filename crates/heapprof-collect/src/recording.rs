@@ -28,4 +28,5 @@ mod tests;
 pub(crate) mod text;
 pub(crate) mod unload;
 pub(crate) mod values;
+#[cfg(not(shuttle))]
 mod waiting;
