@@ -35,6 +35,10 @@ const GLIBC: [&[u8]; 4] = [
 /// everybody has, also libc, whose memory we free.
 const ALLOCATOR: [&[u8]; 3] = [b"malloc", b"free", b"memalign"];
 
+/// Functions of ours that are for the program alone: where we call them ourselves, we mean libc's,
+/// and nobody's who stands between us.
+const PROGRAM_ONLY: [&[u8]; 1] = [b"pthread_create"];
+
 /// A list of objects, or of entries, longer than this is a broken one.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -417,13 +421,22 @@ fn lead_slot(at: usize, symbol: usize, is_open: &mut bool) {
     // SAFETY: the loader has filled this slot, and it is aligned.
     let slot = unsafe { AtomicUsize::from_ptr(at as *mut usize) };
     let leads_to = slot.load(Ordering::Relaxed);
-    if leads_to == 0 || OWN.holds(leads_to) || LOADED.iter().any(|of| of.holds(leads_to)) {
+    // SAFETY: the loader has read the symbol.
+    let entry = unsafe { OWN.symbol(symbol) };
+    // SAFETY: its name ends with a zero.
+    let is_programs = PROGRAM_ONLY
+        .iter()
+        .any(|name| unsafe { is_text(entry.name, name) });
+    let is_right = OWN.holds(leads_to) && !is_programs;
+    if leads_to == 0 || is_right || LOADED.iter().any(|of| of.holds(leads_to)) {
         return;
     }
     // SAFETY: the loader has read the symbol and its version.
     let right = unsafe {
-        let entry = OWN.symbol(symbol);
-        if entry.is_defined {
+        if is_programs {
+            let mut all = LOADED.iter();
+            all.find_map(|of| of.function(entry.name, None))
+        } else if entry.is_defined {
             let is_allocators = ALLOCATOR.iter().any(|name| is_text(entry.name, name));
             (!is_allocators).then_some(entry.address)
         } else {
