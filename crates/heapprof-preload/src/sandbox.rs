@@ -39,8 +39,8 @@ unsafe extern "C" fn before_prctl(option: c_int, mode: usize, filter: usize) {
     }
 }
 
-/// Called before syscall, for the numbers that may install a filter, and those that a process with
-/// two threads may be denied.
+/// Called before syscall, for the numbers that may install a filter, and those that change who a
+/// process is, or where.
 unsafe extern "C" fn before_syscall(
     number: libc::c_long,
     first: usize,
@@ -86,14 +86,16 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
 
 announced!(before_prctl, PRCTL, Prctl: prctl);
 
-/// syscall. The futexes of whole runtimes come by here, so all but four numbers cost only a few
-/// comparisons.
+/// syscall. The futexes of whole runtimes come by here, so they cost one comparison, and other
+/// numbers that do not matter a few.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall() -> isize {
     std::arch::naked_asm!(
         label!(syscall),
         ".cfi_startproc",
+        "cmp rdi, {futex}",
+        "je 3f",
         "cmp rdi, {seccomp}",
         "je 2f",
         "cmp rdi, {prctl}",
@@ -102,6 +104,21 @@ pub unsafe extern "C" fn syscall() -> isize {
         "je 2f",
         "cmp rdi, {setns}",
         "je 2f",
+        "cmp rdi, {chroot}",
+        "je 2f",
+        "cmp rdi, {pivot_root}",
+        "je 2f",
+        "cmp rdi, {mount}",
+        "je 2f",
+        "cmp rdi, {setuid}",
+        "je 2f",
+        "cmp rdi, {setreuid}",
+        "je 2f",
+        "cmp rdi, {setresuid}",
+        "je 2f",
+        "cmp rdi, {capset}",
+        "je 2f",
+        "3:",
         "mov r11, qword ptr [rip + {table} + {at} + {found}]",
         "test r11, r11",
         "je 2f",
@@ -113,6 +130,14 @@ pub unsafe extern "C" fn syscall() -> isize {
         prctl = const libc::SYS_prctl,
         unshare = const libc::SYS_unshare,
         setns = const libc::SYS_setns,
+        futex = const libc::SYS_futex,
+        chroot = const libc::SYS_chroot,
+        pivot_root = const libc::SYS_pivot_root,
+        mount = const libc::SYS_mount,
+        setuid = const libc::SYS_setuid,
+        setreuid = const libc::SYS_setreuid,
+        setresuid = const libc::SYS_setresuid,
+        capset = const libc::SYS_capset,
         table = sym SYSCALL,
         at = const 0,
         found = const Behind::FOUND,
