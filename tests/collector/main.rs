@@ -88,7 +88,7 @@ mod death;
 // Where books can't be kept, and whose they are.
 mod kept;
 // Children whose books are not kept in a file yet.
-mod waiting;
+mod delay;
 // Kernels that lack newer system calls.
 mod old_kernel;
 // Names of libraries that were closed when no descriptor was free.

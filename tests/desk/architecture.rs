@@ -104,6 +104,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "platform/arena",
             "platform/floating_point",
             "platform/kept",
+            "platform/kept/relocation",
             "platform/kept/tests",
             "platform/lock",
             "platform/pages",
@@ -118,6 +119,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
             "platform/trial",
             "platform/weak",
             "recording/clock",
+            "recording/delay",
             "recording/fork",
             "recording/kept",
             "recording/model",
@@ -151,6 +153,7 @@ const UNSAFE: &[(&str, &[&str])] = &[
         "crates/heapprof-preload/src/",
         &[
             "allocator",
+            "books",
             "api",
             "atfork",
             "attach",

@@ -4,6 +4,8 @@ pub(crate) mod account;
 #[cfg(not(shuttle))]
 mod audit;
 pub(crate) mod clock;
+#[cfg(not(shuttle))]
+mod delay;
 pub(crate) mod dumps;
 pub(crate) mod early_ends;
 pub(crate) mod fork;
@@ -28,5 +30,3 @@ mod tests;
 pub(crate) mod text;
 pub(crate) mod unload;
 pub(crate) mod values;
-#[cfg(not(shuttle))]
-mod waiting;

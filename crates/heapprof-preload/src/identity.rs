@@ -14,8 +14,8 @@ use crate::real::Behind;
 /// A user's number that stands for no change.
 const SAME: u32 = u32::MAX;
 
-/// Called before a function that changes nothing that others must know of, except that whoever takes
-/// the books may be out of reach afterwards.
+/// Called before a function that changes nothing that others must know of, except that the process
+/// may be another one to whoever takes the books.
 unsafe extern "C" fn before() {
     before_others();
 }
@@ -121,7 +121,7 @@ fn own_capabilities() -> Option<u64> {
 
 announced! {
     before, BEHIND, Place:
-    setgid, setegid, setregid, setresgid, setgroups, initgroups, chroot,
+    setgid, setegid, setregid, setresgid, setgroups, initgroups,
 }
 
 announced! { before_setuid, SETUID, PlaceOfSetuid: setuid }
@@ -132,7 +132,7 @@ announced! { before_unshare, UNSHARE, PlaceOfUnshare: unshare }
 announced! { before_setns, SETNS, PlaceOfSetns: setns }
 announced! { before_capset, CAPSET, PlaceOfCapset: capset }
 
-/// Called before syscall, with the numbers that change who a process is.
+/// Called before syscall, with the numbers that change who a process is, or where.
 pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) {
     let [user, effective, saved] = [first as u32, second as u32, third as u32];
     // SAFETY: these read their arguments, and capset's as the kernel does.
@@ -144,6 +144,9 @@ pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) 
             libc::SYS_unshare => before_unshare(first as c_int),
             libc::SYS_setns => before_setns(first as c_int, second as c_int),
             libc::SYS_capset => before_capset(first, second),
+            libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_mount => {
+                ENGINE.lifecycle().keep_books();
+            }
             _ => {}
         }
     }

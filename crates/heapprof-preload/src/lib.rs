@@ -11,6 +11,7 @@ mod allocator;
 mod api;
 mod atfork;
 mod attach;
+mod books;
 mod end;
 mod environment;
 mod executed;
@@ -36,7 +37,6 @@ mod signals;
 mod start;
 mod text_out;
 mod thread_local;
-mod threads;
 mod unwinder;
 mod wiretap;
 

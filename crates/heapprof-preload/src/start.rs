@@ -8,8 +8,8 @@ use heapprof_collect::{ENGINE, is_apart, sys};
 
 use crate::say::{misunderstood, report, say};
 use crate::{
-    allocator, end, environment, identity, imports, interpreters, late, mapped, mark, perl, python,
-    real, sandbox, signals, threads, wiretap,
+    allocator, books, end, environment, identity, imports, interpreters, late, mapped, mark, perl,
+    python, real, sandbox, signals, wiretap,
 };
 
 static STATE: AtomicU8 = AtomicU8::new(NEW);
@@ -153,7 +153,7 @@ fn begin() -> bool {
     signals::prepare();
     mapped::prepare();
     identity::prepare();
-    threads::prepare();
+    books::prepare();
     sandbox::prepare();
     allocator::prepare();
     wiretap::prepare();

@@ -74,6 +74,11 @@ impl Counting<'_> {
             let heap = &engine.books.shared.heap;
             engine.dumping.due.alarm(&engine.process, heap);
         }
+        if engine.process.pages.kept.is_waiting() {
+            // What is mapped is not among what threads report.
+            engine.process.pages.kept.wait_for(0);
+            engine.dumping.due.ask_to_look();
+        }
         counted.is_counted().then_some(stack)
     }
 

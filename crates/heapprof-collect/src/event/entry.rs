@@ -5,7 +5,7 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use crate::dropped::count;
 use crate::engine::Engine;
 use crate::mode::Mode;
-use crate::platform::kept::Place;
+use crate::platform::kept::TableMemory;
 use crate::platform::sys;
 use crate::platform::tls::{self, QUIET, ThreadSlot};
 use crate::thread::state::{self, Own, ThreadState};
@@ -117,16 +117,16 @@ pub(crate) unsafe fn state_of(
 pub(crate) fn part_late(engine: &Engine) -> bool {
     engine.process.abandon();
     // SAFETY: a copy of a process has one thread, which is here, and has no state from here on.
-    unsafe { part(engine, Place::Private) }
+    unsafe { part(engine, TableMemory::Private) }
 }
 
 /// Leaves tables that are kept in a file to the process that this one is a copy of. From here on
-/// this one has a copy of those that last, in `place` or in private memory, and no threads' states.
-/// Returns false if there is no memory for that; then nothing may be done with any table.
+/// this one has a copy of those that last, in `memory` or in private memory, and no threads'
+/// states. Returns false if there is no memory for that; then nothing may be done with any table.
 ///
 /// # Safety
 /// This is a copy of the process, and has one thread, which is in no event.
-pub(crate) unsafe fn part(engine: &Engine, place: Place<'_>) -> bool {
+pub(crate) unsafe fn part(engine: &Engine, memory: TableMemory<'_>) -> bool {
     let process = &engine.process;
     engine.log.forget();
     if !process.pages.kept.is_shared() {
@@ -139,7 +139,8 @@ pub(crate) unsafe fn part(engine: &Engine, place: Place<'_>) -> bool {
     let kept = &process.pages.kept;
     // SAFETY: the caller's promise. No state is reached before the first event from here on.
     let has_parted = unsafe {
-        kept.renew(place) || matches!(place, Place::File(_)) && kept.renew(Place::Private)
+        kept.renew(memory)
+            || matches!(memory, TableMemory::File(_)) && kept.renew(TableMemory::Private)
     };
     if has_parted {
         engine.threads.forget_all();
@@ -163,7 +164,7 @@ pub(crate) unsafe fn part_inside(engine: &Engine) -> bool {
     }
     let kept = &process.pages.kept;
     // SAFETY: the caller's promise.
-    let has_parted = !kept.is_shared() || unsafe { kept.renew(Place::PrivateWhole) };
+    let has_parted = !kept.is_shared() || unsafe { kept.renew(TableMemory::PrivateWhole) };
     if has_parted {
         process.mark();
     }

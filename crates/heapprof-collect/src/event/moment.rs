@@ -23,7 +23,9 @@ pub(crate) fn look(engine: &Engine) {
     let pace = dumping
         .history
         .look(micros, engine.books.shared.heap.peak_bytes());
-    if pace != Pace::Kept {
+    // Books that wait are to be looked at before they hold much more.
+    let may_slow = !engine.process.pages.kept.is_waiting();
+    if pace == Pace::Quickest || pace == Pace::Slower && may_slow {
         dumping.due.change_pace(pace == Pace::Slower);
     }
     if dumping.history.is_due(micros) {

@@ -15,9 +15,9 @@ use heapprof_books::{EXTENTS, Extent, Kept as Header, VALUES, state};
 
 use crate::platform::sys::{self, File, PAGE};
 
-mod moved;
+mod relocation;
 
-pub(crate) use moved::Place;
+pub(crate) use relocation::TableMemory;
 
 /// What a table is for, which says where its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ impl Kept {
         };
         (pieces.count, pieces.end) = (1, len);
         // SAFETY: its last page.
-        if file.is_some_and(|file| !unsafe { moved::close(file, at.add(len - PAGE)) }) {
+        if file.is_some_and(|file| !unsafe { relocation::seal_mapped(file, at.add(len - PAGE)) }) {
             // SAFETY: nobody knows of it yet.
             unsafe { sys::unmap(at, len) };
             return false;

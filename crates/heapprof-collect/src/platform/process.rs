@@ -41,6 +41,9 @@ pub(crate) struct Process {
     /// Whether the program shut itself in: nothing of ours makes a system call any more.
     shut_in: AtomicBool,
     name: OnceLock<Vec<u8>>,
+    /// Whether whoever keeps the books was handed the file that this process runs, by this process
+    /// or by one that it was forked from.
+    pub(crate) executable_handed: AtomicBool,
     /// Whether profiles have the whole command line.
     pub(crate) tells_command_line: AtomicBool,
     /// Until when nobody waits for somebody who audits, because they have kept a process waiting
@@ -69,6 +72,7 @@ impl Process {
             keeps: AtomicU8::new(0),
             shut_in: AtomicBool::new(false),
             name: OnceLock::new(),
+            executable_handed: AtomicBool::new(false),
             tells_command_line: AtomicBool::new(false),
         }
     }

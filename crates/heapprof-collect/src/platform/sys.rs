@@ -15,8 +15,8 @@ use std::arch::asm;
 pub(crate) use clock::nanoseconds;
 pub use file::{File, error_text, is_executable, read_file, write_to};
 pub(crate) use file::{
-    Patience, close_last, is_same_file, is_short_of_files, leave_files, make_folder_in, read_link,
-    rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
+    Patience, close_last, is_same_file, is_short_of_files, leave_files, make_folder_in, owner_of,
+    read_link, rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
 };
 pub(crate) use keep::{
     hand_over, limit, map_behind, map_file, memory_file, move_over, say, tell, try_to_send,

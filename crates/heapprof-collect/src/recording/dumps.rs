@@ -16,7 +16,7 @@ use crate::reason::Reason;
 use crate::recording::snapshot::{self, Totals};
 use crate::recording::text;
 #[cfg(not(shuttle))]
-use crate::recording::{audit, waiting};
+use crate::recording::{audit, delay};
 use crate::recording::{lines, live, small_child};
 use crate::stack::handlers::may_be_in_handler;
 use crate::stack::own_stack;
@@ -115,7 +115,7 @@ pub(super) fn dump(
     in_turn(engine, reason, process.patience(), |turn| match turn {
         // What was waited for may have been the last one.
         Some(_) if !(has_waited && dumping.ended.load(Ordering::Acquire)) => {
-            keep_and_make(engine, reason, path)
+            make(engine, reason, path)
         }
         _ => Err(Error::Busy),
     })
@@ -124,7 +124,7 @@ pub(super) fn dump(
 /// Does `work` in this thread's turn, or without a turn if that is not to be had. Then makes the
 /// dump that a signal asked for meanwhile.
 fn in_turn<R>(
-    engine: &Engine,
+    engine: &'static Engine,
     reason: Reason,
     patience: i64,
     work: impl FnOnce(Option<Taken<'_>>) -> R,
@@ -169,7 +169,7 @@ fn look_in_turn(engine: &'static Engine) -> bool {
             let kept = &engine.process.pages.kept;
             #[cfg(not(shuttle))]
             if kept.is_file_due(engine.dumping.due.allocated()) {
-                waiting::end(engine);
+                delay::end(engine);
             }
             let options = engine.dumping.options.with(&engine.process, |o| o.clone());
             if kept.is_there() {
@@ -185,6 +185,19 @@ fn look_in_turn(engine: &'static Engine) -> bool {
         });
     });
     told == Told::All
+}
+
+/// Has the books kept in a file, if they wait for that.
+#[cfg(not(shuttle))]
+pub(super) fn keep_books(engine: &'static Engine) {
+    in_turn(engine, Reason::Growth, 0, |turn| {
+        if turn.is_some() {
+            in_own_place(engine, &mut || {
+                delay::end(engine);
+                false
+            });
+        }
+    });
 }
 
 /// What became of a dump that nobody wants to know the path of.
@@ -207,7 +220,7 @@ pub(super) fn dump_only(engine: &'static Engine, reason: Reason, patience: i64) 
     in_turn(engine, reason, patience, |turn| match turn {
         Some(_) if small_child::leave_out(engine, reason) => Dumped::Written,
         // The path is freed while forks wait, because they take the allocator's lock as well.
-        Some(_) => match keep_and_make(engine, reason, None).is_ok() {
+        Some(_) => match make(engine, reason, None).is_ok() {
             true => Dumped::Written,
             false => Dumped::Failed,
         },
@@ -221,19 +234,8 @@ pub(super) fn dump_only(engine: &'static Engine, reason: Reason, patience: i64) 
     })
 }
 
-/// As [`make`], of books that whoever records knows of: the rights of the process are known by that.
-fn keep_and_make(
-    engine: &'static Engine,
-    reason: Reason,
-    path: Option<&[u8]>,
-) -> Result<CString, Error> {
-    #[cfg(not(shuttle))]
-    waiting::end(engine);
-    make(engine, reason, path)
-}
-
 /// Makes a dump, and tells of it. It is this thread's turn.
-fn make(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+fn make(engine: &'static Engine, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
     let result = make_in_silence(engine, reason, path);
     // A dump that is put off may come when there is nothing else to do. Whoever asked is told in
     // another way.
@@ -244,7 +246,11 @@ fn make(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Result<CString,
     result
 }
 
-fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
+fn make_in_silence(
+    engine: &'static Engine,
+    reason: Reason,
+    path: Option<&[u8]>,
+) -> Result<CString, Error> {
     let (process, dumping) = (&engine.process, &engine.dumping);
     let has_ended = dumping
         .ended
@@ -262,8 +268,15 @@ fn make_in_silence(engine: &Engine, reason: Reason, path: Option<&[u8]>) -> Resu
     }
     let mut result = Err(Error::NotStarted);
     let may_ask = may_ask_allocator(reason);
+    #[cfg(not(shuttle))]
+    let mut is_own = true;
     // All of this is done there: the program's stack may be a signal's, of a few pages.
     in_own_place(engine, &mut || {
+        #[cfg(not(shuttle))]
+        if std::mem::take(&mut is_own) {
+            // The rights of a process that writes a profile are known by its books.
+            delay::end(engine);
+        }
         let reserved = engine.reserve(snapshot::memory_needed(engine));
         if let Some(options) = dumping.options.with(process, |o| o.clone()) {
             #[cfg(not(shuttle))]

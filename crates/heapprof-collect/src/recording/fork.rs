@@ -9,13 +9,13 @@ use crate::event::apart::is_apart;
 use crate::event::{entry, moment};
 #[cfg(not(shuttle))]
 use crate::outside;
-use crate::platform::kept::Place;
+use crate::platform::kept::TableMemory;
 use crate::platform::process::Held;
 use crate::platform::sys;
 use crate::platform::weak::{self, Streams, single_threaded};
 use crate::recording::lines;
 #[cfg(not(shuttle))]
-use crate::recording::{audit, kept, waiting};
+use crate::recording::{audit, delay, kept};
 
 /// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in
 /// a process with two of them, the handlers of one are called for a fork.
@@ -150,6 +150,7 @@ impl Forks {
             #[cfg(not(shuttle))]
             outside::hide(engine);
             process.abandon();
+            process.pages.kept.stop_waiting();
             // SAFETY: this is fork's handler in the child. What it interrupted goes on with the
             // tables that it has.
             if unsafe { entry::part_inside(engine) } {
@@ -168,9 +169,10 @@ impl Forks {
             false => None,
         };
         #[cfg(not(shuttle))]
-        let waits = asked
-            .as_ref()
-            .is_some_and(|asked| waiting::may_wait(engine, asked));
+        let waits = process.pages.kept.is_there()
+            && asked
+                .as_ref()
+                .is_some_and(|asked| delay::may_begin(engine, asked));
         #[cfg(not(shuttle))]
         let file = asked.as_ref().filter(|_| keeps && !waits);
         #[cfg(not(shuttle))]
@@ -179,14 +181,14 @@ impl Forks {
         let waits = false;
         #[cfg(shuttle)]
         let file: Option<sys::File> = None;
-        let place = match &file {
-            Some(file) => Place::File(file),
-            None if waits => Place::Waiting,
-            None => Place::Private,
+        let memory = match &file {
+            Some(file) => TableMemory::File(file),
+            None if waits => TableMemory::Movable,
+            None => TableMemory::Private,
         };
         let had_state = entry::has_state(engine);
         // SAFETY: this is fork's handler in the child, and the thread is in no event.
-        let has_parted = unsafe { entry::part(engine, place) };
+        let has_parted = unsafe { entry::part(engine, memory) };
         let whole = kept.whole && has_parted;
         if !whole {
             // Some locks are never released in the child, because the threads that hold them exist
@@ -199,7 +201,7 @@ impl Forks {
         }
         match waits && whole {
             #[cfg(not(shuttle))]
-            true => waiting::begin(engine),
+            true => delay::begin(engine),
             _ => process.pages.kept.stop_waiting(),
         }
         #[cfg(not(shuttle))]

@@ -14,7 +14,6 @@ use crate::outside;
 use crate::platform::kept::LEN;
 use crate::platform::sys::{self, File};
 use crate::platform::trial;
-use crate::recording::waiting;
 
 /// What is said to whoever is handed the file.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";
@@ -33,8 +32,8 @@ pub(super) fn file(engine: &Engine, options: &Options) -> Option<File> {
 }
 
 /// Begins to keep the books, if that was asked for, and nothing was recorded yet. Returns the file,
-/// unless they wait for one.
-pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
+/// unless they `may_wait` for one in private memory.
+pub(super) fn begin(engine: &Engine, options: &Options, may_wait: bool) -> Option<File> {
     let (process, kept) = (&engine.process, &engine.process.pages.kept);
     // What lies in private memory by now would be missing.
     let is_first = process.recorded.epoch() == 0 && !kept.is_there();
@@ -57,8 +56,7 @@ pub(super) fn begin(engine: &Engine, options: &Options) -> Option<File> {
         );
         return None;
     }
-    if waiting::may_wait(engine, options) && kept.begin(None) {
-        waiting::begin(engine);
+    if may_wait && kept.begin(None) {
         return None;
     }
     let file = file(engine, options)?;
@@ -85,6 +83,7 @@ pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
     let Some((file, options)) = handed else {
         return;
     };
+    let executable_handed = &engine.process.executable_handed;
     let handed = match &options.output.keep {
         Keep::Nobody => Ok(()),
         Keep::Socket(path) => CString::new(&**path)
@@ -92,7 +91,8 @@ pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
             .and_then(|path| {
                 let executable = executable(engine);
                 match &executable {
-                    Some(executable) => sys::hand_over(&[file, executable], &path, GREETING),
+                    Some(executable) => sys::hand_over(&[file, executable], &path, GREETING)
+                        .inspect(|()| executable_handed.store(true, Ordering::Relaxed)),
                     None => sys::hand_over(&[file], &path, GREETING),
                 }
             }),
@@ -107,11 +107,12 @@ pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
 }
 
 /// The file that this process runs. Its name may lead to another one by the time that somebody
-/// looks for names in it. A forked child runs the same one as its parent.
+/// looks for names in it. A forked child runs the same one as its parent, which may have handed it
+/// over.
 fn executable(engine: &Engine) -> Option<File> {
-    match engine.threads.names.generation() {
-        0 => File::open(c"/proc/thread-self/exe", libc::O_RDONLY, 0).ok(),
-        _ => None,
+    match engine.process.executable_handed.load(Ordering::Relaxed) {
+        true => None,
+        false => File::open(c"/proc/thread-self/exe", libc::O_RDONLY, 0).ok(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
 use crate::recording::rights::{self, RightsLeft};
 #[cfg(not(shuttle))]
-use crate::recording::{audit, kept, waiting};
+use crate::recording::{audit, delay, dumps, kept};
 use crate::recording::{clock, unload};
 
 /// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
@@ -50,6 +50,9 @@ impl Lifecycle {
             return false;
         }
         engine.guarded(|| {
+            // Those of an earlier recording: from here on nobody knows what they waited for.
+            #[cfg(not(shuttle))]
+            delay::end(engine);
             if !engine.reserve(ROOM) {
                 return false;
             }
@@ -75,7 +78,11 @@ impl Lifecycle {
             #[cfg(not(shuttle))]
             audit::begin(engine, &options);
             #[cfg(not(shuttle))]
-            let handed = kept::begin(engine, &options).map(|file| (file, options.clone()));
+            let may_wait = delay::may_begin(engine, &options);
+            #[cfg(not(shuttle))]
+            let handed = kept::begin(engine, &options, may_wait);
+            #[cfg(not(shuttle))]
+            let handed = handed.map(|file| (file, options.clone()));
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);
             let logs = options.logs && mode == Mode::Exact;
             if triggers.live {
@@ -93,6 +100,10 @@ impl Lifecycle {
             moment::begin(engine);
             let heap = &engine.books.shared.heap;
             dumping.due.arm(process, heap, triggers, engine);
+            #[cfg(not(shuttle))]
+            if may_wait && process.pages.kept.is_there() && !process.pages.kept.is_shared() {
+                delay::begin(engine);
+            }
             clock::start(engine, &triggers);
             #[cfg(not(shuttle))]
             {
@@ -193,7 +204,7 @@ impl Lifecycle {
     pub fn keep_books(self) {
         let Self(engine) = self;
         if engine.process.pages.kept.is_waiting() && !is_apart() {
-            engine.guarded(|| waiting::end(engine));
+            dumps::keep_books(engine);
         }
     }
 

@@ -33,7 +33,7 @@ fn a_copy_of_the_process_has_what_lasts() {
         lasting.add(600).write(7);
         passing.write(8);
         far.write(5);
-        assert!(kept.renew(Place::File(&second)) && kept.is_shared());
+        assert!(kept.renew(TableMemory::File(&second)) && kept.is_shared());
         assert_eq!(
             (lasting.add(600).read(), lasting.read(), far.read()),
             (7, 0, 5)
@@ -58,7 +58,7 @@ fn a_copy_of_the_process_has_what_lasts() {
         assert_eq!(word(&second, of_more.offset as usize), 3);
         assert_eq!(kept.take(2 * LEN, Lot::Passing), None);
         assert_eq!((*kept.header()).is_full.load(Ordering::Relaxed), 1);
-        assert!(kept.renew(Place::Private) && !kept.is_shared() && !kept.is_there());
+        assert!(kept.renew(TableMemory::Private) && !kept.is_shared() && !kept.is_there());
         assert_eq!((lasting.read(), lasting.add(600).read()), (9, 7));
     }
     assert_eq!(kept.take(8, Lot::Lasting), None);

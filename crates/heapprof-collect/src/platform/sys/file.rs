@@ -349,6 +349,11 @@ pub(crate) fn is_same_file(one: &CStr, other: &CStr) -> bool {
     id(one).is_some_and(|one| id(other) == Some(one))
 }
 
+/// The user whom a file belongs to; `None` if there is no such file.
+pub(crate) fn owner_of(path: &CStr) -> Option<u32> {
+    stat_from(libc::AT_FDCWD, path, 0).map(|found| found.st_uid)
+}
+
 /// What the kernel knows of a name in a folder, or of what a link there leads to.
 pub(crate) fn stat_in(folder: &File, name: &CStr, follow: bool) -> Option<libc::stat> {
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };

@@ -90,8 +90,8 @@ impl Callers {
         let pid = pid.unwrap_or_else(rustix::process::getpid);
         if !asks && self.known.len() < MAX_KNOWN {
             self.known.insert(number_of(pid));
-            // Its leader may be a process that has held too little to call, and is gone. Whoever
-            // is in another session than ours has left it since the recording began.
+            // Its leader may be a process that has held too little to call, and is gone. A process
+            // of the recording that is in another session than ours has left ours since it began.
             let session = session_of(Some(pid))
                 .ok()
                 .filter(|session| session_of(None).ok() != Some(*session));

@@ -1,15 +1,17 @@
-//! Books that wait in private memory before they are kept in a file. Most children of a script hold
-//! so little that they leave no profile, however they end; for them a file in memory, and somebody
-//! who takes it, would be most of what being recorded costs.
+//! The delay until the books of a child are kept in a file. Most children of a script hold so
+//! little that they leave no profile, however they end; for them a file in memory, and somebody who
+//! takes it, would be most of what being recorded costs.
 //!
-//! Books do not wait for longer than until the process has allocated [`ENOUGH`], or could not move
-//! them any more: before its second thread, and before it gives up rights by which it finds whoever
-//! takes the file.
+//! The books are in private memory meanwhile. The delay ends when the process has allocated
+//! [`ENOUGH`], and before anything after which they could not be moved or handed over any more: a
+//! second thread, fewer rights, another root.
+
+use std::ffi::CString;
 
 use crate::dump::output::Naming;
 use crate::engine::Engine;
 use crate::options::{Keep, Options, Triggers};
-use crate::platform::status;
+use crate::platform::{status, sys};
 use crate::recording::kept;
 
 /// Bytes that a process allocates before its books are kept in a file. A thread may leave as much
@@ -19,26 +21,32 @@ const ENOUGH: u64 = 32 << 10;
 const ROOM: usize = 64 << 10;
 
 /// Whether the books of this process may wait: it is a child which leaves no profile if it holds
-/// little, and nobody looks at it meanwhile.
-pub(super) fn may_wait(engine: &Engine, options: &Options) -> bool {
+/// little, nobody looks at it meanwhile, and it will be known later, too. Of another user's process
+/// only those that it descends from say that it belongs to the recording, and they may be gone.
+pub(super) fn may_begin(engine: &Engine, options: &Options) -> bool {
     let is_main = |naming: &mut Naming| naming.is_main();
     let (output, generation) = (&options.output, engine.threads.names.generation());
-    matches!(output.keep, Keep::Socket(_))
-        && output.least_of_child >= 2 * ENOUGH
+    let Keep::Socket(path) = &output.keep else {
+        return false;
+    };
+    let is_owners = || {
+        let path = CString::new(&**path).ok();
+        let user = path.and_then(|path| sys::owner_of(&path));
+        user == Some(sys::effective_user())
+    };
+    output.least_of_child >= 2 * ENOUGH
         && output.audit.is_empty()
         && !options.logs
         && options.triggers == Triggers::default()
         && (generation > 0 || !engine.dumping.naming.with(&engine.process, is_main))
+        && is_owners()
 }
 
 /// Begins to wait, from what the process has allocated by now.
 pub(super) fn begin(engine: &Engine) {
     let due = &engine.dumping.due;
-    engine
-        .process
-        .pages
-        .kept
-        .wait_for(due.allocated().saturating_add(ENOUGH));
+    let enough = due.allocated().saturating_add(ENOUGH);
+    engine.process.pages.kept.wait_for(enough);
     due.change_pace(false);
 }
 
@@ -46,17 +54,19 @@ pub(super) fn begin(engine: &Engine) {
 /// engine's own, with signals blocked.
 pub(super) fn end(engine: &'static Engine) {
     let (process, kept) = (&engine.process, &engine.process.pages.kept);
-    if !kept.is_waiting() || !process.is_own() || process.shares_tables() || process.is_shut_in() {
+    let is_copy = !process.is_own() || process.shares_tables();
+    if !kept.is_waiting() || is_copy || process.is_shut_in() || !engine.reserve(ROOM) {
+        return;
+    }
+    let Some(options) = engine.dumping.options.with(process, |o| o.clone()) else {
+        return;
+    };
+    if sys::is_short_of_files() {
+        // The program may close some.
+        kept.wait_for(engine.dumping.due.allocated().saturating_mul(2));
         return;
     }
     kept.stop_waiting();
-    if !engine.reserve(ROOM) {
-        return;
-    }
-    let options = engine.dumping.options.with(process, |o| o.clone());
-    let Some(options) = options else {
-        return;
-    };
     let Some(file) = kept::file(engine, &options) else {
         return;
     };

@@ -10,11 +10,11 @@ use crate::platform::sys::{self, File, PAGE};
 
 /// Where the tables of a forked child are to be.
 #[derive(Clone, Copy)]
-pub(crate) enum Place<'a> {
+pub(crate) enum TableMemory<'a> {
     /// In a file.
     File(&'a File),
     /// In private memory, which may become a file later.
-    Waiting,
+    Movable,
     /// In private memory for good.
     Private,
     /// As [`Private`](Self::Private), with those tables that pass.
@@ -29,14 +29,14 @@ impl Kept {
     /// # Safety
     /// This is a copy of the process that began the file, and has one thread. Nobody uses a table
     /// that passes any more, unless those are asked for.
-    pub(crate) unsafe fn renew(&self, place: Place<'_>) -> bool {
+    pub(crate) unsafe fn renew(&self, memory: TableMemory<'_>) -> bool {
         // SAFETY: this is the only thread.
         let pieces = unsafe { &mut *self.pieces.get() };
-        let file = match place {
-            Place::File(file) => Some(file),
+        let file = match memory {
+            TableMemory::File(file) => Some(file),
             _ => None,
         };
-        let all = matches!(place, Place::PrivateWhole);
+        let all = matches!(memory, TableMemory::PrivateWhole);
         let stays = |piece: &Piece| piece.lot == Lot::Lasting || all;
         // Nothing is changed before there is memory for all of it.
         let (mut new, mut end, mut has_all) = ([std::ptr::null_mut(); EXTENTS], 0, true);
@@ -80,7 +80,7 @@ impl Kept {
         (pieces.count, pieces.end) = (kept, end);
         self.is_shared.store(file.is_some(), Ordering::Relaxed);
         self.stop_waiting();
-        if matches!(place, Place::Private | Place::PrivateWhole) {
+        if matches!(memory, TableMemory::Private | TableMemory::PrivateWhole) {
             self.base.store(std::ptr::null_mut(), Ordering::Release);
             pieces.count = 0;
             return true;
@@ -98,8 +98,19 @@ impl Kept {
     /// # Safety
     /// The process has one thread, which is in no event, and no signal's handler comes in between.
     pub(crate) unsafe fn move_into(&self, file: &File) -> bool {
-        // SAFETY: this is the only thread.
-        let pieces = unsafe { &mut *self.pieces.get() };
+        if self.is_held.swap(true, Ordering::Acquire) {
+            // This is a signal's handler, and the thread was about to change them.
+            return false;
+        }
+        // SAFETY: nobody else has them.
+        let has_moved = unsafe { self.move_pieces(&mut *self.pieces.get(), file) };
+        self.let_go();
+        has_moved
+    }
+
+    /// # Safety
+    /// As for [`move_into`](Self::move_into).
+    unsafe fn move_pieces(&self, pieces: &mut Pieces, file: &File) -> bool {
         let (mut new, mut has_all) = ([std::ptr::null_mut(); EXTENTS], true);
         for (new, piece) in new.iter_mut().zip(&pieces.all[..pieces.count]) {
             *new = sys::map_file(file, piece.offset, piece.len);
@@ -109,7 +120,7 @@ impl Kept {
             return false;
         };
         // SAFETY: the last page of the last piece, if that is mapped.
-        if !has_all || !unsafe { close(file, at.add(last.len - PAGE)) } {
+        if !has_all || !unsafe { seal_mapped(file, at.add(last.len - PAGE)) } {
             // SAFETY: nobody knows of them yet.
             unsafe { unmap_all(&new, pieces) };
             return false;
@@ -133,7 +144,7 @@ impl Kept {
 ///
 /// # Safety
 /// The page is mapped from the file.
-pub(super) unsafe fn close(file: &File, page: *const u8) -> bool {
+pub(super) unsafe fn seal_mapped(file: &File, page: *const u8) -> bool {
     let behind = sys::map_behind(page, PAGE);
     if behind.is_null() {
         return false;
