@@ -19,6 +19,7 @@ const CHILD: &str = r#"
     #include <stdlib.h>
     #include <string.h>
     #include <threads.h>
+    #include <time.h>
     #include <unistd.h>
     #include <sys/mman.h>
     #include <sys/resource.h>
@@ -31,6 +32,7 @@ const CHILD: &str = r#"
         for (int i = 0; i < 1000; i++) kept[(size_t)from + i] = late(100);
         return 0;
     }
+    static void ring(union sigval of) {}
     static int hold_for_c11(void *from) { hold(from); return 0; }
     int main(int argc, char **argv) {
         pthread_t thread;
@@ -47,6 +49,11 @@ const CHILD: &str = r#"
             if (*c == 's') {
                 int (*start)(const char *, unsigned long) = dlsym(RTLD_DEFAULT, "heapprof_start");
                 if (!start || start(0, 0)) return 78;
+            }
+            if (*c == 'T') {
+                struct sigevent in_thread = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = ring};
+                timer_t timer;
+                if (timer_create(CLOCK_MONOTONIC, &in_thread, &timer)) return 80;
             }
             if (*c == 'l') { struct rlimit none = {0, 0}; if (setrlimit(RLIMIT_NOFILE, &none)) return 79; }
             // The child of a fork goes on.
@@ -109,6 +116,8 @@ fn a_killed_child_leaves_what_it_held_before_and_after() {
         ("ff", Some(5_000), 100_000),
         ("c", Some(5_000), 100_000),
         ("l", Some(5_000), 100_000),
+        ("T", Some(5_000), 100_000),
+        ("fT", Some(5_000), 100_000),
         ("t", Some(5_000), 200_000),
         ("ft", Some(5_000), 200_000),
         ("1", Some(5_000), 200_000),

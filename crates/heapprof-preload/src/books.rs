@@ -1,6 +1,7 @@
 //! Functions after which books that wait for their file could not have it any more: the books can
 //! be moved only while the process has one thread, and whoever takes the file is to be reached,
-//! with a descriptor that is free.
+//! with a descriptor that is free. The leader of a session is to be known, because others are known
+//! by it.
 
 use heapprof_collect::ENGINE;
 
@@ -20,5 +21,8 @@ pub fn prepare() {
 
 announced! {
     before, BEHIND, Place:
-    pthread_create, thrd_create, setrlimit, setrlimit64, prlimit, prlimit64, chroot, mount,
+    pthread_create, thrd_create, setrlimit, setrlimit64, prlimit, prlimit64, chroot, mount, setsid,
+    // libc begins a thread of its own for these.
+    timer_create, mq_notify, getaddrinfo_a, aio_read, aio_read64, aio_write, aio_write64, aio_fsync,
+    aio_fsync64, lio_listio, lio_listio64,
 }

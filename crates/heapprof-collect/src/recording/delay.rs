@@ -54,7 +54,7 @@ pub(super) fn begin(engine: &Engine) {
 /// engine's own, with signals blocked.
 pub(super) fn end(engine: &'static Engine) {
     let (process, kept) = (&engine.process, &engine.process.pages.kept);
-    let is_copy = !process.is_own() || process.shares_tables();
+    let is_copy = !process.is_own() || process.is_abandoned();
     if !kept.is_waiting() || is_copy || process.is_shut_in() || !engine.reserve(ROOM) {
         return;
     }
