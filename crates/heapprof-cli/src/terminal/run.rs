@@ -159,8 +159,12 @@ pub(crate) fn run(
         terminal
             .draw(|frame| draw(frame.buffer_mut(), &data, &mut state, look, now))
             .context("the terminal")?;
-        if screen::wait(TICK).context("the terminal")? == screen::Waited::Gone {
-            return Ok(());
+        match screen::wait(TICK).context("the terminal")? {
+            screen::Waited::Gone => return Ok(()),
+            screen::Waited::Readable if !poll(Duration::ZERO).context("the terminal")? => {
+                screen::tell_again();
+            }
+            screen::Waited::Readable | screen::Waited::Nothing => {}
         }
         while poll(Duration::ZERO).context("the terminal")? {
             let event = read().context("the terminal")?;

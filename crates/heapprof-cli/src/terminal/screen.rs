@@ -108,8 +108,10 @@ pub(crate) fn is_up() -> bool {
 /// What became of a wait for the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waited {
-    /// There may be a key, or the time is over.
-    Ready,
+    /// There is something to read: a key, or a part of one.
+    Readable,
+    /// The time is over, or a signal came.
+    Nothing,
     /// The terminal has gone away.
     Gone,
 }
@@ -128,10 +130,23 @@ pub(crate) fn wait(time: Duration) -> io::Result<Waited> {
         Err(error) => return Err(error.into()),
     }
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    Ok(match polled[0].revents().intersects(gone) {
+    let events = polled[0].revents();
+    Ok(match events.intersects(gone) {
         true => Waited::Gone,
-        false => Waited::Ready,
+        false if events.contains(PollFlags::IN) => Waited::Readable,
+        false => Waited::Nothing,
     })
+}
+
+/// Has the terminal say once more that there is something to read. crossterm is told of that only
+/// when it comes, and forgets it if the size changes at the same time: a key would wait for the
+/// next one. The kernel says it again when settings are made, even the same ones (`n_tty.c`).
+pub(crate) fn tell_again() {
+    if let Some(taken) = taken().as_ref().filter(|taken| is_ours(&taken.tty))
+        && let Ok(settings) = tcgetattr(&taken.tty)
+    {
+        let _ = tcsetattr(&taken.tty, OptionalActions::Now, &settings);
+    }
 }
 
 /// Takes the terminal again after [`leave`]. It does nothing while another job has the terminal.
