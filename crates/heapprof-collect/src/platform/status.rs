@@ -3,14 +3,18 @@
 use crate::platform::sys;
 use crate::platform::weak::single_threaded;
 
+/// What stands behind a name in a status file.
+fn line_of<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let mut lines = text.split(|&b| b == b'\n');
+    let line = lines.find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim_ascii())
+}
+
 /// Resident bytes now, and at the highest moment.
 pub(crate) fn resident() -> (u64, u64) {
     let text = sys::read_file(c"/proc/thread-self/status");
     let field = |name: &[u8]| {
-        let line = text
-            .split(|&b| b == b'\n')
-            .find_map(|l| l.strip_prefix(name));
-        let digits = line
+        let digits = line_of(&text, name)
             .unwrap_or_default()
             .iter()
             .filter(|b| b.is_ascii_digit());
@@ -25,9 +29,7 @@ pub(crate) fn is_filtered() -> bool {
         return mode != 0;
     }
     let text = sys::read_file(c"/proc/thread-self/status");
-    let mut lines = text.split(|&b| b == b'\n');
-    let mode = lines.find_map(|line| line.strip_prefix(b"Seccomp:"));
-    mode.is_some_and(|mode| mode.trim_ascii() != b"0")
+    line_of(&text, b"Seccomp:").is_some_and(|mode| mode != b"0")
 }
 
 /// Whether this process has one thread only. False in doubt.
@@ -36,21 +38,15 @@ pub(crate) fn has_one_thread() -> bool {
         return true;
     }
     let text = sys::read_file(c"/proc/thread-self/status");
-    let mut lines = text.split(|&b| b == b'\n');
-    let count = lines.find_map(|line| line.strip_prefix(b"Threads:"));
-    count.is_some_and(|count| count.trim_ascii() == b"1")
+    line_of(&text, b"Threads:").is_some_and(|count| count == b"1")
 }
 
 /// Whether the main thread has ended and this one is the last.
 pub(crate) fn is_deserted() -> bool {
     let text = sys::read_file(c"/proc/self/status");
-    let line = |name: &[u8]| {
-        text.split(|&b| b == b'\n')
-            .find_map(|l| l.strip_prefix(name))
-    };
-    let ended = line(b"State:").is_some_and(|state| state.trim_ascii().starts_with(b"Z"));
+    let ended = line_of(&text, b"State:").is_some_and(|state| state.starts_with(b"Z"));
     // The ended main thread is counted until the process ends.
-    ended && line(b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n.trim_ascii()))
+    ended && line_of(&text, b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n))
 }
 
 /// The exit code of the main thread, which has ended: 0 if libc ended it.
