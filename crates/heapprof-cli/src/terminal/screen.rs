@@ -138,7 +138,7 @@ pub(crate) fn wait(time: Duration) -> io::Result<Waited> {
     })
 }
 
-/// Has the terminal say once more that there is something to read. crossterm is told of that only
+/// Makes the terminal say once more that there is something to read. crossterm hears of that only
 /// when it comes, and forgets it if the size changes at the same time: a key would wait for the
 /// next one. The kernel says it again when settings are made, even the same ones (`n_tty.c`).
 pub(crate) fn tell_again() {

@@ -177,13 +177,12 @@ impl Kept {
         }
         // SAFETY: there is no file yet, so nobody else is here.
         let pieces = unsafe { &mut *self.pieces.get() };
-        let lot = Lot::Lasting;
         pieces.all[0] = Piece {
             at,
             offset: 0,
             len,
             taken: head,
-            lot,
+            lot: Lot::Lasting,
         };
         (pieces.count, pieces.end) = (1, len);
         // SAFETY: its last page.
@@ -198,7 +197,7 @@ impl Kept {
         true
     }
 
-    /// Has the tables move into a file when the process has allocated so many bytes.
+    /// Asks that the tables move into a file when the process has allocated so many bytes.
     pub(crate) fn wait_for(&self, bytes: u64) {
         self.file_due.store(bytes, Ordering::Relaxed);
     }

@@ -14,8 +14,8 @@ use crate::options::{Keep, Options, Triggers};
 use crate::platform::{status, sys};
 use crate::recording::kept;
 
-/// Bytes that a process allocates before its books are kept in a file. A thread may leave as much
-/// again unreported, so a child that is left out may hold no less than twice of this.
+/// Bytes that a process allocates before its books are kept in a file. Its thread may have more
+/// that is not reported yet, so a child is left out only below twice as many.
 const ENOUGH: u64 = 32 << 10;
 /// Memory that is set aside for a copy of the options, and for what is said of a failure.
 const ROOM: usize = 64 << 10;

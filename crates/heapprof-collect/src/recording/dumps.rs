@@ -187,7 +187,7 @@ fn look_in_turn(engine: &'static Engine) -> bool {
     told == Told::All
 }
 
-/// Has the books kept in a file, if they wait for that.
+/// Moves the books into a file, if they wait for that, in this thread's turn.
 #[cfg(not(shuttle))]
 pub(super) fn keep_books(engine: &'static Engine) {
     in_turn(engine, Reason::Growth, 0, |turn| {

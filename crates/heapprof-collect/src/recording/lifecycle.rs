@@ -198,8 +198,8 @@ impl Lifecycle {
         rights::lowers(self.0, left);
     }
 
-    /// Has the books be where they stay when the process is killed, if they have waited for that
-    /// until now. It is called before anything after which they could not be moved or handed over.
+    /// Moves the books to where they outlive the process, if they have waited for that until now.
+    /// It is called before anything after which they could not be moved or handed over.
     #[cfg(not(shuttle))]
     pub fn keep_books(self) {
         let Self(engine) = self;

@@ -92,8 +92,7 @@ impl Kept {
     }
 
     /// Moves the tables from private memory into a file. Returns false if there is no memory for
-    /// all of it. They stay where they are then, or all that could be moved has moved, and is no
-    /// whole.
+    /// all of them. Then the file is of no use: it holds none of them, or only the first ones.
     ///
     /// # Safety
     /// The process has one thread, which is in no event, and no signal's handler comes in between.
