@@ -46,9 +46,9 @@ pub(crate) struct Process {
     pub(crate) executable_handed: AtomicBool,
     /// Whether profiles have the whole command line.
     pub(crate) tells_command_line: AtomicBool,
-    /// Until when nobody waits for somebody who audits, because they have kept a process waiting
-    /// for too long: a moment of the clock that nobody sets, for all processes that are audited.
-    pub(crate) unheard: OnceLock<&'static AtomicU64>,
+    /// When somebody who audits has answered one of the audited processes, in memory that they
+    /// all have.
+    pub(crate) last_audit: OnceLock<&'static AtomicU64>,
     /// How much could not be told to them.
     pub(crate) untold: AtomicU32,
 }
@@ -66,7 +66,7 @@ impl Process {
             abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             marked: AtomicPtr::new(std::ptr::null_mut()),
-            unheard: OnceLock::new(),
+            last_audit: OnceLock::new(),
             untold: AtomicU32::new(0),
             filtered: AtomicBool::new(false),
             keeps: AtomicU8::new(0),

@@ -5,13 +5,13 @@
 //! loads it only says.
 
 use std::ffi::CString;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_profile::fork::Load;
 
 use crate::engine::Engine;
 use crate::options::Options;
-use crate::platform::sys::{self, Patience};
+use crate::platform::sys;
 
 /// What a forked child says first. The process that it was forked from follows.
 const FORKED: &str = "heapprof's child 1";
@@ -22,8 +22,8 @@ const EXEC: &str = "heapprof's exec 1";
 const LOOK: &str = "heapprof's look 1";
 /// What a child says that has tried to load something. What it was follows on the next line.
 const LOAD: &str = "heapprof's load 1";
-/// So many seconds a process waits to be looked at. Whoever audits looks at one after the other,
-/// which takes long on a busy machine; if they are gone, nobody waits.
+/// So many seconds a process waits to be looked at, from the last time that any was. Whoever audits
+/// looks at one after the other; if they are gone, nobody waits.
 const PATIENCE: i64 = 30;
 /// After somebody has waited in vain, nobody waits for so many nanoseconds.
 const PAUSE: u64 = 300_000_000_000;
@@ -34,10 +34,10 @@ const SHORT: u32 = 20;
 
 /// Makes ready for forked children.
 pub(super) fn begin(engine: &Engine, options: &Options) {
-    if !options.output.audit.is_empty() && engine.process.unheard.get().is_none() {
+    if !options.output.audit.is_empty() && engine.process.last_audit.get().is_none() {
         // Without it, each process waits for itself.
         let word = sys::shared_word();
-        let _ = word.map(|word| engine.process.unheard.set(word));
+        let _ = word.map(|word| engine.process.last_audit.set(word));
     }
 }
 
@@ -85,10 +85,9 @@ fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64
     if !is_audited || process.is_shut_in() || process.is_filtered() {
         return false;
     }
+    let last = LastAudit(process.last_audit.get().copied());
     // Whoever kept a process waiting may do so again.
-    let until = process.unheard.get();
-    let until = until.map_or(0, |until| until.load(Ordering::Relaxed));
-    let is_unheard = sys::nanoseconds(libc::CLOCK_MONOTONIC) as u64 <= until;
+    let is_unheard = last.is_in_vain();
     let seconds = if is_unheard { 0 } else { seconds };
     let untold = process.untold.load(Ordering::Relaxed);
     let text = format!("{what} {generation} {untold}{rest}\n");
@@ -99,14 +98,16 @@ fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64
         true => LONG,
         false => SHORT,
     };
-    let told = sys::tell(&path, text.as_bytes(), tries, Patience::of_seconds(seconds));
-    match told {
+    // As long as others are answered, this one's turn comes.
+    let mut before = last.get();
+    let goes_on = || {
+        let now = last.get();
+        seconds > 0 && !last.is_in_vain() && std::mem::replace(&mut before, now) != now
+    };
+    match sys::tell(&path, text.as_bytes(), tries, seconds, goes_on) {
         Ok(is_answered) => {
-            if let (Some(until), true) = (process.unheard.get(), seconds > 0 && !is_answered) {
-                until.store(
-                    sys::nanoseconds(libc::CLOCK_MONOTONIC) as u64 + PAUSE,
-                    Ordering::Relaxed,
-                );
+            if seconds > 0 {
+                last.note(is_answered);
             }
             is_answered || seconds == 0
         }
@@ -115,4 +116,29 @@ fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64
             false
         }
     }
+}
+
+/// When one of the audited processes was answered last; or, if that is yet to come, until when none
+/// waits, because one has waited in vain. In nanoseconds of the clock that nobody sets.
+struct LastAudit(Option<&'static AtomicU64>);
+
+impl LastAudit {
+    fn get(&self) -> u64 {
+        self.0.map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    fn is_in_vain(&self) -> bool {
+        self.get() > now()
+    }
+
+    fn note(&self, is_answered: bool) {
+        let moment = if is_answered { now() } else { now() + PAUSE };
+        if let Some(word) = self.0 {
+            word.store(moment, Ordering::Relaxed);
+        }
+    }
+}
+
+fn now() -> u64 {
+    sys::nanoseconds(libc::CLOCK_MONOTONIC) as u64
 }

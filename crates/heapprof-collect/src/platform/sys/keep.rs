@@ -118,17 +118,24 @@ pub(crate) fn say(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
 }
 
 /// Says something to whoever listens at a socket's path. Returns whether it was answered, for which
-/// it waits as long as there is patience. The error is an errno: nobody has heard it.
+/// it waits so many seconds, and as many again as often as `goes_on` then says so. The error is an
+/// errno: nobody has heard it.
 pub(crate) fn tell(
     path: &CStr,
     text: &[u8],
     tries: u32,
-    mut patience: Patience,
+    seconds: i64,
+    mut goes_on: impl FnMut() -> bool,
 ) -> Result<bool, i32> {
     let socket = call_at(path, tries)?;
     send(socket.number() as usize, &[], text)?;
+    while !socket.is_answered(&mut Patience::of_seconds(seconds)) {
+        if !goes_on() {
+            return Ok(false);
+        }
+    }
     // Whoever hangs up has nothing to say.
-    Ok(socket.is_answered(&mut patience) && socket.read(&mut [0; 8]) > 0)
+    Ok(socket.read(&mut [0; 8]) > 0)
 }
 
 /// A connection to whoever listens at a socket's path. If too many wait there, it is tried so often
