@@ -39,6 +39,8 @@ mod attach;
 mod log;
 // What a recording lacks, and says so.
 mod lacking;
+// Filters of system calls that kill.
+mod filters;
 // What libheapprof.so promises about its code: instructions, calls, exports, needs.
 mod forged;
 mod gates;

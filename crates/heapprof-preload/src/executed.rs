@@ -60,11 +60,10 @@ fn text(at: usize, buffer: &mut [u8; MAX_PATH]) -> Option<&CStr> {
 }
 
 fn say(path: &CStr) {
-    // A pipe or a device may do something when it is opened.
     if !sys::is_executable(path) {
         return;
     }
-    let Ok(file) = sys::File::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0) else {
+    let Some(file) = sys::open_regular(path) else {
         return;
     };
     let mut beginning = [0; BEGINNING];

@@ -74,12 +74,16 @@ unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
 unsafe extern "C" fn before_capset(header: usize, data: usize) {
     /// The versions of the header of Linux 2.6.25 and later, and the words of their data.
     const VERSIONS: [u32; 2] = [0x2007_1026, 0x2008_0522];
+    ENGINE.lifecycle().keep_books();
+    // Nobody is told of it under a filter of system calls, which may also forbid what comes next.
+    if ENGINE.lifecycle().is_filtered() {
+        return;
+    }
     let mut version = [0; 4];
     if sys::read_memory(header, &mut version) < version.len() {
         return;
     }
     let is_long = VERSIONS.contains(&u32::from_ne_bytes(version));
-    ENGINE.lifecycle().keep_books();
     if let Some(wanted) = effective(data, is_long)
         && let Some(own) = own_capabilities()
         && own & !wanted != 0

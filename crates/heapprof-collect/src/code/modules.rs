@@ -189,11 +189,11 @@ impl Modules {
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Called in a forked child, whose one thread may close something. The others are gone.
-    pub(crate) fn in_child(&self) {
-        let closers = u32::from(self.loading.is_there());
+    /// Called in a forked child, which has the thread that forked alone. `is_closing` says whether
+    /// that thread closes something.
+    pub(crate) fn in_child(&self, is_closing: bool) {
         self.loading.in_child();
-        self.closers.store(closers, Ordering::Release);
+        self.closers.store(u32::from(is_closing), Ordering::Release);
         self.unloads.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -269,7 +269,7 @@ mod tests {
         };
         let [begin, end, fork]: [&dyn Fn(); 3] =
             [&|| modules.begin_close(), &|| modules.end_close(), &|| {
-                modules.in_child()
+                modules.in_child(modules.loading.is_there())
             }];
         assert!(is_new(begin) && is_new(begin) && is_new(end));
         assert_eq!(modules.closers(), 1);

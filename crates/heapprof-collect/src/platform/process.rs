@@ -38,7 +38,8 @@ pub(crate) struct Process {
     filtered: AtomicBool,
     /// What [`may_keep`](Self::may_keep) knows.
     keeps: AtomicU8,
-    /// Whether the program shut itself in: nothing of ours makes a system call any more.
+    /// Whether the program shut itself in: nothing of ours makes a system call any more. Whoever
+    /// would make one asks this first.
     shut_in: AtomicBool,
     name: OnceLock<Vec<u8>>,
     /// Whether whoever keeps the books was handed the file that this process runs, by this process
@@ -233,6 +234,7 @@ pub(crate) struct Fork {
     counting: AtomicBool,
     keeping: AtomicBool,
     whole: AtomicBool,
+    is_closing: AtomicBool,
 }
 
 /// The content of a [`Fork`].
@@ -250,6 +252,8 @@ pub(crate) struct Held {
     pub(crate) keeping: bool,
     /// Whether the tables were at rest when it forked.
     pub(crate) whole: bool,
+    /// Whether the thread that forks is in dlclose: a library's end may fork.
+    pub(crate) is_closing: bool,
 }
 
 impl Fork {
@@ -261,6 +265,7 @@ impl Fork {
             counting: AtomicBool::new(false),
             keeping: AtomicBool::new(false),
             whole: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
         }
     }
 
@@ -272,6 +277,7 @@ impl Fork {
         self.counting.store(kept.counting, Ordering::Relaxed);
         self.keeping.store(kept.keeping, Ordering::Relaxed);
         self.whole.store(kept.whole, Ordering::Relaxed);
+        self.is_closing.store(kept.is_closing, Ordering::Relaxed);
     }
 
     /// What was kept.
@@ -283,6 +289,7 @@ impl Fork {
             counting: self.counting.load(Ordering::Relaxed),
             keeping: self.keeping.load(Ordering::Relaxed),
             whole: self.whole.load(Ordering::Relaxed),
+            is_closing: self.is_closing.load(Ordering::Relaxed),
         }
     }
 }

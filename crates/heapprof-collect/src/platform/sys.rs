@@ -13,7 +13,7 @@ use std::arch::asm;
 
 #[cfg(not(any(miri, all(test, shuttle))))]
 pub(crate) use clock::nanoseconds;
-pub use file::{File, error_text, is_executable, read_file, write_to};
+pub use file::{File, error_text, is_executable, open_regular, read_file, write_to};
 pub(crate) use file::{
     Patience, close_last, is_same_file, is_short_of_files, leave_files, make_folder_in, owner_of,
     read_link, rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,

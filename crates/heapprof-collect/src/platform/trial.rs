@@ -9,8 +9,8 @@ use crate::platform::sys::{self, File, PAGE, call};
 const PATIENCE: u32 = 2_000;
 
 /// Makes a child of this process, which installs a filter by the system call `n` with `args`, and
-/// then makes the system calls that dumps and events make. Returns true if the child lived, or if
-/// the filter can't be installed at all.
+/// then makes the system calls of dumps, of events, and of a look at an executable. Returns true if
+/// the child lived, or if the filter can't be installed at all.
 pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
     lives_through(|| {
         // SAFETY: the child has its own copy of everything, and only it gets the filter.
@@ -108,6 +108,7 @@ fn try_all() {
     sys::take_back(libc::EPIPE);
     if let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) {
         file.read(&mut buffer);
+        file.read_at(&mut buffer, 0);
     }
     let to_write = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
     if let Ok(file) = File::open(c"/dev/null", to_write, 0o666) {
@@ -116,6 +117,7 @@ fn try_all() {
         file.stat();
     }
     sys::read_link(none, &mut buffer);
+    sys::is_executable(none);
     sys::working_folder(&mut buffer);
     sys::effective_user();
     if let Ok(folder) = File::open(c"/", libc::O_PATH | libc::O_DIRECTORY, 0) {

@@ -54,8 +54,10 @@ pub(super) fn begin(engine: &Engine) {
 /// engine's own, with signals blocked.
 pub(super) fn end(engine: &'static Engine) {
     let (process, kept) = (&engine.process, &engine.process.pages.kept);
-    let is_copy = !process.is_own() || process.is_abandoned();
-    if !kept.is_waiting() || is_copy || process.is_shut_in() || !engine.reserve(ROOM) {
+    if !kept.is_waiting() || process.is_shut_in() {
+        return;
+    }
+    if !process.is_own() || process.is_abandoned() || !engine.reserve(ROOM) {
         return;
     }
     let Some(options) = engine.dumping.options.with(process, |o| o.clone()) else {

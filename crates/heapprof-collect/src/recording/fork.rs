@@ -100,6 +100,7 @@ impl Forks {
             counting,
             keeping,
             whole,
+            is_closing: engine.code.modules.loading.is_there(),
         });
         if !whole {
             dropped::count(&process.dropped.torn);
@@ -141,7 +142,9 @@ impl Forks {
         #[cfg(not(shuttle))]
         let parent = process.id.load(Ordering::Relaxed);
         dumping.forked();
-        engine.code.modules.in_child();
+        // No system call is made here: the program may be shut in.
+        let is_closing = entry::is_held() && process.fork.kept().is_closing;
+        engine.code.modules.in_child(is_closing);
         engine.threads.names.note_fork();
         process.recorded.resume();
         if !entry::is_held() {

@@ -203,7 +203,8 @@ impl Lifecycle {
     #[cfg(not(shuttle))]
     pub fn keep_books(self) {
         let Self(engine) = self;
-        if engine.process.pages.kept.is_waiting() && !is_apart() {
+        let is_waiting = engine.process.pages.kept.is_waiting();
+        if is_waiting && !engine.process.is_shut_in() && !is_apart() {
             dumps::keep_books(engine);
         }
     }
@@ -264,5 +265,10 @@ impl Lifecycle {
     /// Whether [`shut_in`](Self::shut_in) was called.
     pub fn is_shut_in(self) -> bool {
         self.0.process.is_shut_in()
+    }
+
+    /// Whether the program has a filter of system calls, or is shut in by one.
+    pub fn is_filtered(self) -> bool {
+        self.0.process.is_shut_in() || self.0.process.is_filtered()
     }
 }

@@ -32,11 +32,12 @@ pub enum RightsLeft {
 pub(super) fn lowers(engine: &Engine, left: RightsLeft) {
     let process = &engine.process;
     let is_root_still = matches!(left, RightsLeft::User { user, .. } if user == 0);
+    // A program that is shut in makes no system call for us, so this comes first.
     if is_root_still
-        || sys::effective_user() != 0
-        || !process.is_own()
         || process.is_shut_in()
         || process.is_filtered()
+        || sys::effective_user() != 0
+        || !process.is_own()
     {
         return;
     }

@@ -270,6 +270,15 @@ pub fn read_file(path: &CStr) -> Vec<u8> {
     }
 }
 
+/// Opens a regular file for reading. Nothing else is opened: a pipe or a device may do something
+/// then. `None` if it is none, or can't be opened.
+pub fn open_regular(path: &CStr) -> Option<File> {
+    let found = File::open(path, libc::O_PATH, 0).ok()?.stat()?;
+    let is_regular = found.st_mode & libc::S_IFMT == libc::S_IFREG;
+    let how = libc::O_RDONLY | libc::O_NONBLOCK;
+    is_regular.then(|| File::open(path, how, 0).ok()).flatten()
+}
+
 /// Whether this process may execute a file.
 pub fn is_executable(path: &CStr) -> bool {
     let (at, mode) = (libc::AT_FDCWD as usize, libc::X_OK as usize);
