@@ -17,7 +17,8 @@ const TIMEOUT: i64 = if cfg!(test) {
 
 /// Who is at the loader, and who forks.
 pub(crate) struct Loading {
-    /// The threads that unload code, or ask the loader what is there.
+    /// The threads that unload code, or ask the loader what is there: their numbers, below zero if
+    /// a fork has waited for one in vain. Later forks do not wait for that one again.
     threads: [AtomicI32; MAX_THREADS],
     /// How many threads fork, or wait to do so.
     forks: AtomicU32,
@@ -86,7 +87,7 @@ impl Loading {
     }
 
     fn has(&self, thread: i32) -> bool {
-        let is_it = |place: &AtomicI32| place.load(Ordering::Relaxed) == thread;
+        let is_it = |place: &AtomicI32| place.load(Ordering::Relaxed).abs() == thread;
         self.threads.iter().any(is_it)
     }
 
@@ -100,10 +101,21 @@ impl Loading {
     pub(crate) fn before_fork(&self) {
         self.forks.fetch_add(1, Ordering::SeqCst);
         let own = sys::thread_id();
-        wait_until(|| {
+        let is_free = wait_until(|| {
             let mut threads = self.threads.iter().map(|of| of.load(Ordering::SeqCst));
-            threads.all(|thread| thread == 0 || thread == own)
+            threads.all(|thread| thread <= 0 || thread == own)
         });
+        if !is_free {
+            self.give_up(own);
+        }
+    }
+
+    /// Has no fork wait for those that are at the loader now, besides this thread.
+    fn give_up(&self, own: i32) {
+        let is_other = |thread: i32| (thread > 0 && thread != own).then_some(-thread);
+        for place in &self.threads {
+            let _ = place.fetch_update(Ordering::SeqCst, Ordering::SeqCst, is_other);
+        }
     }
 
     /// Called after a fork, in the parent.
@@ -155,6 +167,29 @@ mod tests {
             });
         });
         assert!(IS_INSIDE.load(Ordering::SeqCst));
+        // Nobody waits again for a thread that was waited for in vain, until it has come anew.
+        let (came, has_come) = std::sync::mpsc::channel();
+        let (leave, may_leave) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            let at_loader = LOADING.come();
+            came.send(()).unwrap();
+            let _ = may_leave.recv();
+            drop(at_loader);
+        });
+        has_come.recv().unwrap();
+        LOADING.give_up(sys::thread_id());
+        for _ in 0..2 {
+            LOADING.before_fork();
+            LOADING.after_fork();
+        }
+        drop(leave);
+        other.join().unwrap();
+        assert!(
+            LOADING
+                .threads
+                .iter()
+                .all(|place| place.load(Ordering::SeqCst) == 0)
+        );
         // A thread that forks while it unloads code does not wait for itself.
         let inside = LOADING.come();
         LOADING.before_fork();
