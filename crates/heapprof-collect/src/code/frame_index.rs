@@ -7,7 +7,7 @@
 
 use std::ffi::CStr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 
@@ -56,6 +56,9 @@ struct Slot {
     /// Null if the object has no section that can be used.
     entries: AtomicPtr<Entry>,
     len: AtomicUsize,
+    /// How often it began and ended to change: odd while it does. A walk may be interrupted for as
+    /// long as another object takes to come to the same place.
+    changes: AtomicU32,
 }
 
 impl FrameIndex {
@@ -80,6 +83,7 @@ impl FrameIndexes {
                     end: AtomicUsize::new(0),
                     entries: AtomicPtr::new(std::ptr::null_mut()),
                     len: AtomicUsize::new(0),
+                    changes: AtomicU32::new(0),
                 }
             }; MAX_OBJECTS],
             taken: AtomicUsize::new(0),
@@ -94,13 +98,16 @@ impl FrameIndexes {
     /// The index of the object that begins at `start`, if there is one.
     pub(crate) fn find(&self, start: usize) -> Option<FrameIndex> {
         let slot = self.slot(start)?;
-        let entries = slot.entries.load(Ordering::Relaxed);
-        (!entries.is_null()).then(|| FrameIndex {
+        let before = slot.changes.load(Ordering::Acquire);
+        let found = FrameIndex {
             eh_frame: slot.eh_frame.load(Ordering::Relaxed),
             end: slot.end.load(Ordering::Relaxed),
-            entries,
+            entries: slot.entries.load(Ordering::Relaxed),
             len: slot.len.load(Ordering::Relaxed),
-        })
+        };
+        fence(Ordering::Acquire);
+        let is_whole = before % 2 == 0 && slot.changes.load(Ordering::Relaxed) == before;
+        (is_whole && !found.entries.is_null()).then_some(found)
     }
 
     /// Whether the object that begins at `start` was looked at.
@@ -130,6 +137,8 @@ impl FrameIndexes {
             index
         });
         let (entries, len) = made.map_or((std::ptr::null_mut(), 0), |made| (made.0, made.1));
+        slot.changes.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
         if let Some((_, _, [eh_frame, end], bytes)) = made {
             slot.eh_frame.store(eh_frame, Ordering::Relaxed);
             slot.end.store(end, Ordering::Relaxed);
@@ -137,6 +146,7 @@ impl FrameIndexes {
         }
         slot.len.store(len, Ordering::Relaxed);
         slot.entries.store(entries, Ordering::Relaxed);
+        slot.changes.fetch_add(1, Ordering::Release);
         slot.start.store(object.start, Ordering::Release);
         made.is_some()
     }
