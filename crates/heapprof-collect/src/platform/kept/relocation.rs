@@ -57,7 +57,7 @@ impl Kept {
         }
         let (count, mut kept) = (pieces.count, 0);
         end = 0;
-        for (i, &new) in new.iter().enumerate().take(count) {
+        for (i, &memory) in new.iter().enumerate().take(count) {
             let mut piece = pieces.all[i];
             if !stays(&piece) {
                 // SAFETY: nobody uses it any more: the caller's promise.
@@ -66,9 +66,11 @@ impl Kept {
             }
             // SAFETY: both are mappings of this length. The other process goes on writing behind
             // what this one knows of, and what this one knows of does not change.
-            if !unsafe { copy_over(new, &piece) } {
+            if !unsafe { copy_over(memory, &piece) } {
                 // The kernel has no memory for its own part of that. Those before are ours by now,
                 // and those that passed are gone.
+                // SAFETY: nobody knows of those that were to come.
+                unsafe { unmap_all(&new_behind(&new, i), pieces) };
                 pieces.all.copy_within(i..count, kept);
                 pieces.count = kept + count - i;
                 return false;
@@ -124,10 +126,12 @@ impl Kept {
             unsafe { unmap_all(&new, pieces) };
             return false;
         }
-        for (i, (piece, new)) in pieces.all[..pieces.count].iter().zip(new).enumerate() {
+        for (i, (piece, memory)) in pieces.all[..pieces.count].iter().zip(new).enumerate() {
             // SAFETY: both are mappings of this length, and nobody writes meanwhile: the caller's
             // promise.
-            if !unsafe { copy_over(new, piece) } {
+            if !unsafe { copy_over(memory, piece) } {
+                // SAFETY: nobody knows of those that were to come.
+                unsafe { unmap_all(&new_behind(&new, i), pieces) };
                 // Those that have moved are no longer copied by a fork.
                 self.is_shared.store(i > 0, Ordering::Relaxed);
                 return false;
@@ -151,6 +155,13 @@ pub(super) unsafe fn seal_mapped(file: &File, page: *const u8) -> bool {
     // SAFETY: nobody knows of it yet.
     unsafe { sys::unmap(behind, PAGE) };
     file.seal()
+}
+
+/// The new mappings behind one that could not be moved, and which is gone.
+fn new_behind(new: &[*mut u8; EXTENTS], failed: usize) -> [*mut u8; EXTENTS] {
+    let mut behind = *new;
+    behind[..=failed].fill(std::ptr::null_mut());
+    behind
 }
 
 /// Gives new mappings back, each of which is as long as its piece.
