@@ -400,7 +400,5 @@ pub const OBJECT_BITS: u32 = 16;
 /// See [`OBJECT_BITS`].
 pub const BYTE_BITS: u32 = 8;
 
-/// How many counts there are of what could not be recorded: events inside the collector, without
-/// memory, and while another was held up; frees of unknown blocks, and frees that were not seen;
-/// torn children.
+/// How many counts there are of what could not be recorded.
 pub const DROPPED: usize = 7;

@@ -130,7 +130,8 @@ unsafe extern "C" {
 /// The real functions.
 #[inline(always)]
 pub fn real() -> &'static Real {
-    // SAFETY: only `fill` writes it, before any allocation is passed on.
+    // SAFETY: its words are written before any allocation is passed on; where threads may do so at
+    // once, with an atomic exchange.
     unsafe {
         let table = &raw const REAL;
         &*table
