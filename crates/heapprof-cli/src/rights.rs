@@ -15,7 +15,6 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use heapprof_process::status;
-use rustix::process::geteuid;
 
 pub(crate) use ledger::RightsLedger;
 pub(crate) use namer::ProcessNamer;
@@ -50,7 +49,7 @@ impl ProcessRights {
     pub(crate) fn now(pid: u32) -> Self {
         match Self::observe(pid) {
             Some(found) => found.rights,
-            None if geteuid().is_root() => Self::Public,
+            None if is_root() => Self::Public,
             None => Self::us(),
         }
     }
@@ -109,7 +108,7 @@ impl ProcessRights {
             Self::User(Owner { user, group })
         };
         let mut rights = of(1).with(of(3));
-        if !geteuid().is_root() {
+        if !is_root() {
             return Some(Observed {
                 rights,
                 is_final: false,
@@ -126,6 +125,11 @@ impl ProcessRights {
             is_final: is_one && has_none && users[0] != 0,
         })
     }
+}
+
+/// Whether this process is root, also in a thread that acts for another user.
+fn is_root() -> bool {
+    Owner::us().user == 0
 }
 
 /// Whether capabilities, as the kernel writes them, are at least those of this process.

@@ -2,6 +2,7 @@
 //! could do.
 
 use std::io;
+use std::sync::OnceLock;
 
 use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid};
@@ -23,16 +24,22 @@ impl Owner {
         }
     }
 
-    /// The user and the group of this process.
+    /// The user and the group of this process, also in a thread that acts for another user.
     pub(crate) fn us() -> Self {
-        Self {
+        static US: OnceLock<Owner> = OnceLock::new();
+        *US.get_or_init(|| Self {
             user: geteuid().as_raw(),
             group: getegid().as_raw(),
-        }
+        })
     }
 
     /// Whether the owner is the user of this process.
     pub(crate) fn is_us(self) -> bool {
+        self.user == Self::us().user
+    }
+
+    /// Whether this thread has the rights of the owner, and no others unless that is this process.
+    pub(crate) fn is_acting(self) -> bool {
         self.user == geteuid().as_raw()
     }
 }
@@ -40,7 +47,9 @@ impl Owner {
 /// Does `work` as `owner`: at once if that is us, otherwise in a thread that gave up every other
 /// right. Only root can act for others.
 pub(crate) fn acting<R: Send>(owner: Owner, work: impl FnOnce() -> R + Send) -> io::Result<R> {
-    if owner.is_us() {
+    // A thread that acts for somebody is not asked who we are.
+    Owner::us();
+    if owner.is_acting() {
         return Ok(work());
     }
     if !geteuid().is_root() {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use heapprof_process::Identity;
-use rustix::process::geteuid;
 
 use super::ProcessRights;
 use crate::place::Owner;
@@ -84,7 +83,7 @@ fn began(pid: u32) -> Option<u64> {
 /// Whether processes that this one has started may have become other users unseen. Whoever is not
 /// root stays the same user, whose files are no secret to their own processes.
 fn can_change() -> bool {
-    geteuid().is_root()
+    super::is_root()
 }
 
 impl RightsLedger {

@@ -161,7 +161,7 @@ pub(super) fn put(
         let there = place.stat().with_context(named)?;
         let is_replaced = there.as_ref().is_none_or(|there| match replaces {
             Replaces::Nothing => false,
-            Replaces::Own => Owner::of(there).is_us(),
+            Replaces::Own => Owner::of(there).is_acting(),
             Replaces::All => true,
         });
         if !is_replaced {
