@@ -231,7 +231,9 @@ pub(crate) fn command_line(pid: u32) -> Vec<u8> {
     // One byte more tells that there is more.
     const MAX_LENGTH: u64 = recorded::MAX_COMMAND_LINE as u64 + 1;
     let mut command_line = Vec::new();
-    if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
+    if heapprof_process::is_proc_ours()
+        && let Ok(file) = File::open(format!("/proc/{pid}/cmdline"))
+    {
         let _ = file.take(MAX_LENGTH).read_to_end(&mut command_line);
     }
     command_line

@@ -5,7 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use heapprof_live::Process;
-use heapprof_process::{Area, PAGE, PageMap, PageSet, Region, areas, file_name, is_ours, regions};
+use heapprof_process::{
+    Area, PAGE, PageMap, PageSet, Region, areas, file_name, is_ours, is_proc_ours, regions,
+};
 
 /// More names of files are not kept.
 const MOST_FILES: usize = 1 << 16;
@@ -72,6 +74,11 @@ pub(crate) fn may_be_inherited(area: &Area<'_>) -> bool {
 
 /// A file of the kernel's about a process, as text.
 pub(crate) fn read(pid: u32, file: &str) -> io::Result<String> {
+    if !is_proc_ours() {
+        return Err(io::Error::other(
+            "/proc shows the processes of another namespace",
+        ));
+    }
     let bytes = std::fs::read(PathBuf::from(format!("/proc/{pid}/{file}")))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -22,6 +22,8 @@ mod statm;
 mod tree;
 mod usage;
 
+use std::sync::OnceLock;
+
 pub use self::cgroup::{Cgroup, Folder, Pressure, machine_pressure};
 pub use self::core_file::{CoreError, CoreFile, Segment};
 pub use self::counters::{COUNTERS, Counter, Counters};
@@ -36,6 +38,29 @@ pub use self::statm::Statm;
 pub use self::tree::{all_processes, children, descendants};
 pub use self::usage::{FIELDS, Field, Usage};
 
+/// Whether the numbers of processes in /proc are those that this process knows. They are not where
+/// somebody has made a namespace of such numbers and kept the /proc of another one; then it shows
+/// other processes under these numbers. Without a /proc there is no such mistake.
+pub fn is_proc_ours() -> bool {
+    static IS_OURS: OnceLock<bool> = OnceLock::new();
+    *IS_OURS.get_or_init(|| {
+        let own = std::process::id();
+        match std::fs::read_to_string("/proc/self/status") {
+            Ok(status) => is_status_of(&status, own),
+            Err(_) => !std::path::Path::new("/proc/1").exists(),
+        }
+    })
+}
+
+/// Whether the `status` of a process says that it has this number, and no other one in a namespace
+/// within that of /proc.
+fn is_status_of(status: &str, pid: u32) -> bool {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    // Linux before 4.1 has no NSpid.
+    let numbers = field("NSpid:").or_else(|| field("Pid:"));
+    numbers.is_none_or(|numbers| numbers.trim() == pid.to_string())
+}
+
 /// The file of a process in /proc.
 fn path(pid: u32, file: &str) -> std::path::PathBuf {
     std::path::PathBuf::from(format!("/proc/{pid}/{file}"))
@@ -46,6 +71,12 @@ fn path(pid: u32, file: &str) -> std::path::PathBuf {
 fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     const USUAL: usize = 4096;
+    if !is_proc_ours() {
+        return Err(std::io::Error::other(
+            "/proc shows the processes of another namespace; mount one here (mount -t proc proc \
+             /proc)",
+        ));
+    }
     let mut bytes = Vec::with_capacity(USUAL);
     let opened = std::fs::File::open(path(pid, file))?;
     opened.take(u64::MAX).read_to_end(&mut bytes)?;
@@ -56,4 +87,24 @@ fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
 fn read(pid: u32, file: &str) -> std::io::Result<String> {
     let bytes = read_bytes(pid, file)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_is_ours_where_it_knows_us_by_one_number() {
+        assert!(is_proc_ours());
+        for (status, expected) in [
+            ("Name:\tx\nPid:\t7\nNSpid:\t7\n", true),
+            ("Pid:\t7\n", true),
+            ("", true),
+            ("Pid:\t90\nNSpid:\t90\t7\n", false),
+            ("Pid:\t7\nNSpid:\t7\t7\n", false),
+            ("Pid:\t90\n", false),
+        ] {
+            assert_eq!(is_status_of(status, 7), expected, "{status:?}");
+        }
+    }
 }

@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use heapprof_process::maps;
+use heapprof_process::{is_proc_ours, maps};
 use rustix::process::Pid;
 
 use crate::place::Owner;
@@ -32,7 +32,8 @@ impl Executables {
         &mut self,
         processes: impl ExactSizeIterator<Item = (Pid, ProcessRights)>,
     ) {
-        if processes.len() > MAX_PROCESSES || !rustix::process::geteuid().is_root() {
+        let may_open = rustix::process::geteuid().is_root() && is_proc_ours();
+        if processes.len() > MAX_PROCESSES || !may_open {
             return;
         }
         for (process, rights) in processes {
