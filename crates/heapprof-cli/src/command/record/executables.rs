@@ -5,9 +5,9 @@
 //! is that user's word, so it names the code of that user's processes only.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use heapprof_process::{is_proc_ours, maps};
@@ -16,8 +16,13 @@ use rustix::process::Pid;
 use crate::place::Owner;
 use crate::rights::ProcessRights;
 
-/// More files are not held open.
+/// The maximum number of files that are held open for this user, for each other user, and for all
+/// of these. So no user takes the room of another.
 const MAX_FILES: usize = 256;
+const MAX_FILES_OF_OTHER: usize = 32;
+const MAX_FILES_OF_OTHERS: usize = 128;
+/// What an executable begins with.
+const MAGIC: [u8; 4] = *b"\x7fELF";
 /// With more processes than this, they are not looked through for deleted files.
 const MAX_PROCESSES: usize = 64;
 
@@ -43,12 +48,15 @@ impl Executables {
             let maps = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
             let deleted = maps::parse(&maps).into_iter();
             for map in deleted.filter(|map| map.is_code && map.path.ends_with(b" (deleted)")) {
-                if self.0.len() >= MAX_FILES {
-                    return;
-                }
                 let range = map.range();
                 let range = format!("{:x}-{:x}", range.start, range.end);
-                let opened = File::open(format!("/proc/{process}/map_files/{range}")).ok();
+                let path = format!("/proc/{process}/map_files/{range}");
+                // What is held already, or may not be, is not opened.
+                let wanted = std::fs::metadata(&path).is_ok_and(|about| {
+                    let may = rights.are_ours() || about.mode() & 0o004 != 0;
+                    may && self.has_room_for(owner, &about)
+                });
+                let opened = wanted.then(|| File::open(path).ok()).flatten();
                 self.hold(
                     owner,
                     opened.filter(|file| rights.are_ours() || is_for_all(file)),
@@ -60,13 +68,27 @@ impl Executables {
     /// Holds a file that a process of this user has mapped.
     pub(super) fn hold(&mut self, owner: Owner, file: Option<File>) {
         if let Some(file) = file
-            && self.0.len() < MAX_FILES
             && let Ok(about) = file.metadata()
-            && about.is_file()
+            && self.has_room_for(owner, &about)
+            && is_executable(&file)
         {
-            let key = (owner.user, about.dev(), about.ino());
-            self.0.entry(key).or_insert(file);
+            self.0.insert(key(owner, &about), file);
         }
+    }
+
+    /// Whether such a file is not held for its user, and may be.
+    fn has_room_for(&self, owner: Owner, about: &Metadata) -> bool {
+        let users = self.0.keys().map(|(user, _, _)| *user);
+        let of_user = users.clone().filter(|user| *user == owner.user).count();
+        let own = Owner::us().user;
+        let has_room = match owner.is_us() {
+            true => of_user < MAX_FILES,
+            false => {
+                let of_others = users.filter(|user| *user != own).count();
+                of_user < MAX_FILES_OF_OTHER && of_others < MAX_FILES_OF_OTHERS
+            }
+        };
+        about.is_file() && has_room && !self.0.contains_key(&key(owner, about))
     }
 
     /// Where those of a user can be opened again, with the rights of whoever does so.
@@ -79,7 +101,58 @@ impl Executables {
     }
 }
 
+fn key(owner: Owner, about: &Metadata) -> (u32, u64, u64) {
+    (owner.user, about.dev(), about.ino())
+}
+
+/// Whether a file may be code that a process runs.
+fn is_executable(file: &File) -> bool {
+    let mut magic = [0; MAGIC.len()];
+    file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC
+}
+
 /// Whether everybody may read a file.
 fn is_for_all(file: &File) -> bool {
     file.metadata().is_ok_and(|about| about.mode() & 0o004 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// A file of its own that begins so.
+    fn file(text: &[u8]) -> Option<File> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(text).unwrap();
+        Some(file)
+    }
+
+    #[test]
+    fn no_user_takes_the_room_of_another() {
+        let mut held = Executables::default();
+        let count = |held: &Executables, owner| held.of(owner).len();
+        let us = Owner::us();
+        let other = |n: u32| Owner {
+            user: us.user + n,
+            group: us.group,
+        };
+        for owner in (1..10).map(other) {
+            for _ in 0..MAX_FILES_OF_OTHER + 1 {
+                held.hold(owner, file(b"\x7fELF\x02"));
+            }
+            assert!(count(&held, owner) <= MAX_FILES_OF_OTHER);
+        }
+        assert_eq!(held.0.len(), MAX_FILES_OF_OTHERS);
+        for text in [&b"#!/bin/sh"[..], b"", b"\x7fEL"] {
+            held.hold(us, file(text));
+        }
+        assert_eq!(count(&held, us), 0);
+        let own = file(b"\x7fELF").unwrap();
+        for _ in 0..3 {
+            held.hold(us, own.try_clone().ok());
+        }
+        assert_eq!(count(&held, us), 1);
+    }
 }

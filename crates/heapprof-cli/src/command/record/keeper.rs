@@ -135,7 +135,7 @@ impl Keeper {
             log,
             audit,
             counts: Counts::new(),
-            replaced: 0,
+            replaced: [0; 2],
             is_short: false,
             rights,
             callers: Callers::default(),
@@ -225,8 +225,8 @@ struct Keeping {
     /// The forked children and what is known of them, if they are audited.
     audit: Option<Audit>,
     counts: Counts,
-    /// How many files were replaced by those of another program.
-    replaced: u32,
+    /// How many files were replaced by those of another program: of other users, and of this one.
+    replaced: [u32; 2],
     /// Whether there was no room for somebody who called.
     is_short: bool,
     /// What is known of the rights of processes.
@@ -393,10 +393,7 @@ impl Keeping {
                 Ok((text, _)) if caller.asks => self.answer(&caller, &text),
                 Ok((text, [None, _])) if Lowered::of(&text).is_some() => self.lower(&caller, &text),
                 Ok((text, [None, _])) if self.audit.is_some() => self.note_child(&caller, &text),
-                Ok((_, [Some(file), executable])) => {
-                    self.saved.executables.hold(caller.owner, executable);
-                    self.take(&caller, file);
-                }
+                Ok((_, [Some(file), executable])) => self.take(&caller, file, executable),
                 // There was no number for the file, or it is somebody else who calls.
                 Ok((_, [None, _])) => self.note("a process's file could not be taken".to_string()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -458,8 +455,8 @@ impl Keeping {
         }
     }
 
-    /// Keeps the file of a process.
-    fn take(&mut self, caller: &Caller, file: File) {
+    /// Keeps the file of a process, and the one that it runs.
+    fn take(&mut self, caller: &Caller, file: File, executable: Option<File>) {
         let Ok(kept) = Kept::new(file) else {
             return;
         };
@@ -472,6 +469,7 @@ impl Keeping {
             let note = "there were too many processes to keep the books of all of them";
             return self.note(note.to_string());
         }
+        self.saved.executables.hold(caller.owner, executable);
         self.rights.open(number_of(pid), caller.owner);
         let process = Process {
             kept,
@@ -517,8 +515,9 @@ impl Keeping {
         }
         if end == End::Exec {
             // A process may do this again and again.
-            self.replaced += 1;
-            if self.replaced > MOST_REPLACED {
+            let replaced = &mut self.replaced[usize::from(process.owner.is_us())];
+            *replaced += 1;
+            if *replaced > MOST_REPLACED {
                 return self.note("too many programs became others without a word".to_string());
             }
         }
@@ -540,7 +539,8 @@ impl Keeping {
         self.callers.took(rights, time);
         match written {
             Ok((written, note)) => {
-                note.into_iter().for_each(|note| self.note(note));
+                note.into_iter()
+                    .for_each(|note| self.note_of(process, note));
                 if end == End::Death {
                     let group = process.group.as_ref();
                     let oom = group.and_then(|group| self.counts.victim(group));
@@ -550,10 +550,16 @@ impl Keeping {
             }
             Err(error) => {
                 self.saved.unread.push(pid);
-                self.note(format!(
-                    "what process {pid} held at its end is not known: {error:#}"
-                ));
+                let note = format!("what process {pid} held at its end is not known: {error:#}");
+                self.note_of(process, note);
             }
+        }
+    }
+
+    /// Keeps a message about a process. Half of the messages are for those of this user.
+    fn note_of(&mut self, process: &Process, note: String) {
+        if process.owner.is_us() || self.saved.notes.len() < MOST_NOTES / 2 {
+            self.note(note);
         }
     }
 
