@@ -104,13 +104,21 @@ fn remove_left(place: &Path) {
         return;
     };
     let is_ours = |name: &OsString| name.as_bytes().starts_with(PREFIX.as_bytes());
-    for name in names(&place).into_iter().filter(is_ours).take(MAX_REMOVED) {
-        let _ = remove_if_left(&place, &name);
+    let mut removed = 0;
+    // Others may have made many folders of such names, which take no room of this user's.
+    for name in names(&place).into_iter().filter(is_ours) {
+        removed += usize::from(remove_if_left(&place, &name).is_ok_and(|is_gone| is_gone));
+        if removed == MAX_REMOVED {
+            return;
+        }
     }
 }
 
-/// Removes a folder if it is this user's, and nobody has its lock.
-fn remove_if_left(place: &OwnedFd, name: &OsString) -> io::Result<()> {
+/// Removes a folder if it is this user's, and nobody has its lock. Returns whether it is gone.
+fn remove_if_left(place: &OwnedFd, name: &OsString) -> io::Result<bool> {
+    if statat(place, name, AtFlags::SYMLINK_NOFOLLOW)?.st_uid != geteuid().as_raw() {
+        return Ok(false);
+    }
     let folder = openat(place, name, FOLDER, Mode::empty())?;
     let found = fstat(&folder)?;
     // Another folder may have such a name.
@@ -118,7 +126,7 @@ fn remove_if_left(place: &OwnedFd, name: &OsString) -> io::Result<()> {
     let is_recording = found.st_mode & 0o7777 == MODE
         && list.is_ok_and(|list| list.st_mode & 0o7777 == LIST_MODE && is_folder(&list));
     if found.st_uid != geteuid().as_raw() || !is_recording {
-        return Ok(());
+        return Ok(false);
     }
     flock(&folder, FlockOperation::NonBlockingLockExclusive)?;
     empty(&folder, MAX_DEPTH)?;
@@ -127,8 +135,9 @@ fn remove_if_left(place: &OwnedFd, name: &OsString) -> io::Result<()> {
     let id = |of: &Stat| (of.st_dev, of.st_ino);
     if id(&there) == id(&found) {
         unlinkat(place, name, AtFlags::REMOVEDIR)?;
+        return Ok(true);
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Removes all that is in a folder. No link is followed, and no folder is left whose name leads
@@ -191,6 +200,9 @@ mod tests {
         std::fs::create_dir(place.path().join("other")).unwrap();
         std::fs::create_dir(at("of_another_kind")).unwrap();
         std::os::unix::fs::symlink("other", at("link")).unwrap();
+        for n in 0..2 * MAX_REMOVED {
+            std::fs::create_dir(at(&format!("a{n}"))).unwrap();
+        }
         let held = openat(CWD, at("held"), FOLDER, Mode::empty()).unwrap();
         flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
         remove_left(place.path());
