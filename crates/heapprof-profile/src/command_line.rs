@@ -7,30 +7,187 @@
 /// The longest title that is kept, in bytes.
 const MAX_TITLE: usize = 100;
 
-/// Options of interpreters that are followed by a value, by the interpreter's name.
-const WITH_VALUE: [(&str, &[&str]); 6] = [
-    ("python", &["-W", "-X", "--check-hash-based-pycs"]),
-    ("perl", &["-I"]),
-    ("ruby", &["-I", "-r"]),
-    ("node", &["-r", "--require", "--import", "-C"]),
-    ("php", &["-c", "-d"]),
-    ("lua", &["-l"]),
+/// What the options of an interpreter are. A letter that stands in none of these is not known, and
+/// neither is what comes behind it.
+struct Interpreter {
+    names: &'static [&'static str],
+    /// Letters without a value. Others may stand behind them.
+    flags: &'static str,
+    /// Letters with a number behind them, or none. Others may stand behind it.
+    numbers: &'static str,
+    /// Letters whose value is the rest of the word, if there is any.
+    rests: &'static str,
+    /// Letters whose value is the rest of the word, or the next word.
+    values: &'static str,
+    /// Letters whose value is code.
+    codes: &'static str,
+    /// Whole options without a value. Those that have it behind `=` need not be known.
+    long_flags: &'static [&'static str],
+    /// Whole options whose value is the next word.
+    long_values: &'static [&'static str],
+}
+
+const INTERPRETERS: [Interpreter; 7] = [
+    Interpreter {
+        names: &["python"],
+        flags: "bBdEhiIOPqRsStuvVx?",
+        numbers: "",
+        rests: "",
+        values: "WX",
+        codes: "c",
+        long_flags: &[],
+        long_values: &["--check-hash-based-pycs"],
+    },
+    Interpreter {
+        names: &["perl"],
+        flags: "acfghnpsStTuUvwWX",
+        numbers: "l0",
+        rests: "CdDFimMVx",
+        values: "I",
+        codes: "eE",
+        long_flags: &[],
+        long_values: &[],
+    },
+    Interpreter {
+        names: &["ruby"],
+        flags: "acdhlnpsSUvwy",
+        numbers: "0",
+        rests: "FiKTWx",
+        values: "CEIrX",
+        codes: "e",
+        long_flags: &["--jit", "--yjit", "--rjit", "--verbose", "--debug"],
+        long_values: &["--encoding", "--external-encoding", "--internal-encoding"],
+    },
+    Interpreter {
+        names: &["node"],
+        flags: "chiv",
+        numbers: "",
+        rests: "",
+        values: "Cr",
+        codes: "ep",
+        long_flags: &[
+            "--enable-source-maps",
+            "--expose-gc",
+            "--expose_gc",
+            "--inspect",
+            "--inspect-brk",
+            "--no-deprecation",
+            "--no-warnings",
+            "--preserve-symlinks",
+            "--trace-warnings",
+            "--watch",
+        ],
+        long_values: &[
+            "--conditions",
+            "--env-file",
+            "--experimental-loader",
+            "--import",
+            "--loader",
+            "--require",
+        ],
+    },
+    Interpreter {
+        names: &["php"],
+        flags: "aCeHhilmnqsvw",
+        numbers: "",
+        rests: "",
+        values: "cdStz",
+        codes: "BREr",
+        long_flags: &["--no-php-ini"],
+        long_values: &["--define", "--php-ini"],
+    },
+    Interpreter {
+        names: &["lua"],
+        flags: "iEvW",
+        numbers: "",
+        rests: "",
+        values: "l",
+        codes: "e",
+        long_flags: &[],
+        long_values: &[],
+    },
+    Interpreter {
+        names: &["sh", "bash", "dash", "ksh", "zsh"],
+        flags: "abBCefhHikmnpPrtTuvxEDslqVI",
+        numbers: "",
+        rests: "",
+        values: "oO",
+        codes: "c",
+        long_flags: &[
+            "--login",
+            "--noediting",
+            "--noprofile",
+            "--norc",
+            "--posix",
+            "--restricted",
+            "--verbose",
+        ],
+        long_values: &["--init-file", "--rcfile"],
+    },
 ];
 
-/// Shells, whose options with a value are the same.
-const SHELLS: [&str; 5] = ["sh", "bash", "dash", "ksh", "zsh"];
+/// What comes behind an option.
+#[derive(Debug, PartialEq, Eq)]
+enum Behind {
+    /// The next word is as it would be without the option.
+    Same,
+    /// The next word is the option's value.
+    Value,
+    /// The name of a module, or the next word is, if there is none.
+    Module(String),
+    /// Code, or something that is not known.
+    Nothing,
+}
+
+impl Interpreter {
+    /// What comes behind a word that begins with `-` or `+`.
+    fn behind(&self, word: &str) -> Behind {
+        if word.starts_with("--") {
+            return match word {
+                _ if self.long_values.contains(&word) => Behind::Value,
+                _ if self.long_flags.contains(&word) || word.contains('=') => Behind::Same,
+                _ => Behind::Nothing,
+            };
+        }
+        let is_shell = self.names.contains(&"sh");
+        let mut letters = word[1..].chars().peekable();
+        // The values of a shell's options stand behind the whole word.
+        let mut wants_value = false;
+        while let Some(letter) = letters.next() {
+            let rest = || letters.clone().collect::<String>();
+            match letter {
+                'm' if self.names == ["python"] => return Behind::Module(rest()),
+                // The script itself is its value.
+                'f' if self.names == ["php"] && rest().is_empty() => return Behind::Same,
+                _ if self.codes.contains(letter) => return Behind::Nothing,
+                _ if self.values.contains(letter) && is_shell => wants_value = true,
+                _ if self.values.contains(letter) => {
+                    return match letters.peek() {
+                        Some(_) => Behind::Same,
+                        None => Behind::Value,
+                    };
+                }
+                _ if self.rests.contains(letter) => return Behind::Same,
+                _ if self.numbers.contains(letter) => {
+                    while letters.next_if(char::is_ascii_digit).is_some() {}
+                }
+                _ if self.flags.contains(letter) => {}
+                _ => return Behind::Nothing,
+            }
+        }
+        match wants_value {
+            true => Behind::Value,
+            false => Behind::Same,
+        }
+    }
+}
 
 /// The script that an interpreter runs, without its folder, or `-m MODULE`; `None` for a program
-/// that is no interpreter, and for one that was given its code. `command_line` is the text of
-/// `/proc/PID/cmdline`.
+/// that is no interpreter, for one that was given its code, and behind an option that is not known.
+/// `command_line` is the text of `/proc/PID/cmdline`.
 pub(crate) fn script(program: &str, command_line: &[u8]) -> Option<String> {
     let name = stem(program);
-    let is_shell = SHELLS.contains(&name);
-    let with_value = match WITH_VALUE.iter().find(|(of, _)| *of == name) {
-        Some((_, options)) => options,
-        None if is_shell => &["-o", "+o", "-O", "+O"][..],
-        None => return None,
-    };
+    let interpreter = INTERPRETERS.iter().find(|of| of.names.contains(&name))?;
     if title(program, command_line).is_some() {
         return None;
     }
@@ -40,27 +197,19 @@ pub(crate) fn script(program: &str, command_line: &[u8]) -> Option<String> {
         if word == "--" {
             return words.next().and_then(|word| last_part(&word));
         }
-        if with_value.contains(&&*word) {
-            words.next();
-            continue;
-        }
-        let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+        let is_shell = interpreter.names.contains(&"sh");
+        let is_option = word.starts_with('-') || is_shell && word.starts_with('+');
+        if !is_option || word.len() == 1 {
             return last_part(&word);
-        };
-        let last = letters.chars().next_back();
-        let is_long = letters.starts_with('-');
-        let gives_code = match name {
-            "python" => !is_long && last == Some('c'),
-            "php" => letters == "r",
-            "node" => matches!(letters, "e" | "p" | "pe" | "-eval" | "-print"),
-            _ if is_shell => !is_long && letters.contains('c'),
-            _ => !is_long && matches!(last, Some('e' | 'E')),
-        };
-        if gives_code {
-            return None;
         }
-        if name == "python" && !is_long && last == Some('m') {
-            return words.next().map(|module| format!("-m {module}"));
+        match interpreter.behind(&word) {
+            Behind::Same => {}
+            Behind::Value => drop(words.next()),
+            Behind::Module(module) if module.is_empty() => {
+                return words.next().map(|module| format!("-m {module}"));
+            }
+            Behind::Module(module) => return Some(format!("-m {module}")),
+            Behind::Nothing => return None,
         }
     }
     None
@@ -183,6 +332,30 @@ mod tests {
                 "server.js",
             ),
             ("node", "node\0-e\0secret\0", ""),
+            ("perl", "perl\0-esecret\0hunter2\0", ""),
+            ("perl", "perl\0-lnesecret\0hunter2\0", ""),
+            (
+                "perl",
+                "perl\0-l012\0-0777\0-MPOSIX=floor\0-i.bak\0x.pl\0",
+                "x.pl",
+            ),
+            ("perl", "perl\0-Ilib\0x.pl\0", "x.pl"),
+            ("python3", "python3\0-cprint(1)\0hunter2\0", ""),
+            ("python3", "python3\0-Bc\0x\0hunter2\0", ""),
+            ("python3", "python3\0-mhttp.server\0", "-m http.server"),
+            ("python3", "python3\0-Wignore\0-Xdev\0a.py\0", "a.py"),
+            ("python3", "python3\0--new-option\0hunter2\0", ""),
+            ("python3", "python3\0-Z\0hunter2\0", ""),
+            ("php", "php\0--run\0secret\0", ""),
+            ("php", "php\0-rsecret\0hunter2\0", ""),
+            ("php", "php\0-d\0memory_limit=1G\0index.php\0", "index.php"),
+            ("php", "php\0-qf\0index.php\0", "index.php"),
+            ("node", "node\0--loader\0hunter2\0app.js\0", "app.js"),
+            ("node", "node\0--max-old-space-size=99\0app.js\0", "app.js"),
+            ("node", "node\0-pe\0secret\0", ""),
+            ("node", "node\0--eval\0secret\0", ""),
+            ("bash", "bash\0-eo\0pipefail\0a.sh\0", "a.sh"),
+            ("bash", "bash\0+x\0--norc\0a.sh\0", "a.sh"),
             ("mysql", "mysql\0-psecret\0db\0", ""),
         ] {
             let found = script(program, line.as_bytes()).unwrap_or_default();
