@@ -102,7 +102,10 @@ fn no_secret_of_an_address_leaves() {
             "STORE" => store.clone(),
             "OBJECTS" => objects.clone(),
             "PART" => part.clone(),
-            word => word.to_string(),
+            "FRAGMENT" => format!("http://{address}/heap#access={TOKEN}"),
+            "-pURL" => format!("-p{url}"),
+            "-pNOSERVER" => format!("-p{no_server}"),
+            word => word.replace('$', " "),
         };
         words.map(of).collect()
     };
@@ -158,6 +161,11 @@ fn no_secret_of_an_address_leaves() {
         (2, "top --store STORE x"),
         (2, "top --from OBJECTS x"),
         (2, "pprof -top NOSERVER"),
+        (0, "flame -o behind.svg -- URL"),
+        (2, "top -- NOSERVER"),
+        (2, "top -pNOSERVER"),
+        (0, "sql -pURL select$name$from$profile"),
+        (2, "top FRAGMENT"),
     ];
     for (code, line) in table {
         let args = args(line);

@@ -63,13 +63,31 @@ fn command_line() -> Vec<OsString> {
 }
 
 /// Reads the command line, without the secrets of addresses in it. `-#12` is a part of what comes
-/// on stdin. Both are left alone for `record`, whose arguments are the program's, and for the texts
-/// of `mark`.
+/// on stdin. Both are left alone for `record`, whose arguments are the program's, for what other
+/// commands run, and for the texts of `mark`.
 fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
+    let args = for_us(typed, typed.len());
+    let cli = Cli::try_parse_from(&args)?;
+    let own = match &cli.command {
+        Command::Record(_) | Command::Mark(_) => 0,
+        // They run what stands behind it.
+        Command::ForkAudit(_) | Command::Watch(_) | Command::CompareAllocators(_) => {
+            typed.iter().take_while(|arg| *arg != "--").count()
+        }
+        _ => typed.len(),
+    };
+    match for_us(typed, own) {
+        own if own == args => Ok(cli),
+        own => Cli::try_parse_from(own),
+    }
+}
+
+/// The words of a command line, of which the first `own` are for us.
+fn for_us(typed: &[OsString], own: usize) -> Vec<OsString> {
     let mut args = typed.to_vec();
     // pprof takes HOST:PORT for an address.
     let needs_scheme = !args.iter().skip(1).any(|arg| arg == "pprof");
-    for arg in args.iter_mut().skip(1).take_while(|arg| *arg != "--") {
+    for arg in args.iter_mut().take(own).skip(1) {
         if let Some(part) = arg.to_str().and_then(source::part_of_stdin) {
             *arg = format!("{}#{part}", source::STDIN).into();
         } else if let Some(shown) =
@@ -78,11 +96,7 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
             *arg = shown.into();
         }
     }
-    let cli = Cli::try_parse_from(&args)?;
-    match cli.command {
-        Command::Record(_) | Command::Mark(_) if args != typed => Cli::try_parse_from(typed),
-        _ => Ok(cli),
-    }
+    args
 }
 
 fn main() -> ExitCode {

@@ -7,10 +7,12 @@
 //! [`SecretUrl`] puts them back, for the request, and it cannot be printed.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use heapprof_formats::Part;
 use percent_encoding::percent_decode_str;
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -54,7 +56,7 @@ fn reveal(text: &str) -> Cow<'_, str> {
 
 /// The parts of an address.
 struct Parts<'a> {
-    /// With its colon and slashes; empty if the address has none.
+    /// With its colon and slashes, and blanks before it; empty if the address has none.
     scheme: &'a str,
     /// A user and a password.
     user: Option<&'a str>,
@@ -73,9 +75,13 @@ impl<'a> Parts<'a> {
                     .chars()
                     .all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c))
         };
-        let behind = text.find("://").filter(|&at| is_scheme(&text[..at]));
+        // One slash is a slip of the hand, and no reason to show a password.
+        let is_slip = |&at: &usize| ["http", "https"].contains(&text[..at].trim_start());
+        let whole = text.find("://").map(|at| (at, 3));
+        let behind = whole.or_else(|| Some((text.find(":/").filter(is_slip)?, 2)));
+        let behind = behind.filter(|&(at, _)| is_scheme(text[..at].trim_start()));
         let (scheme, rest) = match behind {
-            Some(at) => text.split_at(at + 3),
+            Some((at, len)) => text.split_at(at + len),
             None if needs_scheme => return None,
             None => ("", text),
         };
@@ -124,19 +130,32 @@ impl<'a> Parts<'a> {
 /// Options of pprof's whose values are sources.
 const SOURCE_OPTIONS: [&str; 4] = ["-base=", "--base=", "-diff_base=", "--diff_base="];
 
-/// An argument without the secrets of its address; `None` if it has none. The address may stand
-/// behind `--option=`. Where `needs_scheme` is false, `user:password@host` is an address, too, but
-/// not behind an option whose value is something else, such as a regular expression.
-pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
-    let is_option = argument.starts_with('-');
-    let (option, text) = match argument.find('=') {
-        Some(at) if is_option => argument.split_at(at + 1),
-        _ if is_option => return None,
-        _ => ("", argument),
+/// Where the value begins in an argument that may be an option: behind `--option=` or `-o`.
+fn value_at(argument: &str) -> Option<usize> {
+    let Some(word) = argument.strip_prefix('-') else {
+        return Some(0);
     };
-    let needs_scheme = needs_scheme || is_option && !SOURCE_OPTIONS.contains(&option);
+    let scheme = argument.find("://");
+    let equals = argument.find('=');
+    match word.chars().next()? {
+        '-' => {}
+        letter if scheme.is_some() && equals.is_none_or(|at| Some(at) > scheme) => {
+            return Some(1 + letter.len_utf8());
+        }
+        _ => {}
+    }
+    equals.map(|at| at + 1)
+}
+
+/// An argument without the secrets of its address; `None` if it has none. The address may stand
+/// behind `--option=` or `-o`. Where `needs_scheme` is false, `user:password@host` is an address,
+/// too, unless there is a file of that name, but not behind an option whose value is something
+/// else, such as a regular expression.
+pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<String> {
+    let (option, text) = argument.split_at(value_at(argument)?);
+    let needs_scheme = needs_scheme || !option.is_empty() && !SOURCE_OPTIONS.contains(&option);
     let parts = Parts::of(text, needs_scheme)?;
-    if parts.scheme.is_empty() && parts.user.is_none() {
+    if parts.scheme.is_empty() && (parts.user.is_none() || Path::new(text).exists()) {
         return None;
     }
     let user = match parts.user {
@@ -159,12 +178,16 @@ pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<Stri
         true => value.to_string(),
         false => hide(value),
     });
-    let Parts {
-        scheme,
-        place,
-        fragment,
-        ..
-    } = parts;
+    let Parts { scheme, place, .. } = parts;
+    let place = match place.split_once(';') {
+        Some((path, parameters)) if !scheme.is_empty() => format!("{path};{}", hide(parameters)),
+        _ => place.to_string(),
+    };
+    // What is no part of a file is never sent, but some put a token there.
+    let fragment = match parts.fragment.strip_prefix('#') {
+        Some(part) if !part.is_empty() && Part::parse(part).is_none() => format!("#{}", hide(part)),
+        _ => parts.fragment.to_string(),
+    };
     let shown = format!("{option}{scheme}{user}{place}{query}{fragment}");
     (shown != argument).then_some(shown)
 }
@@ -193,8 +216,12 @@ impl SecretUrl {
             };
             format!("Basic {}", STANDARD.encode(user))
         });
+        let place = match parts.place.split_once(';') {
+            Some((path, parameters)) => format!("{path};{}", reveal(parameters)),
+            None => parts.place.to_string(),
+        };
         Self {
-            url: format!("{}{}{query}", parts.scheme, parts.place),
+            url: format!("{}{place}{query}", parts.scheme),
             authorization,
         }
     }
@@ -232,6 +259,12 @@ mod tests {
             "clickhouse://me:PASSWORD@host/db",
             "clickhouse://host/db?cluster=all&password=PASSWORD",
             "https://host/batches?cluster=PASSWORD",
+            "-phttp://host/heap?token=PASSWORD&x=1",
+            "-phttp://me:PASSWORD@host/heap",
+            "http://host/heap#access=PASSWORD",
+            "http:/me:PASSWORD@host/p?token=PASSWORD",
+            " http://me:PASSWORD@host/heap",
+            "http://host/p.pb.gz;jsessionid=PASSWORD?gc=1",
         ] {
             let shown = without_secrets(argument, true).unwrap();
             assert!(!shown.contains("PASS"), "{shown}");
@@ -255,6 +288,9 @@ mod tests {
             "--focus",
             "-",
             "url=http://host/?q=1",
+            "-phttp://host/heap#peak",
+            "--",
+            "-ä",
         ] {
             assert_eq!(without_secrets(argument, true), None, "{argument}");
         }
@@ -276,6 +312,7 @@ mod tests {
             ("http://me:p@ss@h/x", "http://h/x", basic("me:p@ss")),
             ("http://me:a/b@h/x", "http://h/x", basic("me:a/b")),
             ("http://me@h/x", "http://h/x", basic("me:")),
+            ("http://h/x;id=1;y?gc=1", "http://h/x;id=1;y?gc=1", None),
             (
                 "http://h/x?sig=a%2Fb=&gc=1&word",
                 "http://h/x?sig=a%2Fb=&gc=1&word",
