@@ -242,7 +242,12 @@ pub(crate) fn command_line(pid: u32) -> Vec<u8> {
 /// What tells a process from others of its program: the script that it runs, or the title that it
 /// has set.
 pub(crate) fn called(program: &str, pid: u32) -> Option<String> {
-    let comment = recorded::called(program, &command_line(pid)).next()?;
+    called_in(program, &command_line(pid))
+}
+
+/// As [`called`], of a command line with a zero between its words.
+pub(crate) fn called_in(program: &str, command_line: &[u8]) -> Option<String> {
+    let comment = recorded::called(program, command_line).next()?;
     Some(comment.split_once(": ")?.1.to_string())
 }
 

@@ -5,6 +5,7 @@ mod marks;
 mod rule;
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -24,12 +25,12 @@ use signal_hook::low_level::{emulate_default_handler, signal_name};
 
 use self::look::Watcher;
 use self::rule::Rule;
-use super::heap_run::{joined, split};
+use super::heap_run::split;
 use super::record::{Ended, run_unrecorded};
 use super::{Shared, proc};
 use crate::args::WatchArgs;
 use crate::sockets::{Kind, Listening};
-use crate::{inherited, messages, named_process, now, output};
+use crate::{inherited, messages, named_process, now, output, outside};
 
 /// The longest wait, after which it is looked whether it is over. Whoever ends it wakes the thread,
 /// too.
@@ -174,15 +175,27 @@ fn until(args: &WatchArgs) -> Result<Option<(Rule, Vec<String>)>> {
 }
 
 fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
-    const LONGEST: usize = 300;
-    let command = match pid {
+    // A command line may hold passwords, so nothing is kept of it but the name of a script.
+    let (own, called) = match pid {
         Some(pid) => {
-            heapprof_process::title(pid, LONGEST).unwrap_or_else(|| heapprof_process::comm(pid))
+            let name = heapprof_process::comm(pid);
+            let called = outside::called(&name, pid);
+            (name, called)
         }
-        None => joined(&args.command),
+        None => {
+            let words = args.command.iter().map(|word| word.as_bytes());
+            let line = words.collect::<Vec<_>>().join(&0);
+            let program = args
+                .command
+                .first()
+                .map(Path::new)
+                .and_then(Path::file_name);
+            let name = program.unwrap_or_default().to_string_lossy().into_owned();
+            let called = outside::called_in(&name, &line);
+            (name, called)
+        }
     };
-    let first = command.split(' ').next().unwrap_or_default();
-    let own = first.rsplit('/').next().unwrap_or_default().to_string();
+    let command = called.unwrap_or_else(|| own.clone());
     let host = rustix::system::uname()
         .nodename()
         .to_string_lossy()

@@ -5,16 +5,15 @@ use std::io;
 use std::path::PathBuf;
 
 use heapprof_analysis::{WatchBatch, WatchEvent, WatchFigures, WatchMoment, WatchProcess};
-use heapprof_process::{Counters, Identity, Statm, Usage, children, title};
+use heapprof_process::{Counters, Identity, Statm, Usage, children};
 
 use super::rule::{Now, Rule};
 use crate::command::mark::datagram::{Mark, TAKEN};
+use crate::outside;
 
 /// The sums of `smaps_rollup` cost as much as a process has pages, so each process's are read at
 /// every tenth look only, and not those of all at the same one.
 const FULL: i64 = 10;
-/// The longest command line that is kept.
-const LONGEST_TITLE: usize = 300;
 /// The most processes that are watched at a time.
 const MOST: usize = 4096;
 
@@ -217,7 +216,7 @@ impl Watcher {
             process: self.count,
             pid: i64::from(pid),
             parent: i64::from(identity.parent),
-            command: title(pid, LONGEST_TITLE).unwrap_or_default(),
+            command: outside::called(&identity.name, pid).unwrap_or_default(),
             began_ms: now_ms,
             name: identity.name,
             ..WatchProcess::default()
@@ -293,7 +292,8 @@ impl Watcher {
         if is_exec || is_renamed {
             one.executable = executable(one.pid);
             one.about.name.clone_from(&identity.name);
-            one.about.command = title(one.pid, LONGEST_TITLE).unwrap_or_default();
+            let called = outside::called(&identity.name, one.pid);
+            one.about.command = called.unwrap_or_default();
             self.batch.processes.push(one.about.clone());
         }
         let is_full = one.is_new

@@ -4,10 +4,11 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_fork::{Forked, Look, look};
-use heapprof_process::{comm, title};
+use heapprof_process::comm;
 use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, KIND, Load, Outcome};
 use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
 
+use crate::outside;
 use crate::rights::ProcessRights;
 
 /// A child is looked at for the first time after so long, and then each time it has got older by a
@@ -24,8 +25,6 @@ const BY_SIGNAL: Duration = Duration::from_secs(10);
 /// Why nothing is known of what a child copies.
 const ALONE: &str =
     "nobody else had what it has inherited any more, so what it copied is not known";
-/// The longest title of a process that is kept, in bytes.
-const LONGEST_TITLE: usize = 200;
 
 /// A forked child that has not ended.
 pub(super) struct Child {
@@ -93,7 +92,7 @@ impl Child {
                 parent: if parent == 0 { told } else { parent },
                 at: at.map_or(0, micros),
                 program: comm(pid),
-                title: title(pid, LONGEST_TITLE).unwrap_or_default(),
+                title: outside::called(&comm(pid), pid).unwrap_or_default(),
                 ..Fork::default()
             },
             parent,
@@ -203,7 +202,7 @@ impl Child {
                 if !is_worse || !self.seen.as_ref().is_some_and(was_better) {
                     self.seen = Some((seen, self.since.elapsed()));
                 }
-                if let Some(title) = title(fork.pid, LONGEST_TITLE) {
+                if let Some(title) = outside::called(&comm(fork.pid), fork.pid) {
                     fork.title = title;
                 }
                 if let Some((seen, _)) = &self.seen
