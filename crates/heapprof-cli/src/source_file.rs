@@ -100,7 +100,9 @@ fn source_text(file: &str, folders: &[PathBuf], trim: &[String]) -> Lines {
     let failed = |error: std::io::Error| format!("{}: {error}", found.display());
     let mut bytes = Vec::new();
     let file = std::fs::File::open(found).map_err(failed)?;
-    file.take(LARGEST + 1)
+    // Files of the kernel's say that they are empty. Reading one may take something away, or wait.
+    let len = file.metadata().map_err(failed)?.len();
+    file.take(len.min(LARGEST + 1))
         .read_to_end(&mut bytes)
         .map_err(failed)?;
     if bytes.len() as u64 > LARGEST {
