@@ -6,6 +6,7 @@ use heapprof_symbolize::{Options, Source, Warning};
 
 use heapprof_tests::built::{Built, C, CXX, build, have, is_here, source, symbolized, told};
 use heapprof_tests::harness::run;
+use heapprof_tests::needs;
 
 #[test]
 fn debug_files_are_found_where_tools_put_them() {
@@ -110,7 +111,7 @@ fn split_debug_information_is_followed() {
 fn packed_debug_information_is_followed() {
     // Newer binutils no longer have dwp, so it is never required.
     if !have(&["gcc", "readelf", "nm"]) || !is_here("dwp") {
-        eprintln!("SKIPPED packed_debug_information_is_followed: there is no dwp");
+        needs::cannot("dwp");
         return;
     }
     // dwp packs all split files into one.

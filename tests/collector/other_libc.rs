@@ -9,6 +9,7 @@ use std::process::Command;
 use heapprof_tests::built::{Built, build, have, is_here};
 use heapprof_tests::fixtures::json;
 use heapprof_tests::harness::{Run, heapprof};
+use heapprof_tests::needs;
 
 /// Uses every function of the allocator's, has threads and a child, and starts another program.
 const PROGRAM: &str = r#"
@@ -131,7 +132,7 @@ fn a_program_of_musl_runs_as_by_itself_and_is_said() {
         return;
     }
     if !is_here("musl-gcc") {
-        eprintln!("skipped: there is no musl-gcc");
+        needs::cannot("musl-gcc");
         return;
     }
     let built = build(PROGRAM, "gcc -O1 -g -pthread");

@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 use heapprof_tests::built::have;
 use heapprof_tests::expectations::check;
 use heapprof_tests::harness::{Run, command, heapprof, root};
+use heapprof_tests::needs;
 use heapprof_tests::waits::HANG_TIMEOUT;
 use heapprof_tests::watched::run;
 
@@ -402,7 +403,7 @@ pub(crate) fn compile_program(program: &str, more: &[&str]) -> Option<Vec<PathBu
     let source = folder().join(program);
     let header = header(&source);
     if header.needs == "x86-64" && !cfg!(target_arch = "x86_64") {
-        eprintln!("SKIPPED {program}: is for x86-64");
+        needs::cannot(&format!("x86-64, for {program}"));
         return None;
     }
     let stem = source.file_stem().unwrap().to_string_lossy().into_owned();
@@ -448,7 +449,7 @@ fn has_linker(variant: &[String]) -> bool {
     };
     let found = Command::new(&linker).arg("--version").output().is_ok();
     if !found {
-        eprintln!("SKIPPED a variant: there is no {linker}");
+        needs::cannot(&format!("the linker {linker}"));
     }
     found
 }

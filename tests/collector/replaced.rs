@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use heapprof_tests::built::{Built, build, have};
 use heapprof_tests::fixtures::row_of;
 use heapprof_tests::harness::{Run, command, is_root, program_of, run};
+use heapprof_tests::needs;
 
 /// A program that holds 100,000 bytes, and then deletes its own file, or puts another build in its
 /// place. With `w` it waits then.
@@ -201,7 +202,7 @@ fn a_program_of_another_mount_namespace_has_its_names() {
     }
     let may = Command::new("unshare").args(["-m", "true"]).status();
     if !may.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no mount namespace can be made here");
+        needs::cannot("a mount namespace of its own");
         return;
     }
     let built = holder();

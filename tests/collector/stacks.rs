@@ -15,6 +15,7 @@ use heapprof_profile::{Profile, decode};
 use crate::programs::{compile, compile_program, folder, words};
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, heapprof, run};
+use heapprof_tests::needs;
 
 /// The number of frames that the engine keeps at each end of a deep stack. `CUT` stands for those
 /// between.
@@ -373,7 +374,7 @@ fn real_programs() {
     let mut failures = Vec::new();
     for (program, args) in cases {
         let Some(path) = which(program) else {
-            eprintln!("SKIPPED {program}: it is not here");
+            needs::cannot(program);
             continue;
         };
         if let Err(what) = compare(&path, args) {

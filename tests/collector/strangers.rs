@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::{command, heapprof, is_root, run};
+use heapprof_tests::needs;
 use heapprof_tests::waits;
 
 /// A user that is not root.
@@ -166,7 +167,7 @@ fn strangers_do_not_cost_a_killed_program_its_profile() {
     let mut heavy = start(&at("forged"), &["-o", "h.pb.gz", "--", program, "16"]);
     byte_of(&mut heavy);
     let Some(books) = books_of(program_of(&heavy)) else {
-        eprintln!("SKIPPED a test: the kernel shows no /proc/PID/map_files");
+        needs::cannot("/proc/PID/map_files");
         kill(heavy.id());
         return;
     };
