@@ -10,7 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::SystemTime;
 
-use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, Mode, OFlags, RenameFlags, linkat, openat, renameat, renameat_with, unlinkat,
+};
 use rustix::io::Errno;
 
 /// The rights of a new file.
@@ -83,6 +85,25 @@ impl<'a> Draft<'a> {
     pub(crate) fn finish(mut self) -> io::Result<()> {
         renameat(self.folder, &self.name, self.folder, self.place)?;
         self.is_whole = true;
+        Ok(())
+    }
+
+    /// Moves the file to its place.
+    ///
+    /// # Errors
+    /// Something is there already, which stays.
+    pub(crate) fn finish_new(mut self) -> io::Result<()> {
+        let (from, to) = ((self.folder, &self.name), (self.folder, self.place));
+        match renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE) {
+            // Old kernels and some file systems don't know how. The first name is removed then.
+            Err(Errno::NOSYS | Errno::INVAL) => {
+                linkat(from.0, from.1, to.0, to.1, AtFlags::empty())?;
+            }
+            renamed => {
+                renamed?;
+                self.is_whole = true;
+            }
+        }
         Ok(())
     }
 }

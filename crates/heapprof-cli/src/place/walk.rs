@@ -25,6 +25,9 @@ pub(crate) enum Trust {
     /// Links and folders are this user's or root's, and nobody else can put anything into them
     /// under a name that is taken.
     Own,
+    /// Links are this user's or root's, and so is the last folder. No folder is the other user's
+    /// with this number, and nobody else can put anything into one under a name that is taken.
+    NotOf(u32),
 }
 
 /// Whether a link may be followed, because this user, root or the owner of `/` made it.
@@ -119,6 +122,11 @@ fn walk(start: Option<OwnedFd>, path: &Path, trust: Trust, make: bool) -> io::Re
             _ => return Err(Errno::NOTDIR.into()),
         }
     }
+    if let Trust::NotOf(_) = trust
+        && !trusted.with(&fstat(&folder)?)
+    {
+        return Err(io::Error::other("the folder is another user's"));
+    }
     Ok(folder)
 }
 
@@ -133,13 +141,17 @@ fn steps(path: &Path) -> impl Iterator<Item = OsString> {
 
 /// Refuses a folder in which somebody else can change what lies there.
 fn look_at_folder(folder: &OwnedFd, trust: Trust, trusted: &Trusted) -> io::Result<()> {
-    if trust != Trust::Own {
+    if !matches!(trust, Trust::Own | Trust::NotOf(_)) {
         return Ok(());
     }
     let found = fstat(folder)?;
+    let is_trusted = match trust {
+        Trust::NotOf(user) => found.st_uid != user,
+        _ => trusted.with(&found),
+    };
     let (is_sticky, is_open) = (found.st_mode & 0o1000 != 0, found.st_mode & 0o022 != 0);
     // In a sticky folder each name stays its owner's, and the next step is looked at in its turn.
-    match trusted.with(&found) && (is_sticky || !is_open) {
+    match is_trusted && (is_sticky || !is_open) {
         true => Ok(()),
         false => Err(io::Error::other("others can change what lies there")),
     }
