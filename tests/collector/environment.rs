@@ -198,20 +198,21 @@ fn what_was_not_written_is_listed_by_errno() {
     let list = folder.path().join("list");
     std::fs::create_dir(&list).unwrap();
     let output = folder.path().join("no such/x.pb.gz");
-    let status = preloaded("true")
+    let mut child = preloaded("true")
         .env("HEAPPROF_OUTPUT", &output)
         .env("HEAPPROF_LIST", &list)
         .env(
             "HEAPPROF_RECORD",
             format!("{}:{:010}", std::process::id(), 0),
         )
-        .status();
-    assert!(status.unwrap().success());
+        .spawn()
+        .unwrap();
+    assert!(child.wait().unwrap().success());
     let own = std::fs::metadata("/proc/self").unwrap().uid();
     let own = list.join(own.to_string());
     assert_eq!(std::fs::metadata(&own).unwrap().mode() & 0o777, 0o600);
     let listed = std::fs::read_to_string(own).unwrap();
-    assert_eq!(listed, format!("!2 {}\0", output.display()));
+    assert_eq!(listed, format!("!2 {} {}\0", child.id(), output.display()));
     // `record` turns the number into text.
     let away = ["sh", "-c", "rm -r away; exit 6"];
     std::fs::create_dir(folder.path().join("away")).unwrap();

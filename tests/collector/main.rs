@@ -109,6 +109,8 @@ mod stacks;
 // Sampled values over many rounds, compared with theory.
 mod rights;
 mod sampling;
+// Processes that may not write their own profiles.
+mod without_place;
 // Exact values and the peak, compared with a replay of the events.
 mod peak;
 // The heap over time, and the sizes of allocations.

@@ -96,14 +96,18 @@ impl Place {
         self.file.metadata().unwrap().accessed().unwrap() != before
     }
 
-    /// Runs a round. Returns whether the file was read by `record`, and the owners and modes of the
-    /// profiles that are there.
+    /// Runs a round where every user may write a profile. Returns whether the file was read by
+    /// `record`, and the owners and modes of the profiles that are there.
     fn run(&self, round: Round) -> (bool, Vec<(u32, u32)>, String) {
+        self.run_in(round, 0o1777)
+    }
+
+    /// Does the same in a folder of root's with this mode.
+    fn run_in(&self, round: Round, mode: u32) -> (bool, Vec<(u32, u32)>, String) {
         let out = self.folder.path().join("out");
         let _ = std::fs::remove_dir_all(&out);
         std::fs::create_dir(&out).unwrap();
-        // Every user may write a profile there.
-        std::fs::set_permissions(&out, Permissions::from_mode(0o1777)).unwrap();
+        std::fs::set_permissions(&out, Permissions::from_mode(mode)).unwrap();
         let (what, options) = round.mode;
         let mut record = command(&out);
         record.args(["record", "--keep-small", "-o", "%e.%p.pb.gz"]);
@@ -230,6 +234,26 @@ fn nothing_is_opened_for_a_process_that_gave_up_its_rights() {
     let all = rounds().into_iter().enumerate();
     let some = all.filter(|(number, _)| number % 4 == number / 8 % 4);
     some.for_each(|(_, round)| place.check(round));
+}
+
+/// Where only root may write, the profile is `record`'s own file, and its names are still those
+/// that the process could have read.
+#[test]
+fn a_profile_that_record_writes_itself_has_no_more_names() {
+    let Some(place) = Place::new() else { return };
+    for how in BECOMES {
+        for is_late in [true, false] {
+            let round = Round {
+                how,
+                in_child: false,
+                is_late,
+                mode: MODES[0],
+            };
+            let (was_read, profiles, said) = place.run_in(round, 0o755);
+            assert!(!was_read, "{round:?}: {said}");
+            assert_eq!(profiles, [(0, 0o600)], "{round:?}: {said}");
+        }
+    }
 }
 
 #[test]

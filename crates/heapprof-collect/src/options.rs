@@ -107,8 +107,8 @@ pub struct Output {
     /// A folder with a file for each user, to which each dump adds an entry, ended by a NUL:
     /// process, when (0 on the way, 1 at the end, 2 before an exec, 3 before a filter of system
     /// calls under which a dump would end the program), whether it is exact, bytes in use, peak
-    /// bytes, bytes of its own at most, stacks, events lost, path. A dump that was not
-    /// written adds `!`, errno and path, or `!` and a text. A child that was left out (see
+    /// bytes, bytes of its own at most, stacks, events lost, path. A dump that was not written adds
+    /// `!`, errno, process and path, or `!` and a text. A child that was left out (see
     /// [`least_of_child`](Self::least_of_child)) adds `-`, process and when. What
     /// [`Triggers::line_growth`] tells goes into another file there, whose name ends
     /// in `.lines`: a newline, a NUL, `lines `, then as text the process, when its

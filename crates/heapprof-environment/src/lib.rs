@@ -134,7 +134,8 @@ variables! {
          and has: process, when (0 on the way, 1 at the end, 2 before an exec, 3 before a \
          filter of system calls), whether it is exact, bytes in use, peak bytes, bytes of its own \
          at most, stacks, events lost, path. The entry of a dump that was not written has `!`, its \
-         errno and its path, and that of a child that was left out has `-`, process, when.";
+         errno, its process and its path, and that of a child that was left out has `-`, process, \
+         when.";
     LEAST "HEAPPROF_LEAST", Record, "bytes", "all children are kept",
         "A child that never held so many bytes of its own writes no profile at its end.";
     LINES "HEAPPROF_LINES", Record, "bytes", "never",

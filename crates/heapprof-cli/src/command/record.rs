@@ -91,6 +91,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         mode,
         wrappers: args.wrappers.clone().unwrap_or_default(),
         command_line: args.command_line,
+        least: small_children::least_of_child(args),
     };
     let log = Log::open(&args.log, mode, args.output.as_deref())?;
     let audit = args.fork_audit.then(Audit::default);
@@ -154,7 +155,11 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
             return Ok(ExitCode::from(code));
         }
     };
-    let mut said = written::read(&list.read().context("the list of profiles")?);
+    let is_settled = |process| {
+        let saved = saved.as_ref().ok();
+        saved.is_some_and(|saved| saved.settled.contains(&process))
+    };
+    let mut said = written::read(&list.read().context("the list of profiles")?, is_settled);
     for one in &mut said.written {
         one.rights = one.rights.with(rights.seen(one.process));
     }
@@ -205,7 +210,9 @@ fn ending(said: &mut written::Said, saved: std::io::Result<Saved>, ended: &Ended
     };
     unrecorded.retain(|one| !was_recorded(one));
     said.written.extend(saved.written);
+    said.small.extend(saved.small);
     Ending {
+        unwritten: saved.unwritten,
         died: saved.died,
         unread: saved.unread,
         private,
@@ -304,6 +311,16 @@ impl Names {
             made.splice(end..end, format!(".{own}").into_bytes());
         }
         (OsString::from_vec(made).into(), is_main && !is_named)
+    }
+
+    /// Where a process's last profile is if it is not to be in the folder of the children: beside
+    /// the program's.
+    pub(super) fn beside(&self, main: u32, own: u32, program: &str) -> PathBuf {
+        let all = Self {
+            pattern: self.pattern.clone(),
+            children: None,
+        };
+        all.of_last(main, false, own, program).0
     }
 }
 

@@ -125,7 +125,7 @@ fn try_all() {
         sys::stat_in(&folder, none, false);
         let _ = sys::rename_in(&folder, none, none);
         sys::unlink_in(&folder, none);
-        sys::make_folder_in(&folder, none);
+        let _ = sys::make_folder_in(&folder, none);
         sys::set_mode_in(&folder, none, 0);
     }
     let mapped = sys::map(8192);

@@ -422,7 +422,7 @@ fn listed(engine: &Engine, path: &CStr, reason: Reason, totals: &Totals) -> CStr
 /// What the list of dumps says of a dump that was not written, for whoever started the recording.
 fn unwritten(error: &Error) -> CString {
     let line = match error {
-        Error::Write(path, errno) => format!("!{errno} {path}"),
+        Error::Write(path, errno) => format!("!{errno} {} {path}", sys::process_id()),
         error => format!("!{error}"),
     };
     CString::new(line).unwrap_or_default()

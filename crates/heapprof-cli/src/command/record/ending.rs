@@ -18,6 +18,8 @@ pub(super) struct Ending {
     pub(super) died: Vec<Died>,
     /// The processes whose files could not be read, as was said.
     pub(super) unread: Vec<u32>,
+    /// The processes whose profiles could not be written, as was said.
+    pub(super) unwritten: Vec<u32>,
     /// The processes whose books were in private memory, and why.
     pub(super) private: Vec<Private>,
     /// The processes that were not recorded, although they had the library.
@@ -94,18 +96,31 @@ impl Ending {
             if died.process == ended.process {
                 let how = match ended.signal {
                     Some(signal) => format!("was killed by {}", named(signal)),
+                    None if died.without_place.is_some() => "ended".to_string(),
                     None => "ended without a profile of its own".to_string(),
                 };
+                let whose = died.without_place.map_or(String::new(), |user| {
+                    format!(
+                        ", and record's own file, because the program ran as user {user}, who may \
+                         not write there"
+                    )
+                });
                 lines.insert(
                     0,
-                    format!("{path}: is of the moment at which the program {how}{oom}"),
+                    format!("{path}: is of the moment at which the program {how}{whose}{oom}"),
                 );
             } else if lines.len() < MOST {
                 let process = died.process;
-                lines.push(format!(
-                    "{path}: is of the moment at which process {process} was killed, or ended \
-                     without a profile of its own{oom}"
-                ));
+                lines.push(match died.without_place {
+                    Some(user) => format!(
+                        "{path}: is record's own file, because process {process} ran as user \
+                         {user}, who may not write there{oom}"
+                    ),
+                    None => format!(
+                        "{path}: is of the moment at which process {process} was killed, or ended \
+                         without a profile of its own{oom}"
+                    ),
+                });
             } else {
                 others += 1;
             }

@@ -129,8 +129,9 @@ fn open(one: &Written) -> io::Result<(Place, Opened)> {
     Ok((place, opened))
 }
 
-/// Does `work` with each of the entries, as its owner. What the processes ran may name code. If
-/// nobody may act for that owner, `refused` makes the answer.
+/// Does `work` with each of the entries, as its owner. What the processes ran may name code, and
+/// what was read with the rights of one process names the code of no process with others. If nobody
+/// may act for that owner, `refused` makes the answer.
 fn each<T: Send>(
     entries: &[&Written],
     executables: &Executables,
@@ -139,14 +140,19 @@ fn each<T: Send>(
 ) -> Vec<T> {
     let mut done: Vec<Option<T>> = entries.iter().map(|_| None).collect();
     while let Some(next) = done.iter().position(Option::is_none) {
-        let owner = entries[next].owner;
-        let of_owner = (0..entries.len()).filter(|&i| entries[i].owner == owner);
+        let whose = |one: &Written| (one.owner, one.rights);
+        let (owner, rights) = whose(entries[next]);
+        let of_owner = (0..entries.len()).filter(|&i| whose(entries[i]) == (owner, rights));
         let of_owner: Vec<usize> = of_owner.collect();
+        let mut opened = executables.of(owner);
+        if rights.owner().user != owner.user {
+            opened.extend(executables.of(rights.owner()));
+        }
         let worked = acting(owner, || {
             // The processes of a recording have the same libraries.
             let mut namer = ProcessNamer::new(Options {
                 number_functions: true,
-                opened: executables.of(owner),
+                opened: opened.clone(),
                 ..Options::default()
             });
             let each = of_owner.iter().map(|&i| work(&mut namer, entries[i]));

@@ -5,6 +5,7 @@
 mod callers;
 mod lowered;
 mod process;
+mod saved;
 
 use std::fs::File;
 use std::io;
@@ -23,11 +24,10 @@ use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimi
 use self::callers::{Caller, Callers, listening, number_of};
 use self::lowered::Lowered;
 use self::process::Process;
+pub(super) use self::saved::Saved;
 use super::audit::{Audit, Said};
-use super::executables::Executables;
-use super::kept::{Died, End, EndedProcess, Wanted, write};
+use super::kept::{Died, End, EndedProcess, Left, NoPlace, OwnFiles, Wanted, write};
 use super::oom::{self, Counts};
-use super::written::Written;
 use crate::log::Log;
 use crate::outside::command_line;
 use crate::records::{self, Question};
@@ -60,23 +60,6 @@ const BEFORE_SIGNAL: Duration = Duration::from_secs(2);
 const BEFORE_REAPING: Duration = Duration::from_secs(5);
 /// So long nobody is let in when there was no room.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// What the keeper has written.
-#[derive(Default)]
-pub(super) struct Saved {
-    /// The profiles.
-    pub(super) written: Vec<Written>,
-    /// The processes whose files could not be read.
-    pub(super) unread: Vec<u32>,
-    /// How each of their processes ended.
-    pub(super) died: Vec<Died>,
-    /// How many children were audited.
-    pub(super) audited: usize,
-    /// What could not be done, as messages.
-    pub(super) notes: Vec<String>,
-    /// What the processes ran.
-    pub(super) executables: Executables,
-}
 
 /// Whoever keeps the books.
 pub(super) struct Keeper {
@@ -140,6 +123,7 @@ impl Keeper {
             rights,
             callers: Callers::default(),
             processes: Vec::new(),
+            own_files: OwnFiles::default(),
             saved: Saved::default(),
         };
         Ok(Self {
@@ -233,6 +217,8 @@ struct Keeping {
     rights: RightsLedger,
     callers: Callers,
     processes: Vec<Process>,
+    /// The profiles of processes whose users may not write them.
+    own_files: OwnFiles,
     saved: Saved,
 }
 
@@ -533,20 +519,36 @@ impl Keeping {
             rights,
         };
         let began = Instant::now();
-        let written = write(&process.kept, ended, end, &self.wanted);
+        let left = write(&process.kept, ended, end, &self.wanted, &mut self.own_files);
         // Only books that somebody forged take long.
         let time = began.elapsed().saturating_sub(USUAL);
         self.callers.took(rights, time);
-        match written {
-            Ok((written, note)) => {
+        match left {
+            Ok(Left::Profile(written, note)) => {
                 note.into_iter()
                     .for_each(|note| self.note_of(process, note));
+                let user = rights.owner().user;
+                let without_place = (written.owner.user != user).then_some(user);
+                self.saved.settled.extend(without_place.map(|_| pid));
                 if end == End::Death {
                     let group = process.group.as_ref();
                     let oom = group.and_then(|group| self.counts.victim(group));
-                    self.saved.died.push(Died { process: pid, oom });
+                    self.saved.died.push(Died {
+                        process: pid,
+                        oom,
+                        without_place,
+                    });
                 }
-                self.saved.written.push(written);
+                self.saved.written.push(*written);
+            }
+            Ok(Left::Small(small)) => {
+                self.saved.settled.insert(pid);
+                self.saved.small.push(small);
+            }
+            Err(error) if error.is::<NoPlace>() => {
+                self.saved.settled.insert(pid);
+                self.saved.unwritten.push(pid);
+                self.note_of(process, error.to_string());
             }
             Err(error) => {
                 self.saved.unread.push(pid);

@@ -1,5 +1,7 @@
 //! The profile of a process that ended without having written it, made of the books that it kept.
 
+mod own_files;
+
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,12 +15,13 @@ use rustix::fs::FileType;
 
 use super::Names;
 use super::oom::Oom;
-use super::written::Written;
+use super::written::{SmallChild, Written};
 use crate::args::FileMode;
 use crate::output;
 use crate::outside::{say_command_line, say_script};
 use crate::place::{Access, Owner, Place, Trust, make_folder};
 use crate::rights::ProcessRights;
+pub(super) use own_files::{NoPlace, OwnFiles};
 
 /// How the profiles are to be written.
 #[derive(Clone)]
@@ -28,6 +31,8 @@ pub(super) struct Wanted {
     pub(super) wrappers: String,
     /// Whether they have the whole command line.
     pub(super) command_line: bool,
+    /// A child that never held so many bytes of its own is left out.
+    pub(super) least: Option<i64>,
 }
 
 /// A process that ended without a word.
@@ -36,6 +41,16 @@ pub(super) struct Died {
     pub(super) process: u32,
     /// What the OOM killer did in its cgroup meanwhile.
     pub(super) oom: Option<Oom>,
+    /// The user that it was, if that user may not write its profile, which is `record`'s own file.
+    pub(super) without_place: Option<u32>,
+}
+
+/// What is left of a process that ended without having written its profile.
+pub(super) enum Left {
+    /// A profile, and what is missing in it.
+    Profile(Box<Written>, Option<String>),
+    /// Nothing, because it is a small child for which no file of `record`'s own is made.
+    Small(SmallChild),
 }
 
 /// So many names are tried for a process that is not to write over another one's profile.
@@ -64,14 +79,19 @@ pub(super) struct EndedProcess<'a> {
     pub(super) rights: ProcessRights,
 }
 
-/// Writes the profile of a process where it would have written it, with its user's rights. Returns
-/// what was written, and what is missing in it.
+/// Writes the profile of a process where it would have written it, with its user's rights. If that
+/// user may not write there, the profile is `record`'s own file.
+///
+/// # Errors
+/// The books can't be read, or the profile can't be written: [`NoPlace`] if that is because the
+/// user may not, and `record` has no place for a file of its own.
 pub(super) fn write(
     kept: &Kept,
     ended: EndedProcess<'_>,
     end: End,
     wanted: &Wanted,
-) -> Result<(Written, Option<String>)> {
+    own_files: &mut OwnFiles,
+) -> Result<Left> {
     let EndedProcess {
         pid,
         command_line,
@@ -104,7 +124,24 @@ pub(super) fn write(
         (true, _) => (Replaces::All, wanted.mode),
         (false, _) => (Replaces::Nothing, wanted.mode),
     };
-    let path = rights.acting(|| put(&left.profile, &path, replaces, mode))??;
+    let made = rights.acting(|| put(&left.profile, &path, replaces, mode))?;
+    let owner = rights.owner();
+    let (path, owner) = match made {
+        Err(error) if !owner.is_us() && own_files::is_for_rights(&error) => {
+            let held = own(&left.profile);
+            if pid != main && wanted.least.is_some_and(|least| held < least) {
+                return Ok(Left::Small(SmallChild {
+                    process: pid,
+                    is_before_exec: end == End::Exec,
+                }));
+            }
+            let beside = names.beside(main, left.process, &left.program);
+            let places = [(&*path, replaces != Replaces::Nothing), (&*beside, false)];
+            let put = own_files.put(&left.profile, places, pid, owner.user)?;
+            (put, Owner::us())
+        }
+        made => (made?, owner),
+    };
     let note = left.is_full.then(|| {
         let shown = path.display();
         format!("{shown}: is not of all that was recorded: there was no room for the rest")
@@ -122,10 +159,10 @@ pub(super) fn write(
         stacks: left.profile.samples.len(),
         lost: left.lost,
         path,
-        owner: rights.owner(),
+        owner,
         rights,
     };
-    Ok((written, note))
+    Ok(Left::Profile(Box::new(written), note))
 }
 
 /// Which files a profile takes the place of.

@@ -7,7 +7,6 @@ use anyhow::Result;
 use heapprof_analysis::{Runtime, Spread};
 use heapprof_report::{beside_heap, coverage, early_ends, give_or_take, percent, unseen_frees};
 use heapprof_symbolize::debug_package;
-use heapprof_symbolize::program::{Obstacle, inspect};
 
 use super::child::Ended;
 use super::ending::Ending;
@@ -58,13 +57,14 @@ pub(super) fn report(
     }
     let (mut written, piped, refused) = that_are_there(written);
     let left_own = written.iter().any(|one| one.process == ended.process);
+    let is_unwritten = ending.unwritten.contains(&ended.process);
     let Some(main) = main_of(&written, ended) else {
         match piped {
             Some(piped) => messages::note(&format!(
                 "{}: the profile was written into it; its addresses have no names",
                 piped.path.display()
             )),
-            None if failed.is_empty() && refused == 0 => {
+            None if failed.is_empty() && refused == 0 && !is_unwritten => {
                 messages::note(&no_profile::reason(
                     ended,
                     ending,
@@ -110,6 +110,7 @@ pub(super) fn report(
     }
     // A profile that could not be written may have been the last one.
     if failed.is_empty()
+        && !is_unwritten
         && let Some(why) = not_the_last(ended, left_own, of_main)
     {
         messages::note(&why);
@@ -184,7 +185,11 @@ fn main_of(written: &[Written], ended: &Ended) -> Option<usize> {
 /// another one meanwhile.
 fn name_folder(written: &mut [Written], folder: &Path, ended: &Ended) {
     // Other users may say what they like, but the folder is renamed with our rights.
-    let of_main = |one: &&Written| one.owner.is_us() && one.process == ended.process && one.is_last;
+    // Nor does what a process with fewer rights is called lead anywhere.
+    let of_main = |one: &&Written| {
+        let is_ours = one.owner.is_us() && one.rights.are_ours();
+        is_ours && one.process == ended.process && one.is_last
+    };
     let Some(main) = written.iter().find(of_main) else {
         return;
     };
@@ -285,7 +290,7 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
         ));
     } else if of.stacks == 0
         && unhooked.is_empty()
-        && let Some(reason) = own_allocator(main)
+        && let Some(reason) = told.and_then(|told| unhooked::own_allocator(of, &told.program))
     {
         messages::note(&reason);
     } else if let Some(text) = few_samples(next) {
@@ -572,23 +577,4 @@ fn summary(main: &Written, told: Option<&Told>) -> String {
         main.stacks,
         plural(main.stacks)
     )
-}
-
-/// Why a profile is empty, if the program (perhaps one that a script started) has malloc inside
-/// itself.
-fn own_allocator(main: &Recorded) -> Option<String> {
-    let program = &main.told.as_ref().ok()?.program;
-    // A name that another user wrote may lead anywhere.
-    if !main.written.owner.is_us() || !Path::new(program).is_file() {
-        return None;
-    }
-    let own = inspect(Path::new(program)).obstacles;
-    let function = own.iter().find_map(|obstacle| match obstacle {
-        Obstacle::OwnAllocator(function) => Some(function),
-        _ => None,
-    })?;
-    Some(format!(
-        "nothing was recorded because {program} has an allocator of its own linked in \
-         ({function}), which comes before that of every library"
-    ))
 }

@@ -7,9 +7,11 @@ use std::path::Path;
 use heapprof_analysis::{Resident, UNSEEN_ALLOCATOR};
 use heapprof_profile::Profile;
 use heapprof_symbolize::allocators::{Role, Unhooked};
+use heapprof_symbolize::program::{Obstacle, inspect};
 use heapprof_text::printable;
 
 use super::words::bytes;
+use super::written::Written;
 use crate::rights::{ProcessNamer, ProcessRights};
 
 /// Looks for allocators in the files of a profile's program, with the rights of the process that
@@ -89,6 +91,25 @@ pub(super) fn lines(all: &[Unhooked], peak: Option<Resident>) -> Vec<String> {
         format!("{}{rest}; {remedy}", what(one))
     });
     each.collect()
+}
+
+/// Why a profile is empty, if the program (perhaps one that a script started) has malloc inside
+/// itself.
+pub(super) fn own_allocator(of: &Written, program: &str) -> Option<String> {
+    // A name that another user wrote may lead anywhere.
+    let is_ours = of.owner.is_us() && of.rights.are_ours();
+    if !is_ours || !Path::new(program).is_file() {
+        return None;
+    }
+    let own = inspect(Path::new(program)).obstacles;
+    let function = own.iter().find_map(|obstacle| match obstacle {
+        Obstacle::OwnAllocator(function) => Some(function),
+        _ => None,
+    })?;
+    Some(format!(
+        "nothing was recorded because {program} has an allocator of its own linked in \
+         ({function}), which comes before that of every library"
+    ))
 }
 
 #[cfg(test)]

@@ -47,20 +47,29 @@ pub(super) struct Failed {
     /// The path of the first profile, if it has one.
     path: Option<String>,
     count: usize,
+    /// The other user whose process may not write it.
+    without_place: Option<u32>,
 }
 
 impl Failed {
     /// The failure in one line.
     pub(super) fn text(&self) -> String {
         let why = &self.why;
-        match (self.count, &self.path) {
+        let mut text = match (self.count, &self.path) {
             (1, Some(path)) => format!("a profile could not be written: {path}: {why}"),
             (1, None) => format!("a profile could not be written: {why}"),
             (n, Some(path)) => {
                 format!("{n} profiles could not be written, the first one {path}: {why}")
             }
             (n, None) => format!("{n} profiles could not be written: {why}"),
+        };
+        if let Some(user) = self.without_place {
+            text += &format!(
+                "; user {user} may not write there: -o DIR/%e.%p.pb.gz, with a DIR of mode 1777, \
+                 keeps it"
+            );
         }
+        text
     }
 }
 
@@ -111,8 +120,9 @@ const MOST_PRIVATE: usize = 1000;
 /// At most this many reasons are told apart.
 const MOST_REASONS: usize = 10;
 
-/// Reads the list. A name that was written twice appears as it was the last time.
-pub(super) fn read(list: &[Entries]) -> Said {
+/// Reads the list. A name that was written twice appears as it was the last time. Of a process that
+/// `is_settled`, it is known already that its user may not write.
+pub(super) fn read(list: &[Entries], is_settled: impl Fn(u32) -> bool) -> Said {
     let (mut written, mut failed) = (Vec::<Option<Written>>::new(), Vec::<Failed>::new());
     let (mut private, mut unrecorded) = (Vec::<Private>::new(), Vec::<Unrecorded>::new());
     let mut small = Vec::new();
@@ -127,7 +137,16 @@ pub(super) fn read(list: &[Entries]) -> Said {
     });
     for (owner, entry) in entries {
         if let Some(why) = entry.strip_prefix(b"!") {
-            let (path, why) = reason(why);
+            let Reason {
+                process,
+                path,
+                why,
+                is_for_rights,
+            } = reason(why);
+            if is_for_rights && process.is_some_and(&is_settled) {
+                continue;
+            }
+            let other = Some(owner.user).filter(|_| is_for_rights && !owner.is_us());
             let same = failed.iter().position(|other| other.why == why);
             // A process may give any number of reasons.
             let full = (failed.len() >= MOST_REASONS).then_some(MOST_REASONS - 1);
@@ -137,6 +156,7 @@ pub(super) fn read(list: &[Entries]) -> Said {
                     why,
                     path,
                     count: 1,
+                    without_place: other,
                 }),
             }
         } else if let Some(entry) = entry.strip_prefix(b"~") {
@@ -174,20 +194,44 @@ pub(super) fn read(list: &[Entries]) -> Said {
     }
 }
 
-/// Which profile could not be written, and why. The list has its errno and its path, or a text. The
-/// library leaves the texts of errnos to us, because asking libc for them in a locale may allocate.
-fn reason(why: &[u8]) -> (Option<String>, String) {
+/// Why a profile could not be written.
+struct Reason {
+    process: Option<u32>,
+    path: Option<String>,
+    why: String,
+    /// Whether it is because somebody may not do it.
+    is_for_rights: bool,
+}
+
+/// Which profile could not be written, and why. The list has the errno, the process and the path,
+/// or a text. The library leaves the texts of errnos to us, because asking libc for them in a
+/// locale may allocate.
+fn reason(why: &[u8]) -> Reason {
     let text = String::from_utf8_lossy(why);
-    let parts = text.split_once(' ');
-    match parts.and_then(|(errno, path)| Some((errno.parse().ok()?, path))) {
-        Some((errno, path)) => {
+    let mut parts = text.splitn(3, ' ');
+    let mut parsed = || {
+        let (errno, process) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        Some((errno, process, parts.next()?))
+    };
+    match parsed() {
+        Some((errno, process, path)) => {
             let error = match errno {
                 libc::ETIMEDOUT => "nobody read from it for ten seconds".to_string(),
                 errno => std::io::Error::from_raw_os_error(errno).to_string(),
             };
-            (Some(path.to_string()), error)
+            Reason {
+                process: Some(process),
+                path: Some(path.to_string()),
+                why: error,
+                is_for_rights: matches!(errno, libc::EACCES | libc::EPERM),
+            }
         }
-        None => (None, text.into_owned()),
+        None => Reason {
+            process: None,
+            path: None,
+            why: text.into_owned(),
+            is_for_rights: false,
+        },
     }
 }
 
@@ -268,7 +312,7 @@ mod tests {
     fn a_name_written_twice_is_what_it_was_the_last_time() {
         let list = [
             "7 0 1 10 20 20 2 0 /tmp/a\nb.pb.gz",
-            "!28 /tmp/c d",
+            "!28 7 /tmp/c d",
             "!no room",
             "8 1 0 1 1 1 1 0 /tmp/c.pb.gz",
             "!no room",
@@ -277,24 +321,27 @@ mod tests {
             "~9 13 refused",
             "~x",
             "junk",
-            "!28 /tmp/d",
-            "!13 /tmp/e",
+            "!28 7 /tmp/d",
+            "!13 7 /tmp/e",
+            "!13 9 /tmp/f",
+            "!28 9 /tmp/g",
             "7 1 1 0 30 30 3 0 /tmp/a\nb.pb.gz",
         ];
         let list = list.join("\0");
         let owner = |user| Owner { user, group: user };
         let text = list.into_bytes();
-        let said = read(&[
+        let list = [
             Entries {
-                owner: owner(1),
+                owner: owner(u32::MAX - 1),
                 text,
             },
             // No user speaks for another.
             Entries {
-                owner: owner(2),
+                owner: owner(u32::MAX - 2),
                 text: b"9 1 1 0 77 77 3 0 /tmp/c.pb.gz\0".to_vec(),
             },
-        ]);
+        ];
+        let said = read(&list, |process| process == 9);
         let private = said.private.iter().map(|of| (of.process, of.why.as_str()));
         assert_eq!(
             private.collect::<Vec<_>>(),
@@ -321,9 +368,11 @@ mod tests {
         assert_eq!(
             failed,
             [
-                format!("2 profiles could not be written, the first one /tmp/c d: {full}"),
+                format!("3 profiles could not be written, the first one /tmp/c d: {full}"),
                 "2 profiles could not be written: no room".to_string(),
-                "a profile could not be written: /tmp/e: Permission denied (os error 13)"
+                "a profile could not be written: /tmp/e: Permission denied (os error 13); user \
+                 4294967294 may not write there: -o DIR/%e.%p.pb.gz, with a DIR of mode 1777, \
+                 keeps it"
                     .to_string(),
             ]
         );

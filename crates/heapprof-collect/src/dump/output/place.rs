@@ -44,12 +44,18 @@ impl Place {
             // followed.
             let above = Self::of(folder, false)?;
             let open = || File::open_in(&above.folder, &above.name, FOLDER | libc::O_NOFOLLOW, 0);
-            open().or_else(|errno| {
-                if errno == libc::ENOENT {
-                    sys::make_folder_in(&above.folder, &above.name);
+            match open() {
+                Err(libc::ENOENT) => {
+                    let made = sys::make_folder_in(&above.folder, &above.name);
+                    // Somebody else may have made it meanwhile. If not, that it is missing is not
+                    // why nothing can be written there.
+                    open().map_err(|errno| match (errno, made) {
+                        (libc::ENOENT, Err(why)) => why,
+                        (errno, _) => errno,
+                    })?
                 }
-                open()
-            })?
+                opened => opened?,
+            }
         } else {
             File::open(&text(folder)?, FOLDER, 0)?
         };

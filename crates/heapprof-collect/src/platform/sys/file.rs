@@ -397,15 +397,18 @@ pub(crate) fn unlink_in(folder: &File, name: &CStr) -> bool {
     unsafe { call(libc::SYS_unlinkat, args) == 0 }
 }
 
-/// Makes a folder in another one, if it can be made.
-pub(crate) fn make_folder_in(folder: &File, called: &CStr) {
+/// Makes a folder in another one. The error is an errno.
+pub(crate) fn make_folder_in(folder: &File, called: &CStr) -> Result<(), i32> {
     /// Others may look into it, and nobody else may write to it, whatever the umask is.
     const MODE: usize = 0o755;
     let (at, name) = (folder.0 as usize, called.as_ptr() as usize);
     // SAFETY: the name ends in a zero byte.
-    if unsafe { call(libc::SYS_mkdirat, [at, name, MODE, 0, 0, 0]) } == 0 {
-        set_mode_in(folder, called, MODE);
+    let n = unsafe { call(libc::SYS_mkdirat, [at, name, MODE, 0, 0, 0]) };
+    if n < 0 {
+        return Err(-n as i32);
     }
+    set_mode_in(folder, called, MODE);
+    Ok(())
 }
 
 /// Gives these rights to what a name in a folder stands for.

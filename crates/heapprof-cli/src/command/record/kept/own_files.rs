@@ -1,0 +1,307 @@
+//! Profiles of processes that may not write them: `record`'s own files, which only its user may
+//! read. A process that gave up its rights may be anybody's by now. So such a file is in a folder
+//! that its user has no say in, takes the place of nobody's file, and there is a limit to what a
+//! user's processes can fill in this way.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use heapprof_profile::{Profile, encode};
+use rustix::fs::FileType;
+
+use super::super::words::shown;
+use super::numbered;
+use crate::output;
+use crate::place::{Access, Owner, Place, Trust, make_folder};
+
+/// How many files there may be at most, and how many bytes they may have: those of a user, and all
+/// together.
+const MAX_OF_USER: Taken = Taken {
+    files: 1024,
+    bytes: 256 << 20,
+};
+const MAX: Taken = Taken {
+    files: 4096,
+    bytes: 1 << 30,
+};
+/// The maximum number of names that are tried.
+const MAX_NAMES: u32 = 100;
+/// Only this user may read such a file.
+const MODE: u32 = 0o600;
+
+/// What files take.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    files: u32,
+    bytes: u64,
+}
+
+impl Taken {
+    /// How many bytes another file may have; `None` if there may be none.
+    fn left(self, max: Self) -> Option<u64> {
+        let bytes = max.bytes.saturating_sub(self.bytes);
+        (self.files < max.files && bytes > 0).then_some(bytes)
+    }
+
+    fn add(&mut self, bytes: u64) {
+        self.files += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// What the files take that were made for processes of others.
+#[derive(Default)]
+pub(in crate::command::record) struct OwnFiles {
+    all: Taken,
+    of_user: HashMap<u32, Taken>,
+}
+
+/// A process's user may not write its profile, and `record` has no place for a file of its own.
+#[derive(Debug)]
+pub(in crate::command::record) struct NoPlace {
+    process: u32,
+    user: u32,
+    folder: PathBuf,
+    why: String,
+}
+
+impl fmt::Display for NoPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            process, user, why, ..
+        } = self;
+        write!(
+            f,
+            "the profile of process {process} is lost: it ran as user {user}, who may not write in \
+             {}, and record makes no file of its own ({why}); -o DIR/%e.%p.pb.gz, with a DIR of \
+             mode 1777, keeps it",
+            shown(&self.folder)
+        )
+    }
+}
+
+impl std::error::Error for NoPlace {}
+
+/// Whether something failed because somebody may not do it.
+pub(super) fn is_for_rights(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+    })
+}
+
+impl OwnFiles {
+    /// Writes the profile of a process of this user to the first of the places that can be trusted.
+    /// A place says whether a file of `record`'s own may be replaced there. Returns where it is.
+    ///
+    /// # Errors
+    /// None of them can be, or a limit is reached.
+    pub(super) fn put(
+        &mut self,
+        profile: &Profile,
+        places: [(&Path, bool); 2],
+        process: u32,
+        user: u32,
+    ) -> Result<PathBuf, NoPlace> {
+        let folder = places[0].0.parent().unwrap_or(Path::new("/"));
+        let lost = |why| NoPlace {
+            process,
+            user,
+            folder: folder.to_path_buf(),
+            why,
+        };
+        let of_user = self.of_user.entry(user).or_default();
+        let left = of_user.left(MAX_OF_USER).zip(self.all.left(MAX));
+        let Some((of_user_left, all_left)) = left else {
+            return Err(lost("it has made too many".to_string()));
+        };
+        let most = of_user_left.min(all_left);
+        let mut why = String::new();
+        for (path, replaces) in places {
+            match write(profile, path, replaces, user, most) {
+                Ok((path, bytes)) => {
+                    of_user.add(bytes);
+                    self.all.add(bytes);
+                    return Ok(path);
+                }
+                // What is said of the place that the profile would have had.
+                Err(error) if why.is_empty() => why = format!("{error:#}"),
+                Err(_) => {}
+            }
+        }
+        Err(lost(why))
+    }
+}
+
+/// Writes a profile of at most `most` bytes to a place in which the user has no say, under another
+/// name if somebody else has it. Returns where it is, and how many bytes it has.
+fn write(
+    profile: &Profile,
+    path: &Path,
+    replaces: bool,
+    user: u32,
+    most: u64,
+) -> Result<(PathBuf, u64)> {
+    let named = || format!("{}: cannot be written", shown(path));
+    let name = path.file_name().with_context(named)?.to_os_string();
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let opened = make_folder(folder, Trust::NotOf(user)).with_context(|| shown(folder))?;
+    for number in 0..MAX_NAMES {
+        let name = match number {
+            0 => name.clone(),
+            number => numbered(&name, number),
+        };
+        let place = Place::in_folder(opened.try_clone()?, &name);
+        let found = place.stat().with_context(named)?;
+        let is_own = found.as_ref().is_some_and(|found| {
+            Owner::of(found).is_us()
+                && FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
+        });
+        let is_replaced = replaces && is_own;
+        if found.is_some() && !is_replaced {
+            continue;
+        }
+        let mut draft = place.draft(Access::Exactly(MODE)).with_context(named)?;
+        let mut limited = Limited {
+            writer: draft.file(),
+            left: most,
+        };
+        output::into(&shown(path), &mut limited, |writer| {
+            Ok(encode(profile, writer)?)
+        })?;
+        let bytes = most - limited.left;
+        let finished = match is_replaced {
+            true => draft.finish(),
+            false => draft.finish_new(),
+        };
+        match finished {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            finished => {
+                finished.with_context(named)?;
+                return Ok((folder.join(name), bytes));
+            }
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(named)
+}
+
+/// A writer that takes so many bytes.
+struct Limited<W> {
+    writer: W,
+    left: u64,
+}
+
+impl<W: Write> Write for Limited<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.left {
+            return Err(io::Error::other("there is too much in it"));
+        }
+        let written = self.writer.write(bytes)?;
+        self.left -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "tests write into folders of their own"
+)]
+mod tests {
+    use std::fs::{DirBuilder, Permissions};
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    const NOBODY: u32 = 65534;
+
+    /// Makes a folder with these rights, of this user.
+    fn folder(path: &Path, mode: u32, user: u32) {
+        DirBuilder::new().mode(mode).create(path).unwrap();
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        chown(path, Some(user), Some(user)).unwrap();
+    }
+
+    #[test]
+    fn a_file_is_made_where_its_process_has_no_say() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let user = NOBODY;
+        let put = |path: &Path, replaces| {
+            let mut own = OwnFiles::default();
+            let places = [(path, replaces), (path, false)];
+            own.put(&Profile::default(), places, 7, user)
+        };
+        // A folder that is missing is made.
+        let path = at("new/p.pb.gz");
+        assert_eq!(put(&path, false).unwrap(), path);
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        // A file that is there stays, unless it is our own and the profile would have replaced it.
+        assert_eq!(put(&path, false).unwrap(), at("new/p.1.pb.gz"));
+        assert_eq!(put(&path, true).unwrap(), path);
+        symlink("p.pb.gz", at("new/link.pb.gz")).unwrap();
+        let beside = put(&at("new/link.pb.gz"), true).unwrap();
+        assert_eq!(beside, at("new/link.1.pb.gz"));
+        assert!(at("new/link.pb.gz").is_symlink());
+        let all = std::fs::read_dir(at("new")).unwrap().count();
+        assert_eq!(all, 4, "no draft stays");
+        let own = place.path().metadata().unwrap().uid();
+        folder(&at("open"), 0o777, own);
+        folder(&at("open/own"), 0o755, own);
+        for name in ["open/p.pb.gz", "open/own/p.pb.gz"] {
+            let said = put(&at(name), false).unwrap_err().to_string();
+            let expected = "process 7 is lost: it ran as user 65534, who may not write in ";
+            assert!(said.contains(expected), "{said}");
+            assert!(said.contains("others can change what lies there"), "{said}");
+        }
+        folder(&at("sticky"), 0o1777, own);
+        assert!(put(&at("sticky/p.pb.gz"), false).is_ok());
+        if own != 0 {
+            // Only root can make folders of other users; without_place.rs says so.
+            return;
+        }
+        folder(&at("its"), 0o755, NOBODY);
+        folder(&at("its/own"), 0o755, 0);
+        folder(&at("other"), 0o755, 1);
+        folder(&at("other/own"), 0o755, 0);
+        symlink("new", at("led")).unwrap();
+        std::os::unix::fs::lchown(at("led"), Some(NOBODY), Some(NOBODY)).unwrap();
+        for name in ["its", "its/own", "its/own/made", "other", "led"] {
+            assert!(put(&at(name).join("p.pb.gz"), true).is_err(), "{name}");
+        }
+        assert!(put(&at("other/own/p.pb.gz"), false).is_ok());
+        // Somebody else's file is not replaced.
+        std::fs::write(at("sticky/its.pb.gz"), "x").unwrap();
+        chown(at("sticky/its.pb.gz"), Some(NOBODY), None).unwrap();
+        let beside = put(&at("sticky/its.pb.gz"), true).unwrap();
+        assert_eq!(beside, at("sticky/its.1.pb.gz"));
+    }
+
+    #[test]
+    fn what_a_user_s_processes_fill_has_a_limit() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("p.pb.gz");
+        let mut own = OwnFiles::default();
+        let places = [(&*path, true), (&*path, false)];
+        own.put(&Profile::default(), places, 7, NOBODY).unwrap();
+        own.of_user.get_mut(&NOBODY).unwrap().files = MAX_OF_USER.files;
+        let said = own.put(&Profile::default(), places, 7, NOBODY).unwrap_err();
+        assert!(said.to_string().contains("too many"), "{said}");
+        // Another user has a share as well.
+        own.put(&Profile::default(), places, 8, NOBODY - 1).unwrap();
+        own.of_user.get_mut(&(NOBODY - 1)).unwrap().bytes = MAX_OF_USER.bytes - 3;
+        let said = own.put(&Profile::default(), places, 8, NOBODY - 1);
+        let said = said.unwrap_err().to_string();
+        assert!(said.contains("there is too much in it"), "{said}");
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+        own.all.bytes = MAX.bytes;
+        assert!(own.put(&Profile::default(), places, 9, 1).is_err());
+    }
+}
