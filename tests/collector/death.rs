@@ -1,5 +1,6 @@
 //! Programs that are killed: by a signal, by the OOM killer of a cgroup, by themselves; at a
-//! barrier and in motion; with threads and children. Each leaves its profile.
+//! barrier and in motion; with threads and children; right after they have loaded something. Each
+//! leaves its profile.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 use heapprof_profile::{Profile, decode};
 use heapprof_tests::built::{Built, build, have};
-use heapprof_tests::harness::{command, run};
+use heapprof_tests::fixtures::json;
+use heapprof_tests::harness::{command, root, run};
 use heapprof_tests::needs;
 use heapprof_tests::waits::{in_state, try_for};
 
@@ -395,5 +397,67 @@ fn the_oom_killer_s_victim_leaves_its_profile() {
             return;
         };
         check(&built, round_of(number, Death::Oom), Some(&group));
+    }
+}
+
+/// Loads plug-ins that each allocate once, less than anybody reports, and dies at once. Before, it
+/// makes so many mappings that the kernel can't join: its list of them takes long to read.
+const LOADS: &str = r#"
+    #include <dlfcn.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <sys/mman.h>
+    int main(int argc, char **argv) {
+        for (int i = atoi(argv[2]); i > 0; i--)
+            mmap(0, 4096, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (int i = 0; i < atoi(argv[3]); i++) {
+            char name[32];
+            snprintf(name, sizeof name, "libplug%d.so", i);
+            void *library = dlopen(name, RTLD_NOW);
+            if (!library) return 90;
+            void *(**entry)(unsigned long) = dlsym(library, "plugin_entry");
+            (*entry)(100 + i);
+        }
+        if (*argv[1] == 's') *(volatile int *)8 = 1;
+        raise(SIGKILL);
+    }
+"#;
+
+/// Nobody can ask afterwards what lay where. So what a program has loaded last has its names, too,
+/// without anybody who looks in time.
+#[test]
+fn what_a_program_had_loaded_when_it_died_has_names() {
+    const PLUGINS: i64 = 12;
+    if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
+        return;
+    }
+    let built = build(LOADS, "gcc -O1 -g -fno-builtin -Wl,-rpath,$ORIGIN");
+    let source = root().join("tests/programs/lib_plugin.c");
+    for i in 0..PLUGINS {
+        built.run(&format!(
+            "gcc -g -shared -fPIC -fno-builtin -DSHIFT=0 -DPLUGIN=plugin_{i} {} -o libplug{i}.so",
+            source.display()
+        ));
+    }
+    let program = built.path("program").display().to_string();
+    for (how, code, mappings) in [("k", 137, 0), ("s", 139, 0), ("k", 137, 20_000)] {
+        for _ in 0..rounds(3) {
+            let folder = tempfile::tempdir().unwrap();
+            let (mappings, plugins) = (mappings.to_string(), PLUGINS.to_string());
+            let words = ["record", "--exact", "-o", "p.pb.gz", "--", &program];
+            let words = [&words[..], &[how, &mappings, &plugins]].concat();
+            let died = run(folder.path(), &words);
+            assert_eq!(died.code, code, "{}", died.err);
+            assert!(!died.err.contains("was not noted"), "{}", died.err);
+            let top = ["top", "-n0", "-fjson", "-tinuse_space", "p.pb.gz"];
+            let top = json(folder.path(), &top);
+            for i in 0..PLUGINS {
+                let rows = top["rows"].as_array().unwrap().iter();
+                let mut of = rows.filter(|row| row["function"] == format!("plugin_{i}"));
+                let flat = of.next().map(|row| row["flat"].as_i64().unwrap());
+                assert_eq!(flat, Some(100 + i), "{how} {mappings}: plugin_{i}: {top}");
+            }
+        }
     }
 }

@@ -73,7 +73,9 @@ impl Code {
             self.modules.indexes.forget(&(module.start..module.end));
             self.seen.clear();
         }
-        self.seen.note(module.start);
+        if self.seen.is_new(module.start) {
+            self.note_new(process, module);
+        }
         let watcher = self.watcher.load(Ordering::Acquire);
         if !watcher.is_null() {
             // SAFETY: nothing else is stored there.
@@ -81,6 +83,20 @@ impl Code {
             watcher(module.start);
         }
         is_other
+    }
+
+    /// Called when unwinding meets an object for the first time. Nobody can find out what lay where
+    /// once the process has been killed, so the object's code is in the kept books before the
+    /// stack is.
+    #[cold]
+    fn note_new(&self, process: &Process, module: &Module) {
+        if process.pages.kept.is_there() {
+            // A look finds the unwind tables of some objects, and what came beside the loader.
+            if !self.mappings.note_met(process, module) || module.lacks_table() {
+                self.seen.ask();
+            }
+        }
+        self.seen.note(module.start);
     }
 
     /// Whether the rule of `address` may be kept. While a thread closes objects, only that of

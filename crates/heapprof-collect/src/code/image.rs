@@ -17,6 +17,14 @@ pub(crate) struct Image {
     first_page: u64,
 }
 
+/// A piece of an image's code: the addresses that it has, and its offset in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CodePiece {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    pub(crate) offset: u64,
+}
+
 impl Image {
     /// An image of which nothing could be read.
     pub(crate) const UNKNOWN: Self = Self {
@@ -29,6 +37,31 @@ impl Image {
     /// The image that has file offset `offset` at `start`.
     pub(crate) fn of(start: usize, offset: u64) -> Self {
         Self::find(start, offset).unwrap_or(Self::UNKNOWN)
+    }
+
+    /// Puts into `to` where the kernel has the code of the image that begins at `start`. Returns
+    /// how many pieces there are, for which there may be no room; none if there is no image.
+    pub(crate) fn code(start: usize, to: &mut [CodePiece]) -> usize {
+        let Some(headers) = Headers::at(start) else {
+            return 0;
+        };
+        let is_code = |piece: &Header| {
+            piece.kind == libc::PT_LOAD && piece.flags & libc::PF_X != 0 && piece.len != 0
+        };
+        let mut count = 0;
+        for piece in headers.all().filter(is_code) {
+            if let Some(to) = to.get_mut(count) {
+                let at = headers.bias.wrapping_add(piece.address);
+                let last = at.saturating_add(piece.len - 1) | (PAGE - 1);
+                *to = CodePiece {
+                    start: at & !(PAGE - 1),
+                    end: last.saturating_add(1),
+                    offset: (piece.offset & !(PAGE - 1)) as u64,
+                };
+            }
+            count += 1;
+        }
+        count
     }
 
     /// Its build id; empty if it has none.
@@ -132,6 +165,7 @@ struct Headers {
 /// A program header: a piece of the file, and its place in memory.
 struct Header {
     kind: u32,
+    flags: u32,
     offset: usize,
     address: usize,
     len: usize,
@@ -170,6 +204,7 @@ impl Headers {
                 std::array::from_fn(|i| u64::from_le_bytes(words[i]));
             Some(Header {
                 kind: kind as u32,
+                flags: (kind >> 32) as u32,
                 offset: offset as usize,
                 address: address as usize,
                 len: len as usize,

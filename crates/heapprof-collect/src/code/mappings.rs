@@ -17,6 +17,8 @@ use crate::platform::weak;
 use crate::tables::chunks::Chunks;
 use crate::tables::word_memory::WordMemory;
 
+mod met;
+
 /// Code that is or was mapped.
 #[derive(Clone, Debug)]
 pub(crate) struct Mapping {
@@ -34,11 +36,29 @@ pub(crate) struct Mapping {
     turn: u64,
     /// Where its path is for whoever reads it from outside; 0 if it is nowhere.
     shown_at: u64,
+    /// Whether the path is the loader's, because the kernel did not tell its own.
+    is_loaders: bool,
 }
 
 impl Mapping {
     fn range(&self) -> Range<usize> {
         self.start..self.end
+    }
+
+    /// Whether the kernel's `other` is the same code at the same place. The loader may have the
+    /// path of a link to the file.
+    fn is_same(&self, other: &Self) -> bool {
+        self.start == other.start
+            && self.end == other.end
+            && (self.path == other.path || self.is_loaders)
+    }
+
+    /// Takes over what is told of the same mapping later.
+    fn learn(&mut self, other: Self) {
+        self.deleted = other.deleted;
+        if self.is_loaders && !other.is_loaders {
+            (self.path, self.is_loaders, self.shown_at) = (other.path, false, 0);
+        }
     }
 }
 
@@ -48,9 +68,58 @@ struct Known {
     paths: WordMemory,
     /// Whether some of it has changed since it was shown.
     is_changed: bool,
+    /// Where a path is put together.
+    room: met::Room,
     /// How often something was to be noted. Whoever reads what is mapped takes the number before,
     /// so as to tell what others have found out since.
     turn: u64,
+}
+
+impl Known {
+    /// Notes a mapping that is there. Those that begin where it does are among `here`, and what is
+    /// told of it was found out after `turn`. Returns its number; `None` if it is gone since.
+    fn note(
+        &mut self,
+        mut mapping: Mapping,
+        mut here: impl Iterator<Item = usize> + Clone,
+        turn: u64,
+        generation: u32,
+    ) -> Option<usize> {
+        let is_old = |&i: &usize| !self.all[i].closed && self.all[i].is_same(&mapping);
+        if let Some(i) = here.clone().find(is_old) {
+            self.all[i].last = generation;
+            self.all[i].learn(mapping);
+            return Some(i);
+        }
+        let image = Image::of(mapping.start, mapping.offset);
+        // The mapping was closed, and is back before anything else came to its place.
+        let is_back = |&i: &usize| {
+            let m = &self.all[i];
+            m.closed
+                && m.last == generation
+                && m.is_same(&mapping)
+                && image.has_build_id()
+                && m.image == image
+        };
+        if let Some(i) = here.clone().find(is_back) {
+            (self.all[i].closed, self.all[i].turn) = (false, self.turn);
+            self.all[i].learn(mapping);
+            return Some(i);
+        }
+        // Something else may lie there by now, of which this would be the path.
+        let is_gone = |i: usize| {
+            let m = &self.all[i];
+            m.closed && m.turn > turn && m.is_same(&mapping)
+        };
+        if here.any(is_gone) {
+            return None;
+        }
+        mapping.image = image;
+        mapping.last = generation;
+        mapping.turn = self.turn;
+        self.all.push(mapping);
+        Some(self.all.len() - 1)
+    }
 }
 
 /// The mappings of the process, now and before.
@@ -88,6 +157,7 @@ impl Mappings {
                 all: Vec::new(),
                 paths: WordMemory::new(),
                 is_changed: false,
+                room: met::Room::new(),
                 turn: 0,
             }),
             published: AtomicU32::new(0),
@@ -156,7 +226,7 @@ impl Mappings {
                 return is_vdso || weak::dl_find_object(mapping.start).is_some();
             }
             let found = now.binary_search_by_key(&mapping.start, |m| m.start);
-            found.is_ok_and(|i| now[i].path == mapping.path)
+            found.is_ok_and(|i| now[i].path == mapping.path || mapping.is_loaders)
         };
         self.known.with(process, |known| {
             self.closed.with(process, |closed| {
@@ -210,6 +280,7 @@ impl Mappings {
                     closed: true,
                     turn: known.turn,
                     shown_at: 0,
+                    is_loaders: false,
                 });
                 self.publish(known, &process.pages);
             }
@@ -251,51 +322,12 @@ impl Mappings {
             // There may be tens of thousands of them.
             let mut by_start: Vec<usize> = (0..known.all.len()).collect();
             by_start.sort_unstable_by_key(|&i| known.all[i].start);
-            for mut mapping in now {
+            for mapping in now {
                 let first = by_start.partition_point(|&i| known.all[i].start < mapping.start);
-                let here = by_start[first..].iter().copied();
-                let here = || {
-                    here.clone()
-                        .take_while(|&i| known.all[i].start == mapping.start)
-                };
-                let same = |m: &Mapping| {
-                    m.start == mapping.start && m.end == mapping.end && m.path == mapping.path
-                };
-                let is_old = |&i: &usize| !known.all[i].closed && same(&known.all[i]);
-                if let Some(old) = here().find(is_old) {
-                    let old = &mut known.all[old];
-                    old.last = generation;
-                    old.deleted = mapping.deleted;
-                    continue;
-                }
-                let image = Image::of(mapping.start, mapping.offset);
-                // The mapping was closed, and is back before anything else came to its place.
-                let is_back = |&i: &usize| {
-                    let m = &known.all[i];
-                    m.closed
-                        && m.last == generation
-                        && same(m)
-                        && image.has_build_id()
-                        && m.image == image
-                };
-                if let Some(old) = here().find(is_back) {
-                    let old = &mut known.all[old];
-                    (old.closed, old.turn) = (false, known.turn);
-                    continue;
-                }
-                // Something else may lie there by now, of which this would be the path.
-                let is_gone = |&i: &usize| {
-                    let m = &known.all[i];
-                    m.closed && m.turn > turn && same(m)
-                };
-                if here().any(|i| is_gone(&i)) {
-                    is_whole = false;
-                    continue;
-                }
-                mapping.image = image;
-                mapping.last = generation;
-                mapping.turn = known.turn;
-                known.all.push(mapping);
+                let len =
+                    by_start[first..].partition_point(|&i| known.all[i].start == mapping.start);
+                let here = by_start[first..first + len].iter().copied();
+                is_whole &= known.note(mapping, here, turn, generation).is_some();
             }
             self.publish(known, &process.pages);
             is_whole
@@ -305,45 +337,49 @@ impl Mappings {
     /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and
     /// their paths stay where they are.
     fn publish(&self, known: &mut Known, pages: &Pages) {
-        let Known {
-            all,
-            paths,
-            is_changed,
-            turn: _,
-        } = known;
-        *is_changed = false;
-        for (i, mapping) in all.iter_mut().enumerate() {
-            let to = self.mapping.touch(i, pages, Lot::Lasting);
-            if to.is_null() {
-                return;
-            }
-            if mapping.shown_at == 0 {
-                mapping.shown_at = show(&mapping.path, paths, pages);
-            }
-            let mut id = [0; 64];
-            let build_id = mapping.image.build_id();
-            id[..build_id.len()].copy_from_slice(build_id);
-            // SAFETY: it is mapped, and only whoever holds the lock writes it. A reader outside may
-            // see it half written, and is told so.
-            unsafe {
-                to.write(heapprof_books::Mapping {
-                    start: mapping.start as u64,
-                    end: mapping.end as u64,
-                    offset: mapping.offset,
-                    path: mapping.shown_at,
-                    path_len: match mapping.shown_at {
-                        0 => 0,
-                        _ => mapping.path.len() as u32,
-                    },
-                    last: mapping.last,
-                    is_deleted: mapping.deleted.into(),
-                    id_len: build_id.len() as u32,
-                    id,
-                });
-            }
+        known.is_changed = false;
+        if (0..known.all.len()).all(|i| self.publish_one(known, i, pages)) {
+            self.count_published(known.all.len(), pages);
         }
-        self.published.store(all.len() as u32, Ordering::Release);
+    }
+
+    fn count_published(&self, len: usize, pages: &Pages) {
+        self.published.store(len as u32, Ordering::Release);
         pages.copy(&self.published);
+    }
+
+    /// Shows one mapping. Returns false if there is no memory for it.
+    fn publish_one(&self, known: &mut Known, i: usize, pages: &Pages) -> bool {
+        let to = self.mapping.touch(i, pages, Lot::Lasting);
+        if to.is_null() {
+            return false;
+        }
+        let mapping = &mut known.all[i];
+        if mapping.shown_at == 0 {
+            mapping.shown_at = show(&mapping.path, &mut known.paths, pages);
+        }
+        let mut id = [0; 64];
+        let build_id = mapping.image.build_id();
+        id[..build_id.len()].copy_from_slice(build_id);
+        // SAFETY: it is mapped, and only whoever holds the lock writes it. A reader outside may see
+        // it half written, and is told so.
+        unsafe {
+            to.write(heapprof_books::Mapping {
+                start: mapping.start as u64,
+                end: mapping.end as u64,
+                offset: mapping.offset,
+                path: mapping.shown_at,
+                path_len: match mapping.shown_at {
+                    0 => 0,
+                    _ => mapping.path.len() as u32,
+                },
+                last: mapping.last,
+                is_deleted: mapping.deleted.into(),
+                id_len: build_id.len() as u32,
+                id,
+            });
+        }
+        true
     }
 
     /// All code that is or was mapped, the program's own first, as far as
@@ -523,6 +559,7 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         closed: false,
         turn: 0,
         shown_at: 0,
+        is_loaders: false,
     });
 }
 

@@ -1,9 +1,8 @@
-//! Which objects unwinding has met, so that somebody looks what is mapped when there is a new one.
+//! Which objects unwinding has met, and whether somebody is to look what is mapped because of one.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// More objects are not told apart. A program that has more of them has its code looked at when it
-/// dumps, or unloads some.
+/// More objects are not told apart: each is new whenever it is met.
 const MOST: usize = 1024;
 /// A look takes at most one part in so many of the time: the kernel writes a line for each mapping,
 /// and a program that loads many objects has many.
@@ -17,7 +16,8 @@ const LEAST: i64 = 20;
 /// Where objects begin, as a hash table without a lock.
 pub(crate) struct Seen {
     start: [AtomicUsize; MOST],
-    has_new: AtomicBool,
+    /// Whether somebody is to look.
+    is_due: AtomicBool,
     /// By when looks up to now have had their share of the time.
     paid: AtomicI64,
 }
@@ -27,22 +27,39 @@ impl Seen {
     pub(crate) const fn new() -> Self {
         Self {
             start: [const { AtomicUsize::new(0) }; MOST],
-            has_new: AtomicBool::new(false),
+            is_due: AtomicBool::new(false),
             paid: AtomicI64::new(-BURST),
         }
     }
 
-    /// Notes the object that begins at `start`.
+    /// Whether the object that begins at `start` was not met yet, or there was no room for it.
+    pub(crate) fn is_new(&self, start: usize) -> bool {
+        for place in self.places(start) {
+            match place.load(Ordering::Acquire) {
+                0 => return true,
+                found if found == start => return false,
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Notes the object that begins at `start`. What was done about it before is seen by whoever
+    /// finds that it is not new.
     pub(crate) fn note(&self, start: usize) {
-        let first = (start as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        for i in 0..MOST {
-            let place = &self.start[(first as usize).wrapping_add(i) % MOST];
-            match place.compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return self.has_new.store(true, Ordering::Release),
+        for place in self.places(start) {
+            match place.compare_exchange(0, start, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
                 Err(found) if found == start => return,
                 Err(_) => {}
             }
         }
+    }
+
+    /// Where the object that begins at `start` may be noted, the first place first.
+    fn places(&self, start: usize) -> impl Iterator<Item = &AtomicUsize> {
+        let first = (start as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        (0..MOST).map(move |i| &self.start[(first as usize).wrapping_add(i) % MOST])
     }
 
     /// Where the objects begin that were met.
@@ -62,17 +79,18 @@ impl Seen {
         self.paid.store(-BURST, Ordering::Relaxed);
     }
 
-    /// Whether one was met since somebody last looked, and it is time to look again: so many
-    /// microseconds have passed since the recording began.
-    pub(crate) fn take_new(&self, micros: i64) -> bool {
-        self.has_new.load(Ordering::Relaxed)
+    /// Whether somebody is to look, and it is time to look again: so many microseconds have passed
+    /// since the recording began.
+    pub(crate) fn take_due(&self, micros: i64) -> bool {
+        self.is_due.load(Ordering::Relaxed)
             && micros >= self.paid.load(Ordering::Relaxed)
-            && self.has_new.swap(false, Ordering::AcqRel)
+            && self.is_due.swap(false, Ordering::AcqRel)
     }
 
-    /// Says that nothing came of a look, so that there is another one.
-    pub(crate) fn look_again(&self) {
-        self.has_new.store(true, Ordering::Release);
+    /// Says that somebody is to look: an object was met of which more is to be known, or nothing
+    /// came of a look.
+    pub(crate) fn ask(&self) {
+        self.is_due.store(true, Ordering::Release);
     }
 
     /// Notes that a look took so many microseconds, and ended so many after the recording began.
@@ -92,19 +110,22 @@ mod tests {
     fn each_object_is_new_once() {
         let seen = Seen::new();
         let is_new = |start| {
+            let is_new = seen.is_new(start);
             seen.note(start);
-            seen.take_new(0)
+            is_new
         };
-        assert!(!seen.take_new(0));
         let starts = (1..=MOST).map(|i| i * 4096);
         for start in starts.clone() {
             assert!(is_new(start) && !is_new(start));
         }
-        assert!(!is_new(4096 * 7777));
+        // There is no room for more.
+        assert!(is_new(4096 * 7777) && is_new(4096 * 7777));
+        assert!(seen.all().count() == MOST && !is_new(4096));
         seen.clear();
         assert!(starts.clone().all(is_new));
-        seen.look_again();
-        assert!(seen.take_new(0) && !seen.take_new(0));
+        assert!(!seen.take_due(0));
+        seen.ask();
+        assert!(seen.take_due(0) && !seen.take_due(0));
     }
 
     /// Some looks may follow each other at once, and all together take their share of the time.
@@ -113,8 +134,8 @@ mod tests {
         for (took, at_once) in [(0, 101), (100, 21), (1500, 2), (10_000, 1)] {
             let seen = Seen::new();
             let is_time = |micros| {
-                seen.look_again();
-                let is_time = seen.take_new(micros);
+                seen.ask();
+                let is_time = seen.take_due(micros);
                 if is_time {
                     seen.looked(micros, took);
                 }

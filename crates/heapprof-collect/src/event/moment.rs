@@ -49,9 +49,9 @@ fn show(engine: &Engine, micros: i64) {
         if pages.kept.is_file_due(dumping.due.allocated()) {
             dumping.due.ask_to_look();
         }
-        // Nobody can find out what lay where once the process has been killed.
-        if engine.code.seen.take_new(micros) && !dumping.due.ask_to_look() {
-            engine.code.seen.look_again();
+        // The objects that stacks lead through are noted at once, and all other code here.
+        if engine.code.seen.take_due(micros) && !dumping.due.ask_to_look() {
+            engine.code.seen.ask();
         }
         let goes_on = match pages.kept.state() {
             state::BEFORE_EXEC => !dumping.is_about_to_exec(),

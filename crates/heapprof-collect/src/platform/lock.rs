@@ -369,6 +369,13 @@ impl<const RANK: u8, T> Locked<RANK, T> {
         use_it(unsafe { &mut *self.value.get() })
     }
 
+    /// As [`with`](Self::with), if nobody holds the lock now.
+    pub(crate) fn with_at_once<R>(&self, use_it: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let _guard = self.lock.try_lock()?;
+        // SAFETY: as above.
+        Some(use_it(unsafe { &mut *self.value.get() }))
+    }
+
     /// As [`with`](Self::with), unless the lock is held for longer than
     /// [`patience`](Process::patience) says.
     pub(crate) fn with_in_time<R>(

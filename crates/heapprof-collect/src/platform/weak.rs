@@ -45,9 +45,17 @@ pub(crate) struct FoundObject {
     flags: u64,
     pub(crate) map_start: usize,
     pub(crate) map_end: usize,
-    link_map: *mut c_void,
+    /// What the loader knows of the object; it goes when the object is closed.
+    pub(crate) link_map: *const LinkMap,
     pub(crate) eh_frame: usize,
     reserved: [u64; 7],
+}
+
+/// The beginning of glibc's `struct link_map`.
+#[repr(C)]
+pub(crate) struct LinkMap {
+    address: usize,
+    pub(crate) name: *const u8,
 }
 
 /// Whether glibc can find an object without taking the loader's lock.

@@ -154,7 +154,7 @@ pub(super) fn look(engine: &'static Engine) {
     let micros = engine.dumping.micros();
     engine.code.seen.looked(micros, took / 1000);
     if !has_seen {
-        engine.code.seen.look_again();
+        engine.code.seen.ask();
     }
 }
 

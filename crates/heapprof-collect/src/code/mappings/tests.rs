@@ -1,6 +1,7 @@
 //! What is known of mappings, with those of the test itself.
 
 use super::*;
+use crate::code::modules::Modules;
 use crate::platform::pages::Pages;
 use crate::platform::sys::PAGE;
 
@@ -87,6 +88,84 @@ fn own(process: &Process) -> (Module, Mappings) {
         ..Module::default()
     };
     (module, mappings)
+}
+
+/// What the kernel tells of a mapping, and of which image it is.
+fn brief(m: &Mapping) -> (usize, usize, u64, Vec<u8>, bool, Image) {
+    (
+        m.start,
+        m.end,
+        m.offset,
+        m.path.to_vec(),
+        m.deleted,
+        m.image,
+    )
+}
+
+/// What is noted of an object that a stack leads through is what the kernel tells of it, and is
+/// noted once.
+#[test]
+fn an_object_is_noted_as_the_kernel_tells_it() {
+    if !std::path::Path::new("/proc/self/map_files").is_dir() {
+        return;
+    }
+    let process = Process::new(Pages::of_kernel());
+    let (_, mappings) = own(&process);
+    let code = own as *const () as usize;
+    let module = Modules::new().find(&process, code).unwrap();
+    let is_of = |m: &Mapping| m.start < module.end && module.start < m.end;
+    let expected = mappings.known(&process);
+    // It is known.
+    assert!(mappings.note_met(&process, &module));
+    assert_eq!(mappings.known(&process).len(), expected.len());
+    // Now it is not.
+    mappings.known.with(&process, |known| {
+        known.all.retain(|m| !is_of(m));
+        mappings.publish(known, &process.pages);
+    });
+    assert!(mappings.known(&process).len() < expected.len());
+    for was_known in [false, true] {
+        assert_eq!(mappings.note_met(&process, &module), was_known);
+        let noted = mappings.known(&process);
+        let count = mappings.published.load(Ordering::Relaxed) as usize;
+        assert_eq!((noted.len(), count), (expected.len(), expected.len()));
+        let of = |all: &[Mapping]| {
+            all.iter()
+                .filter(|m| is_of(m))
+                .map(brief)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(&noted), of(&expected));
+        assert_eq!(mappings.remember(&process, |_| true), Told::All);
+    }
+    // Something else may have come there without a word.
+    mappings.known.with(&process, |known| {
+        let of_module = known.all.iter_mut().filter(|m| is_of(m));
+        of_module.for_each(|m| m.image = Image::UNKNOWN);
+    });
+    assert!(!mappings.note_met(&process, &module));
+    // The program's own code comes first.
+    assert!(!Mappings::new().note_met(&process, &module));
+}
+
+/// The loader's path may lead over a link. The kernel's takes its place, and until then the mapping
+/// is not taken for another one.
+#[test]
+fn the_kernels_path_takes_the_place_of_the_loaders() {
+    let process = Process::new(Pages::of_kernel());
+    let (module, mappings) = own(&process);
+    let expected: Vec<_> = mappings.known(&process).iter().map(brief).collect();
+    mappings.known.with(&process, |known| {
+        let of_module = |m: &&mut Mapping| m.end == module.end;
+        let mapping = known.all.iter_mut().find(of_module).unwrap();
+        mapping.path = b"/a/link".to_vec().into();
+        mapping.is_loaders = true;
+    });
+    assert_eq!(mappings.note_gone(&process, || true, |_| true), []);
+    assert_eq!(mappings.remember(&process, |_| true), Told::All);
+    let known = mappings.known(&process);
+    assert!(known.iter().map(brief).eq(expected));
+    assert!(known.iter().all(|m| !m.is_loaders && m.shown_at != 0));
 }
 
 #[test]

@@ -1,0 +1,157 @@
+//! Notes the code of an object when a stack leads through it for the first time.
+//!
+//! The kernel writes a line for each of a process's mappings, and there may be a hundred thousand.
+//! So this asks for what the object's own headers say: one mapping, by its addresses.
+
+use std::ffi::CStr;
+use std::io::Write;
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+
+use super::{Known, Mapping, Mappings, mark_replaced};
+use crate::code::image::{CodePiece, Image};
+use crate::code::modules::Module;
+use crate::platform::pages::Pages;
+use crate::platform::process::Process;
+use crate::platform::sys;
+use crate::platform::weak::{self, LinkMap};
+
+/// Bytes of the longest path, with a zero at its end.
+const PATH: usize = 4096;
+/// An object has one piece of code, and hardly ever more than these.
+const PIECES: usize = 4;
+
+/// Room for a path: there may be little on this stack.
+pub(super) struct Room([u8; PATH]);
+
+impl Room {
+    pub(super) const fn new() -> Self {
+        Self([0; PATH])
+    }
+}
+
+impl Mappings {
+    /// Notes the code of an object that a stack leads through, and shows it to readers. It is
+    /// called in the middle of an event, and does not allocate from the program. Returns whether
+    /// the code was known before, so that nothing was loaded since.
+    pub(crate) fn note_met(&self, process: &Process, module: &Module) -> bool {
+        if process.is_shut_in() {
+            return false;
+        }
+        let note = |known: &mut Known| self.note_object(known, process, module);
+        // A handler that ends the process dumps, and that takes the lock, too.
+        let mask = process.block_signals();
+        // Where the loader must be asked what is loaded, somebody may do that under the lock, and
+        // wait for this thread, which may be in dlopen.
+        let noted = match weak::has_dl_find_object() {
+            true => self.known.with_in_time(process, note),
+            false => self.known.with_at_once(note),
+        };
+        sys::restore_signals(mask);
+        noted == Some(true)
+    }
+
+    fn note_object(&self, known: &mut Known, process: &Process, module: &Module) -> bool {
+        // The program's own code comes first.
+        if known.all.is_empty() {
+            return false;
+        }
+        let is_here = |m: &&Mapping| !m.closed && m.start < module.end && module.start < m.end;
+        // What was loaded last is met first.
+        if let Some(mapping) = known.all.iter().rev().find(is_here) {
+            // Something else may have come to its place without a word.
+            return Image::of(mapping.start, mapping.offset) == mapping.image;
+        }
+        let generation = self.closed.with(process, |closed| {
+            mark_replaced(known, closed);
+            self.generation()
+        });
+        // From here on whoever closes it finds it among what is known.
+        let is_there = |found: &weak::FoundObject| {
+            found.map_start == module.start && found.map_end == module.end
+        };
+        let found = weak::dl_find_object(module.start).filter(is_there);
+        if found.is_none() && weak::has_dl_find_object() {
+            return false;
+        }
+        let link_map = found.map_or(std::ptr::null(), |found| found.link_map);
+        let mut pieces = [CodePiece::default(); PIECES];
+        let count = Image::code(module.start, &mut pieces);
+        for piece in &pieces[..count.min(PIECES)] {
+            let mapping = mapping(piece, link_map, &mut known.room);
+            let Some(mapping) = mapping.filter(|_| known.all.try_reserve(1).is_ok()) else {
+                continue;
+            };
+            let (all, turn) = (0..known.all.len(), known.turn);
+            if let Some(noted) = known.note(mapping, all, turn, generation) {
+                self.publish_noted(known, noted, &process.pages);
+            }
+        }
+        if known.is_changed {
+            self.publish(known, &process.pages);
+        }
+        false
+    }
+
+    /// Shows a mapping that was noted just now. There may be tens of thousands of others.
+    fn publish_noted(&self, known: &mut Known, noted: usize, pages: &Pages) {
+        let count = self.published.load(Ordering::Relaxed) as usize;
+        // There was no memory for those before it.
+        known.is_changed |= noted > count;
+        if noted <= count && self.publish_one(known, noted, pages) && noted == count {
+            self.count_published(count + 1, pages);
+        }
+    }
+}
+
+/// What is noted of a piece of code, except of which image it is. `None` if its path can't be found
+/// out, or without memory.
+fn mapping(piece: &CodePiece, link_map: *const LinkMap, room: &mut Room) -> Option<Mapping> {
+    let Room(room) = room;
+    let &CodePiece { start, end, offset } = piece;
+    let of_kernel = kernels_path(piece, room);
+    let is_loaders = of_kernel.is_none();
+    let len = of_kernel.or_else(|| loaders_path(link_map, room))?;
+    let path = &room[..len];
+    let intact = path.strip_suffix(b" (deleted)").filter(|_| !is_loaders);
+    let mut own = Vec::new();
+    own.try_reserve_exact(len).ok()?;
+    own.extend_from_slice(intact.unwrap_or(path));
+    Some(Mapping {
+        start,
+        end,
+        offset,
+        path: own.into_boxed_slice(),
+        deleted: intact.is_some(),
+        image: Image::UNKNOWN,
+        last: 0,
+        closed: false,
+        turn: 0,
+        shown_at: 0,
+        is_loaders,
+    })
+}
+
+/// Puts the path of the file into `to` that the kernel has mapped there, and nowhere beyond.
+/// Returns its length.
+fn kernels_path(piece: &CodePiece, to: &mut [u8]) -> Option<usize> {
+    let CodePiece { start, end, .. } = piece;
+    let mut link = [0; 64];
+    write!(&mut link[..63], "/proc/self/map_files/{start:x}-{end:x}").ok()?;
+    let path = sys::read_link(CStr::from_bytes_until_nul(&link).ok()?, to);
+    (path.starts_with(b"/") && path.len() < PATH).then_some(path.len())
+}
+
+/// Puts the loader's path of an object into `to`, if it has a whole one. Returns its length. The
+/// kernel may not tell its own to a process that is not its user's to read, or of code that is
+/// mapped in parts.
+fn loaders_path(link_map: *const LinkMap, to: &mut [u8]) -> Option<usize> {
+    let at = (!link_map.is_null()).then(|| link_map.addr() + offset_of!(LinkMap, name))?;
+    // Another thread may close the object just now.
+    let mut name = [0; 8];
+    let is_there = sys::read_memory(at, &mut name) == name.len();
+    let name = is_there.then(|| usize::from_ne_bytes(name))?;
+    let len = sys::read_memory(name, to);
+    let len = to[..len].iter().position(|&byte| byte == 0)?;
+    to.starts_with(b"/").then_some(len)
+}
