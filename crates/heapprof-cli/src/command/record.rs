@@ -22,6 +22,7 @@ mod residents;
 mod small_children;
 mod tail;
 mod unhooked;
+mod unnamed;
 mod words;
 mod written;
 

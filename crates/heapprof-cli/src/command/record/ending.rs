@@ -73,6 +73,11 @@ impl Ending {
         private.map(|private| private.why.as_str())
     }
 
+    /// Whether a process ended without a word, so that its profile was made of its books.
+    pub(super) fn has_died(&self, process: u32) -> bool {
+        self.died.iter().any(|died| died.process == process)
+    }
+
     /// What is to be said of processes that ended without a word: of which moment their profiles
     /// are, and what ended them.
     pub(super) fn told<'w>(

@@ -5,15 +5,15 @@ use std::path::Path;
 
 use anyhow::Result;
 use heapprof_analysis::{Runtime, Spread};
-use heapprof_report::{beside_heap, coverage, early_ends, give_or_take, percent, unseen_frees};
-use heapprof_symbolize::debug_package;
+use heapprof_report::{beside_heap, coverage, early_ends, give_or_take, unseen_frees};
 
 use super::child::Ended;
 use super::ending::Ending;
-use super::files::{self, Fate, Found, Told, Unnamed};
+use super::files::{self, Found, Told};
 use super::no_profile;
 use super::small_children::{self, least_of_child};
 use super::unhooked;
+use super::unnamed::mostly_nameless;
 use super::words::{bytes, plural, quoted, shown};
 use super::written::{Said, Written};
 use super::{CHILDREN, Names};
@@ -245,7 +245,8 @@ fn tell(recorded: &[Recorded], main: usize, small: usize, ending: &Ending, args:
     messages::note(&line);
     let of_next = next.told.as_ref().ok();
     if let Some(unnamed) = of_next.and_then(|told| told.unnamed.as_ref())
-        && let Some(text) = mostly_nameless(unnamed, &next.written.path)
+        && let has_died = ending.has_died(next.written.process)
+        && let Some(text) = mostly_nameless(unnamed, &next.written.path, has_died)
     {
         messages::note(&text);
     }
@@ -467,63 +468,6 @@ fn before_filter(recorded: &[Recorded], main: usize) -> Option<String> {
          watch shows how much that is",
         shown(&first.written.path)
     ))
-}
-
-/// Says that half or more of the memory is held by code without names, and what would name it.
-fn mostly_nameless(unnamed: &Unnamed, path: &Path) -> Option<String> {
-    let Unnamed {
-        bytes: held, total, ..
-    } = *unnamed;
-    if held < total - held {
-        return None;
-    }
-    let which = match unnamed.sample_type {
-        "peak_space" => "the peak",
-        "inuse_space" => "what is in use",
-        _ => "what was allocated",
-    };
-    let mut text = format!(
-        "{}: {} of {which} is held by code without names",
-        shown(path),
-        percent(held, total)
-    );
-    let Some(file) = Some(&unnamed.file).filter(|file| file.starts_with('/')) else {
-        return Some(text + ", which is in no file");
-    };
-    let Some(fate) = unnamed.fate else {
-        text += &format!(", most of it in {file}; ");
-        return Some(text + &how_to_name(unnamed, file, path));
-    };
-    let became = match fate {
-        Fate::Replaced => "replaced",
-        Fate::Deleted => "deleted or renamed",
-    };
-    text += &format!(
-        ", most of it in {file}, which was {became} after the program had loaded it; with a copy \
-         of the old file in DIR, heapprof symbolize --debug-dir DIR {} names them",
-        quoted(path)
-    );
-    Some(text)
-}
-
-/// What names the code of a file.
-fn how_to_name(unnamed: &Unnamed, file: &str, path: &Path) -> String {
-    let mut text = String::new();
-    if let Some(package) = debug_package(Path::new(file)) {
-        text += &format!("the package {package} has the names, ");
-    }
-    let has_server = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
-    if has_server && !unnamed.build_id.is_empty() {
-        text += &format!(
-            "debuginfod-find debuginfo {} fetches them, ",
-            unnamed.build_id
-        );
-    }
-    text += &format!(
-        "heapprof symbolize --debug-dir DIR {} reads them from DIR",
-        quoted(path)
-    );
-    text
 }
 
 /// Why profiles have only addresses. Addresses are no less right than names.

@@ -1,0 +1,96 @@
+//! What is said of memory that is held by code without names.
+
+use std::path::Path;
+
+use heapprof_report::percent;
+use heapprof_symbolize::debug_package;
+
+use super::files::{Fate, Unnamed};
+use super::words::{quoted, shown};
+
+/// Says that half or more of the memory is held by code without names, and what would name it.
+/// If the process `has_died` without a word, nobody could ask which file that code is in.
+pub(super) fn mostly_nameless(unnamed: &Unnamed, path: &Path, has_died: bool) -> Option<String> {
+    let Unnamed {
+        bytes: held, total, ..
+    } = *unnamed;
+    if held < total - held {
+        return None;
+    }
+    let which = match unnamed.sample_type {
+        "peak_space" => "the peak",
+        "inuse_space" => "what is in use",
+        _ => "what was allocated",
+    };
+    let mut text = format!(
+        "{}: {} of {which} is held by code without names",
+        shown(path),
+        percent(held, total)
+    );
+    let Some(file) = Some(&unnamed.file).filter(|file| file.starts_with('/')) else {
+        text += match has_died {
+            false => ", which is in no file",
+            true => {
+                ": it is in no file, or in one that was not noted before the process ended; \
+                 heapprof record --interval 10s writes profiles on the way, which name the file"
+            }
+        };
+        return Some(text);
+    };
+    let Some(fate) = unnamed.fate else {
+        text += &format!(", most of it in {file}; ");
+        return Some(text + &how_to_name(unnamed, file, path));
+    };
+    let became = match fate {
+        Fate::Replaced => "replaced",
+        Fate::Deleted => "deleted or renamed",
+    };
+    text += &format!(
+        ", most of it in {file}, which was {became} after the program had loaded it; with a copy \
+         of the old file in DIR, heapprof symbolize --debug-dir DIR {} names them",
+        quoted(path)
+    );
+    Some(text)
+}
+
+/// What names the code of a file.
+fn how_to_name(unnamed: &Unnamed, file: &str, path: &Path) -> String {
+    let mut text = String::new();
+    if let Some(package) = debug_package(Path::new(file)) {
+        text += &format!("the package {package} has the names, ");
+    }
+    let has_server = std::env::var_os("DEBUGINFOD_URLS").is_some_and(|urls| !urls.is_empty());
+    if has_server && !unnamed.build_id.is_empty() {
+        text += &format!(
+            "debuginfod-find debuginfo {} fetches them, ",
+            unnamed.build_id
+        );
+    }
+    text += &format!(
+        "heapprof symbolize --debug-dir DIR {} reads them from DIR",
+        quoted(path)
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_not_known_is_not_said_to_be_none() {
+        let unnamed = Unnamed {
+            sample_type: "peak_space",
+            bytes: 2,
+            total: 3,
+            file: String::new(),
+            build_id: String::new(),
+            fate: None,
+        };
+        let said = |has_died| mostly_nameless(&unnamed, Path::new("p.pb.gz"), has_died).unwrap();
+        let begin = "p.pb.gz: 66.67% of the peak is held by code without names";
+        assert_eq!(said(false), format!("{begin}, which is in no file"));
+        assert!(said(true).starts_with(&format!("{begin}: it is in no file, or in one that ")));
+        assert!(said(true).contains("--interval"));
+    }
+}
