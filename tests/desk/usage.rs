@@ -39,8 +39,7 @@ fn habits_are_told_what_they_are_called_here() {
         ),
         (
             &["record", "--pid", "1"],
-            "unexpected argument '--pid' found; here that is to start the program under record: a \
-             running one can't be attached to",
+            "unexpected argument '--pid' found; here that is heapprof attach, with the process",
         ),
         // The advice must not name a word after the wrong option, or an option that the command
         // does not have.

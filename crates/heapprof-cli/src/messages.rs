@@ -136,9 +136,7 @@ fn elsewhere(option: &str, typed: &[&str]) -> Option<&'static str> {
         "--diff-base" | "--diff_base" if of(&["flame"]) => "--base",
         "--base" | "--diff-base" | "--diff_base" if by_row => "heapprof diff BEFORE AFTER",
         "--inverted" | "--icicle" | "--root-on-top" if of(&["flame"]) => "--root top",
-        "--pid" | "--attach" if of(&["record"]) => {
-            "to start the program under record: a running one can't be attached to"
-        }
+        "--pid" | "--attach" if of(&["record"]) => "heapprof attach, with the process",
         _ => return None,
     };
     Some(ours)
