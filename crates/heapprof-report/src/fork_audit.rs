@@ -344,6 +344,12 @@ fn written_before(load: &ForkLoad) -> String {
     }
 }
 
+/// Whether one of the children may have loaded code in a way that only an interpreter knows.
+fn may_load(audit: &ForkAudit) -> bool {
+    let is_perl = |child: &ForkChild| child.program.starts_with("perl");
+    !audit.loads.is_empty() || audit.children.iter().any(is_perl)
+}
+
 /// What is to be known or done, in a line each.
 fn hints(audit: &ForkAudit) -> Vec<String> {
     let mut lines = Vec::new();
@@ -353,7 +359,7 @@ fn hints(audit: &ForkAudit) -> Vec<String> {
              notes them"
                 .to_string(),
         );
-    } else if !audit.has_attempts {
+    } else if !audit.has_attempts && may_load(audit) {
         lines.push(
             "It is not known which modules were only looked for, and how long loads took: a Perl \
              program says that with the module Devel::HeapProf, which heapprof fork-audit \
