@@ -121,8 +121,10 @@ pub(super) fn what(data: &Data, with_rate: bool, with_range: bool) -> String {
         let about = if facts.is_exact { "" } else { "about " };
         text += &format!("   peak {about}{}", bytes.show(peak.bytes));
     }
-    if let Some(rss) = facts.peak_rss.filter(|_| with_rate) {
-        text += &format!("   peak RSS {}", bytes.show(rss));
+    if let Some(peak) = facts.peak_rss.filter(|_| with_rate) {
+        // RSS was asked for a little later.
+        let peak = peak.max(news.rss.unwrap_or(0));
+        text += &format!("   peak RSS {}", bytes.show(peak));
     }
     text
 }
