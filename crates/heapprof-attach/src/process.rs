@@ -12,6 +12,7 @@ use heapprof_process::maps::{self, Map};
 use heapprof_process::{is_there, run_state, status};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::error::Error;
 use crate::memory::{Its, Other};
@@ -59,6 +60,9 @@ fn refused(error: io::Error) -> Error {
 pub(crate) fn not_allowed() -> Error {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     Error::NotAllowed(match scope.trim() {
+        "" | "0" if geteuid().is_root() => {
+            ": it has a capability that this root lacks, or a security module forbids it"
+        }
         "" | "0" => "; ask as its user, or as root",
         "3" => ", nor anybody else: kernel.yama.ptrace_scope is 3",
         _ => "; ask as root: kernel.yama.ptrace_scope lets only root",

@@ -17,7 +17,7 @@ use rustix::process::geteuid;
 
 use crate::place::Owner;
 use crate::rights::{ProcessNamer, ProcessRights, RightsLedger};
-use crate::{messages, name, records};
+use crate::{messages, name, records, rights};
 
 /// A process by its number or its name.
 const PID: &str = "pid:";
@@ -378,6 +378,7 @@ fn only(program: &str) -> Result<Books> {
 fn advised(error: &Error, which: &str) -> anyhow::Error {
     let advice = match error {
         Error::NotRecorded => "; start it with heapprof record, or with libheapprof.so preloaded",
+        Error::NotAllowed if rights::is_root() => rights::REFUSED_TO_ROOT,
         Error::NotAllowed => {
             "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, its user can \
              ask only about what heapprof record started"
