@@ -60,6 +60,10 @@ use crate::place::Owner;
 use crate::rights::RightsLedger;
 use crate::{messages, perl_module, preload};
 
+/// What is said if there can be no folder in which the processes of a recording call.
+const NO_FOLDER: &str =
+    "no temporary folder can be made; TMPDIR may name one that only this user may write to";
+
 pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     let program = &args.command[0];
     let found = program::find(program);
@@ -83,7 +87,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
     let mode = args.file_mode.mode()?;
     let names = Names::new(args.output.as_deref(), program)?;
     let said = line_output::open(args)?;
-    let mut list = List::new().context("no temporary file can be made")?;
+    let mut list = List::new().context(NO_FOLDER)?;
     let rights = RightsLedger::default();
     let follow = |least| Follower::start(list.path(), least, args, said, rights.clone());
     let follower = args.follow_lines.map(follow).transpose()?;
