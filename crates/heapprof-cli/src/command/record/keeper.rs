@@ -119,6 +119,7 @@ impl Keeper {
             audit,
             counts: Counts::new(),
             replaced: [0; 2],
+            has_begun: false,
             is_short: false,
             rights,
             callers: Callers::default(),
@@ -211,6 +212,8 @@ struct Keeping {
     counts: Counts,
     /// How many files were replaced by those of another program: of other users, and of this one.
     replaced: [u32; 2],
+    /// Whether the program has handed a file over.
+    has_begun: bool,
     /// Whether there was no room for somebody who called.
     is_short: bool,
     /// What is known of the rights of processes.
@@ -443,10 +446,17 @@ impl Keeping {
 
     /// Keeps the file of a process, and the one that it runs.
     fn take(&mut self, caller: &Caller, file: File, executable: Option<File>) {
+        let pid = caller.pid;
+        let mut line = command_line(number_of(pid));
         let Ok(kept) = Kept::new(file) else {
             return;
         };
-        let pid = caller.pid;
+        let is_first = number_of(pid) == self.main && !self.has_begun;
+        self.has_begun |= is_first;
+        if line.is_empty() && is_first {
+            // The program was killed at once, and the kernel says no more.
+            line.clone_from(&self.wanted.typed);
+        }
         // What the process was before it became another program is over.
         self.finish_those(End::Exec, |process| process.pid == pid);
         let others = self.processes.iter().filter(|of| !of.owner.is_us()).count();
@@ -461,7 +471,7 @@ impl Keeping {
             kept,
             pid,
             owner: caller.owner,
-            command_line: command_line(number_of(pid)),
+            command_line: line,
             ends: pidfd_open(pid, PidfdFlags::empty()).ok(),
             group: self.counts.group_of(pid),
             stays: false,

@@ -31,6 +31,8 @@ pub(super) struct Wanted {
     pub(super) wrappers: String,
     /// Whether they have the whole command line.
     pub(super) command_line: bool,
+    /// The words of the program's command line, each with a zero at its end.
+    pub(super) typed: Vec<u8>,
     /// A child that never held so many bytes of its own is left out.
     pub(super) least: Option<i64>,
 }
