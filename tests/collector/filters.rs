@@ -1,12 +1,10 @@
 //! Filters of system calls that kill: whatever a program forbids, it ends as it does by itself,
 //! because the library asks first whether it may call the kernel.
 
-use std::io::Read;
 use std::process::{Command, Stdio};
 
 use heapprof_tests::built::{build, have};
-use heapprof_tests::harness::command;
-use heapprof_tests::waits;
+use heapprof_tests::harness::{command, ends};
 
 /// Forks a child for each call and each number. The child forbids itself the number and makes the
 /// call. Says how each ended.
@@ -60,7 +58,10 @@ static void make(char call) {
         case 'd': dlclose(library); break;
         case 't': pthread_create(&thread, 0, work, 0); pthread_join(thread, 0); break;
         /* There is no such program, so the process goes on. */
-        case 'e': execl("./nothing", "nothing", (char *)0); execl("/etc/passwd", "x", (char *)0); break;
+        case 'e':
+            execl("./nothing", "nothing", (char *)0);
+            execl("/etc/passwd", "x", (char *)0);
+            break;
         case 'm': for (int i = 0; i < 300; i++) work(0); break;
     }
 }
@@ -94,20 +95,6 @@ int main(void) {
 }
 "#;
 
-/// The output and the exit code of a command.
-fn run(command: &mut Command) -> (String, Option<i32>) {
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
-    let mut text = String::new();
-    child
-        .stdout
-        .take()
-        .unwrap()
-        .read_to_string(&mut text)
-        .unwrap();
-    (text, waits::ended(&mut child).code())
-}
-
 #[test]
 fn what_is_forbidden_kills_nobody_that_it_would_not_kill() {
     if !cfg!(target_arch = "x86_64") || !have(&["gcc"]) {
@@ -115,7 +102,7 @@ fn what_is_forbidden_kills_nobody_that_it_would_not_kill() {
     }
     let built = build(PROGRAM, "gcc -O1 -pthread");
     let folder = built.folder.path();
-    let bare = run(&mut Command::new(&built.program));
+    let bare = ends(&mut Command::new(&built.program));
     assert!(bare.0.lines().count() > 600, "{}", bare.0);
     assert!(
         !bare.0.contains(": 19712"),
@@ -125,7 +112,8 @@ fn what_is_forbidden_kills_nobody_that_it_would_not_kill() {
     for mode in ["--exact", "--period=64KiB"] {
         let mut recorded = command(folder);
         recorded.args(["record", "--no-symbolize", mode, "-o", "out/", "--"]);
-        let found = run(recorded.arg(&built.program));
+        recorded.stderr(Stdio::null());
+        let found = ends(recorded.arg(&built.program));
         let lines = bare.0.lines().zip(found.0.lines());
         let differing: Vec<_> = lines.filter(|(bare, found)| bare != found).collect();
         assert!(differing.is_empty(), "{mode}: {differing:?}");
@@ -156,9 +144,9 @@ int main(void) {
 "#;
     let built = build(source, "gcc -O1");
     built.run("mkfifo -m 755 queue");
-    let bare = run(Command::new(&built.program).current_dir(built.folder.path()));
+    let bare = ends(Command::new(&built.program).current_dir(built.folder.path()));
     let mut recorded = command(built.folder.path());
     recorded.args(["record", "--exact", "-o", "out/", "--", "./program"]);
-    assert_eq!(run(&mut recorded), bare);
+    assert_eq!(ends(&mut recorded), bare);
     assert_eq!(bare, ("1 -1\n".to_string(), Some(0)));
 }

@@ -5,18 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heapprof_tests::built::{build, have};
-use heapprof_tests::harness::{command, run};
-use heapprof_tests::waits;
-
-/// The output and exit code of a command.
-fn ends(mut command: Command) -> (String, Option<i32>) {
-    command.stdout(std::process::Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    waits::ended(&mut child);
-    let output = child.wait_with_output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    (text, output.status.code())
-}
+use heapprof_tests::harness::{command, ends, run};
 
 /// Both modes, as options.
 const MODES: [&[&str]; 2] = [&["--exact"], &["--period", "512KiB"]];
@@ -32,12 +21,12 @@ fn recorded(folder: &Path, program: &Path, mode: &[&str], options: &[&str]) -> C
 
 /// Runs a program bare, and recorded several times with more options, and compares.
 fn unnoticed(folder: &Path, program: &Path, options: &[&str], rounds: usize) {
-    let bare = ends(Command::new(program));
+    let bare = ends(&mut Command::new(program));
     let options = [&["-o", "out/"], options].concat();
     for mode in MODES {
         for _ in 0..rounds {
-            let command = recorded(folder, program, mode, &options);
-            assert_eq!(ends(command), bare, "{mode:?}");
+            let mut command = recorded(folder, program, mode, &options);
+            assert_eq!(ends(&mut command), bare, "{mode:?}");
         }
     }
 }
@@ -156,9 +145,9 @@ int main(int argc, char **argv) {
     ];
     for mode in MODES {
         for _ in 0..5 {
-            let command = recorded(folder, &built.program, mode, &options);
+            let mut command = recorded(folder, &built.program, mode, &options);
             assert_eq!(
-                ends(command),
+                ends(&mut command),
                 ("before\n".to_string(), Some(143)),
                 "{mode:?}"
             );
@@ -418,6 +407,6 @@ int main(void) {
     built.run("mkfifo pipe");
     let mut command = command(built.folder.path());
     command.args(["record", "--exact", "--follow-children", "no", "./program"]);
-    let (text, code) = ends(command);
+    let (text, code) = ends(&mut command);
     assert_eq!((text.as_str(), code), ("1 0 1f 8b\n", Some(0)));
 }

@@ -1,9 +1,12 @@
 //! Runs the `heapprof` binary in folders of its own, and compares with expected files.
 
 use std::ffi::OsStr;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+
+use crate::waits;
 
 /// Every command, each with its help, its man page and its page in the docs.
 pub const COMMANDS: [&str; 47] = [
@@ -212,6 +215,19 @@ pub fn files(folders: &[&Path], end: &str) -> Vec<PathBuf> {
     }
     files.sort();
     files
+}
+
+/// The output and the exit code of a program, which may not hang. Its output may be any length.
+pub fn ends(command: &mut Command) -> (String, Option<i32>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        output.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let code = waits::ended(&mut child).code();
+    (reader.join().unwrap(), code)
 }
 
 /// Whether we can act as other users, which needs root. If not, a message says so.
