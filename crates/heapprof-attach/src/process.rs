@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{self, Object, Symbol};
 use heapprof_process::maps::{self, Map};
-use heapprof_process::{is_there, run_state, status};
+use heapprof_process::{REFUSED_TO_ROOT, is_there, run_state, status};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -60,9 +60,7 @@ fn refused(error: io::Error) -> Error {
 pub(crate) fn not_allowed() -> Error {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
     Error::NotAllowed(match scope.trim() {
-        "" | "0" if geteuid().is_root() => {
-            ": it has a capability that this root lacks, or a security module forbids it"
-        }
+        "" | "0" if geteuid().is_root() => REFUSED_TO_ROOT,
         "" | "0" => "; ask as its user, or as root",
         "3" => ", nor anybody else: kernel.yama.ptrace_scope is 3",
         _ => "; ask as root: kernel.yama.ptrace_scope lets only root",

@@ -1,9 +1,11 @@
 //! What `pid:` and `core:` name: a recorded process, or the core file of one. Their books are read
 //! from outside, and the code in them gets its names here.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -239,6 +241,12 @@ pub(crate) fn command_line(pid: u32) -> Vec<u8> {
     command_line
 }
 
+/// A command line as the kernel would show it: each word with a zero at its end.
+pub(crate) fn typed(words: &[OsString]) -> Vec<u8> {
+    let words = words.iter().flat_map(|word| [word.as_bytes(), b"\0"]);
+    words.collect::<Vec<_>>().concat()
+}
+
 /// What tells a process from others of its program: the script that it runs, or the title that it
 /// has set.
 pub(crate) fn called(program: &str, pid: u32) -> Option<String> {
@@ -378,7 +386,7 @@ fn only(program: &str) -> Result<Books> {
 fn advised(error: &Error, which: &str) -> anyhow::Error {
     let advice = match error {
         Error::NotRecorded => "; start it with heapprof record, or with libheapprof.so preloaded",
-        Error::NotAllowed if rights::is_root() => rights::REFUSED_TO_ROOT,
+        Error::NotAllowed if rights::is_root() => heapprof_process::REFUSED_TO_ROOT,
         Error::NotAllowed => {
             "; ask as its user or as root; where kernel.yama.ptrace_scope is not 0, its user can \
              ask only about what heapprof record started"

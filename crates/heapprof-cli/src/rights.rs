@@ -132,10 +132,6 @@ pub(crate) fn is_root() -> bool {
     Owner::us().user == 0
 }
 
-/// Why the kernel may refuse a process to root.
-pub(crate) const REFUSED_TO_ROOT: &str =
-    ": it has a capability that this root lacks, or a security module forbids it";
-
 /// Whether capabilities, as the kernel writes them, are at least those of this process.
 fn has_our_capabilities(effective: &str) -> bool {
     // This process as a whole keeps its capabilities. Only single threads act for others.

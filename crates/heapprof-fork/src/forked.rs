@@ -2,11 +2,10 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::PathBuf;
 
 use heapprof_live::Process;
 use heapprof_process::{
-    Area, PAGE, PageMap, PageSet, Region, areas, file_name, is_ours, is_proc_ours, regions,
+    Area, PAGE, PageMap, PageSet, Region, areas, file_name, is_ours, read, regions,
 };
 
 /// More names of files are not kept.
@@ -70,17 +69,6 @@ pub(crate) fn file_of<'a>(area: &Area<'a>) -> Option<&'a str> {
 /// there, and what is written there is the process's own.
 pub(crate) fn may_be_inherited(area: &Area<'_>) -> bool {
     area.rights.ends_with('p') && !area.is_empty()
-}
-
-/// A file of the kernel's about a process, as text.
-pub(crate) fn read(pid: u32, file: &str) -> io::Result<String> {
-    if !is_proc_ours() {
-        return Err(io::Error::other(
-            "/proc shows the processes of another namespace",
-        ));
-    }
-    let bytes = std::fs::read(PathBuf::from(format!("/proc/{pid}/{file}")))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// A number of bytes, as profiles count them.

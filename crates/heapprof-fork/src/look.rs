@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::io;
 
 use heapprof_live::{Error, Process};
-use heapprof_process::{Area, PAGE, PageMap, PageSet, Region, Usage, areas, file_name, regions};
+use heapprof_process::{
+    Area, PAGE, PageMap, PageSet, Region, Usage, areas, file_name, read, regions,
+};
 use heapprof_profile::fork::{COW_TYPES, Figures, Mapped};
 use heapprof_profile::{Profile, ProfileBuilder};
 
 use crate::blame::{self, Child, Piece};
-use crate::forked::{Forked, file_of, may_be_inherited, read, signed};
+use crate::forked::{Forked, file_of, may_be_inherited, signed};
 
 /// What was seen of a child.
 #[derive(Clone, Debug)]

@@ -61,6 +61,10 @@ fn is_status_of(status: &str, pid: u32) -> bool {
     numbers.is_none_or(|numbers| numbers.trim() == pid.to_string())
 }
 
+/// Why the kernel may refuse a process to root, as the end of a message.
+pub const REFUSED_TO_ROOT: &str =
+    ": it has a capability that this root lacks, or a security module forbids it";
+
 /// The file of a process in /proc.
 fn path(pid: u32, file: &str) -> std::path::PathBuf {
     std::path::PathBuf::from(format!("/proc/{pid}/{file}"))
@@ -83,8 +87,11 @@ fn read_bytes(pid: u32, file: &str) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file of a process, as text. A process's name may be no text, so what is none is replaced.
-fn read(pid: u32, file: &str) -> std::io::Result<String> {
+/// Reads a file of a process in /proc as text. What is no text, as a name may be, is replaced.
+///
+/// # Errors
+/// The kernel refuses it, or there is no such process, or /proc is that of another namespace.
+pub fn read(pid: u32, file: &str) -> std::io::Result<String> {
     let bytes = read_bytes(pid, file)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

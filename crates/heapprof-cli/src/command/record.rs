@@ -55,6 +55,7 @@ use crate::args::record::{Answer, Frames};
 use crate::args::size::size;
 use crate::args::{Color, FileMode, RecordArgs};
 use crate::log::Log;
+use crate::outside::typed;
 use crate::perl_offer::{self, ModuleUse};
 use crate::place::Owner;
 use crate::rights::RightsLedger;
@@ -96,7 +97,7 @@ pub(super) fn run(args: &RecordArgs, color: Color) -> Result<ExitCode> {
         mode,
         wrappers: args.wrappers.clone().unwrap_or_default(),
         command_line: args.command_line,
-        typed: args.command.iter().flat_map(with_zero).collect(),
+        typed: typed(&args.command),
         least: small_children::least_of_child(args),
     };
     let log = Log::open(&args.log, mode, args.output.as_deref())?;
@@ -253,11 +254,6 @@ pub(super) struct Names {
 }
 
 const ENDING: &[u8] = b".pb.gz";
-
-/// A word with a zero at its end.
-fn with_zero(word: &OsString) -> Vec<u8> {
-    [word.as_bytes(), b"\0"].concat()
-}
 
 impl Names {
     fn new(output: Option<&Path>, program: &OsStr) -> Result<Self> {

@@ -18,7 +18,7 @@ use heapprof_symbolize::{Labels, Options, class_name, demangle};
 
 use crate::outside::{open_core, root_of};
 use crate::place::Owner;
-use crate::rights::{ProcessRights, REFUSED_TO_ROOT, RightsLedger, is_root};
+use crate::rights::{ProcessRights, RightsLedger, is_root};
 use crate::{name, named_process};
 
 /// A longer name of a class is cut.
@@ -232,7 +232,7 @@ fn millis(time: Duration) -> String {
 /// An error with what to do about it.
 pub(in crate::command) fn advised(target: &str, error: Error) -> anyhow::Error {
     let advice = match error {
-        Error::NotAllowed if is_root() => REFUSED_TO_ROOT,
+        Error::NotAllowed if is_root() => heapprof_process::REFUSED_TO_ROOT,
         Error::NotAllowed => {
             "; ask as its user or as root (where kernel.yama.ptrace_scope is not 0, as root)"
         }

@@ -5,7 +5,6 @@ mod marks;
 mod rule;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -183,15 +182,13 @@ fn start(args: &WatchArgs, pid: Option<u32>) -> WatchStart {
             (name, called)
         }
         None => {
-            let words = args.command.iter().map(|word| word.as_bytes());
-            let line = words.collect::<Vec<_>>().join(&0);
             let program = args
                 .command
                 .first()
                 .map(Path::new)
                 .and_then(Path::file_name);
             let name = program.unwrap_or_default().to_string_lossy().into_owned();
-            let called = outside::called_in(&name, &line);
+            let called = outside::called_in(&name, &outside::typed(&args.command));
             (name, called)
         }
     };
