@@ -52,15 +52,13 @@ impl Executables {
                 let range = format!("{:x}-{:x}", range.start, range.end);
                 let path = format!("/proc/{process}/map_files/{range}");
                 // What is held already, or may not be, is not opened.
-                let wanted = std::fs::metadata(&path).is_ok_and(|about| {
-                    let may = rights.are_ours() || about.mode() & 0o004 != 0;
-                    may && self.has_room_for(owner, &about)
-                });
-                let opened = wanted.then(|| File::open(path).ok()).flatten();
-                self.hold(
-                    owner,
-                    opened.filter(|file| rights.are_ours() || is_for_all(file)),
-                );
+                let may = |about: &Metadata| rights.are_ours() || about.mode() & 0o004 != 0;
+                let is_wanted = std::fs::metadata(&path)
+                    .is_ok_and(|about| may(&about) && self.has_room_for(owner, &about));
+                let opened = is_wanted.then(|| File::open(path).ok()).flatten();
+                // Another file may have come to the place since.
+                let opened = opened.filter(|file| file.metadata().is_ok_and(|about| may(&about)));
+                self.hold(owner, opened);
             }
         }
     }
@@ -109,11 +107,6 @@ fn key(owner: Owner, about: &Metadata) -> (u32, u64, u64) {
 fn is_executable(file: &File) -> bool {
     let mut magic = [0; MAGIC.len()];
     file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC
-}
-
-/// Whether everybody may read a file.
-fn is_for_all(file: &File) -> bool {
-    file.metadata().is_ok_and(|about| about.mode() & 0o004 != 0)
 }
 
 #[cfg(test)]
