@@ -82,6 +82,7 @@ impl Child {
         rights: ProcessRights,
         ends: Option<OwnedFd>,
     ) -> Self {
+        let program = comm(pid);
         let forked = Forked::of(pid).map_err(|error| error.to_string());
         let at = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
@@ -91,8 +92,8 @@ impl Child {
                 // The number that it has for itself may be another one outside of its container.
                 parent: if parent == 0 { told } else { parent },
                 at: at.map_or(0, micros),
-                program: comm(pid),
-                title: outside::called(&comm(pid), pid).unwrap_or_default(),
+                title: outside::called(&program, pid).unwrap_or_default(),
+                program,
                 ..Fork::default()
             },
             parent,
