@@ -74,7 +74,7 @@ fn parse(typed: &[OsString]) -> Result<Cli, clap::Error> {
         Command::ForkAudit(_) | Command::Watch(_) | Command::CompareAllocators(_) => {
             typed.iter().take_while(|arg| *arg != "--").count()
         }
-        _ => typed.len(),
+        _ => return Ok(cli),
     };
     match for_us(typed, own) {
         own if own == args => Ok(cli),
