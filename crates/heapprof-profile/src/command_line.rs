@@ -9,7 +9,7 @@ const MAX_TITLE: usize = 100;
 
 /// What the options of an interpreter are. A letter that stands in none of these is not known, and
 /// neither is what comes behind it.
-struct Interpreter {
+struct InterpreterOptions {
     names: &'static [&'static str],
     /// Letters without a value. Others may stand behind them.
     flags: &'static str,
@@ -27,8 +27,8 @@ struct Interpreter {
     long_values: &'static [&'static str],
 }
 
-const INTERPRETERS: [Interpreter; 7] = [
-    Interpreter {
+const INTERPRETERS: [InterpreterOptions; 7] = [
+    InterpreterOptions {
         names: &["python"],
         flags: "bBdEhiIOPqRsStuvVx?",
         numbers: "",
@@ -38,7 +38,7 @@ const INTERPRETERS: [Interpreter; 7] = [
         long_flags: &[],
         long_values: &["--check-hash-based-pycs"],
     },
-    Interpreter {
+    InterpreterOptions {
         names: &["perl"],
         flags: "acfghnpsStTuUvwWX",
         numbers: "l0",
@@ -48,7 +48,7 @@ const INTERPRETERS: [Interpreter; 7] = [
         long_flags: &[],
         long_values: &[],
     },
-    Interpreter {
+    InterpreterOptions {
         names: &["ruby"],
         flags: "acdhlnpsSUvwy",
         numbers: "0",
@@ -58,7 +58,7 @@ const INTERPRETERS: [Interpreter; 7] = [
         long_flags: &["--jit", "--yjit", "--rjit", "--verbose", "--debug"],
         long_values: &["--encoding", "--external-encoding", "--internal-encoding"],
     },
-    Interpreter {
+    InterpreterOptions {
         names: &["node"],
         flags: "chiv",
         numbers: "",
@@ -86,7 +86,7 @@ const INTERPRETERS: [Interpreter; 7] = [
             "--require",
         ],
     },
-    Interpreter {
+    InterpreterOptions {
         names: &["php"],
         flags: "aCeHhilmnqsvw",
         numbers: "",
@@ -96,7 +96,7 @@ const INTERPRETERS: [Interpreter; 7] = [
         long_flags: &["--no-php-ini"],
         long_values: &["--define", "--php-ini"],
     },
-    Interpreter {
+    InterpreterOptions {
         names: &["lua"],
         flags: "iEvW",
         numbers: "",
@@ -106,7 +106,7 @@ const INTERPRETERS: [Interpreter; 7] = [
         long_flags: &[],
         long_values: &[],
     },
-    Interpreter {
+    InterpreterOptions {
         names: &["sh", "bash", "dash", "ksh", "zsh"],
         flags: "abBCefhHikmnpPrtTuvxEDslqVI",
         numbers: "",
@@ -128,7 +128,7 @@ const INTERPRETERS: [Interpreter; 7] = [
 
 /// What comes behind an option.
 #[derive(Debug, PartialEq, Eq)]
-enum Behind {
+enum OptionEffect {
     /// The next word is as it would be without the option.
     Same,
     /// The next word is the option's value.
@@ -139,14 +139,14 @@ enum Behind {
     Nothing,
 }
 
-impl Interpreter {
+impl InterpreterOptions {
     /// What comes behind a word that begins with `-` or `+`.
-    fn behind(&self, word: &str) -> Behind {
+    fn behind(&self, word: &str) -> OptionEffect {
         if word.starts_with("--") {
             return match word {
-                _ if self.long_values.contains(&word) => Behind::Value,
-                _ if self.long_flags.contains(&word) || word.contains('=') => Behind::Same,
-                _ => Behind::Nothing,
+                _ if self.long_values.contains(&word) => OptionEffect::Value,
+                _ if self.long_flags.contains(&word) || word.contains('=') => OptionEffect::Same,
+                _ => OptionEffect::Nothing,
             };
         }
         let is_shell = self.names.contains(&"sh");
@@ -156,28 +156,28 @@ impl Interpreter {
         while let Some(letter) = letters.next() {
             let rest = || letters.clone().collect::<String>();
             match letter {
-                'm' if self.names == ["python"] => return Behind::Module(rest()),
+                'm' if self.names == ["python"] => return OptionEffect::Module(rest()),
                 // The script itself is its value.
-                'f' if self.names == ["php"] && rest().is_empty() => return Behind::Same,
-                _ if self.codes.contains(letter) => return Behind::Nothing,
+                'f' if self.names == ["php"] && rest().is_empty() => return OptionEffect::Same,
+                _ if self.codes.contains(letter) => return OptionEffect::Nothing,
                 _ if self.values.contains(letter) && is_shell => wants_value = true,
                 _ if self.values.contains(letter) => {
                     return match letters.peek() {
-                        Some(_) => Behind::Same,
-                        None => Behind::Value,
+                        Some(_) => OptionEffect::Same,
+                        None => OptionEffect::Value,
                     };
                 }
-                _ if self.rests.contains(letter) => return Behind::Same,
+                _ if self.rests.contains(letter) => return OptionEffect::Same,
                 _ if self.numbers.contains(letter) => {
                     while letters.next_if(char::is_ascii_digit).is_some() {}
                 }
                 _ if self.flags.contains(letter) => {}
-                _ => return Behind::Nothing,
+                _ => return OptionEffect::Nothing,
             }
         }
         match wants_value {
-            true => Behind::Value,
-            false => Behind::Same,
+            true => OptionEffect::Value,
+            false => OptionEffect::Same,
         }
     }
 }
@@ -203,13 +203,13 @@ pub(crate) fn script(program: &str, command_line: &[u8]) -> Option<String> {
             return last_part(&word);
         }
         match interpreter.behind(&word) {
-            Behind::Same => {}
-            Behind::Value => drop(words.next()),
-            Behind::Module(module) if module.is_empty() => {
+            OptionEffect::Same => {}
+            OptionEffect::Value => drop(words.next()),
+            OptionEffect::Module(module) if module.is_empty() => {
                 return words.next().map(|module| format!("-m {module}"));
             }
-            Behind::Module(module) => return Some(format!("-m {module}")),
-            Behind::Nothing => return None,
+            OptionEffect::Module(module) => return Some(format!("-m {module}")),
+            OptionEffect::Nothing => return None,
         }
     }
     None

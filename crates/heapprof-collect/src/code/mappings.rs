@@ -69,7 +69,7 @@ struct Known {
     /// Whether some of it has changed since it was shown.
     is_changed: bool,
     /// Where a path is put together.
-    room: met::Room,
+    room: met::PathBuffer,
     /// How often something was to be noted. Whoever reads what is mapped takes the number before,
     /// so as to tell what others have found out since.
     turn: u64,
@@ -157,7 +157,7 @@ impl Mappings {
                 all: Vec::new(),
                 paths: WordMemory::new(),
                 is_changed: false,
-                room: met::Room::new(),
+                room: met::PathBuffer::new(),
                 turn: 0,
             }),
             published: AtomicU32::new(0),

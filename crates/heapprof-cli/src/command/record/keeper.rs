@@ -26,7 +26,7 @@ use self::lowered::Lowered;
 use self::process::Process;
 pub(super) use self::saved::Saved;
 use super::audit::{Audit, Said};
-use super::kept::{Died, End, EndedProcess, Left, NoPlace, OwnFiles, Wanted, write};
+use super::kept::{Died, End, EndResult, EndedProcess, NoPlace, OwnFiles, Wanted, write};
 use super::oom::{self, Counts};
 use crate::log::Log;
 use crate::outside::command_line;
@@ -534,7 +534,7 @@ impl Keeping {
         let time = began.elapsed().saturating_sub(USUAL);
         self.callers.took(rights, time);
         match left {
-            Ok(Left::Profile(written, note)) => {
+            Ok(EndResult::Profile(written, note)) => {
                 note.into_iter()
                     .for_each(|note| self.note_of(process, note));
                 let user = rights.owner().user;
@@ -551,7 +551,7 @@ impl Keeping {
                 }
                 self.saved.written.push(*written);
             }
-            Ok(Left::Small(small)) => {
+            Ok(EndResult::Small(small)) => {
                 self.saved.settled.insert(pid);
                 self.saved.small.push(small);
             }

@@ -48,7 +48,7 @@ pub(super) struct Died {
 }
 
 /// What is left of a process that ended without having written its profile.
-pub(super) enum Left {
+pub(super) enum EndResult {
     /// A profile, and what is missing in it.
     Profile(Box<Written>, Option<String>),
     /// Nothing, because it is a small child for which no file of `record`'s own is made.
@@ -93,7 +93,7 @@ pub(super) fn write(
     end: End,
     wanted: &Wanted,
     own_files: &mut OwnFiles,
-) -> Result<Left> {
+) -> Result<EndResult> {
     let EndedProcess {
         pid,
         command_line,
@@ -132,7 +132,7 @@ pub(super) fn write(
         Err(error) if !owner.is_us() && own_files::is_for_rights(&error) => {
             let held = own(&left.profile);
             if pid != main && wanted.least.is_some_and(|least| held < least) {
-                return Ok(Left::Small(SmallChild {
+                return Ok(EndResult::Small(SmallChild {
                     process: pid,
                     is_before_exec: end == End::Exec,
                 }));
@@ -164,7 +164,7 @@ pub(super) fn write(
         owner,
         rights,
     };
-    Ok(Left::Profile(Box::new(written), note))
+    Ok(EndResult::Profile(Box::new(written), note))
 }
 
 /// Which files a profile takes the place of.

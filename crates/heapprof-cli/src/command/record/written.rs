@@ -137,7 +137,7 @@ pub(super) fn read(list: &[Entries], is_settled: impl Fn(u32) -> bool) -> Said {
     });
     for (owner, entry) in entries {
         if let Some(why) = entry.strip_prefix(b"!") {
-            let Reason {
+            let FailureReason {
                 process,
                 path,
                 why,
@@ -195,7 +195,7 @@ pub(super) fn read(list: &[Entries], is_settled: impl Fn(u32) -> bool) -> Said {
 }
 
 /// Why a profile could not be written.
-struct Reason {
+struct FailureReason {
     process: Option<u32>,
     path: Option<String>,
     why: String,
@@ -206,7 +206,7 @@ struct Reason {
 /// Which profile could not be written, and why. The list has the errno, the process and the path,
 /// or a text. The library leaves the texts of errnos to us, because asking libc for them in a
 /// locale may allocate.
-fn reason(why: &[u8]) -> Reason {
+fn reason(why: &[u8]) -> FailureReason {
     let text = String::from_utf8_lossy(why);
     let mut parts = text.splitn(3, ' ');
     let mut parsed = || {
@@ -219,14 +219,14 @@ fn reason(why: &[u8]) -> Reason {
                 libc::ETIMEDOUT => "nobody read from it for ten seconds".to_string(),
                 errno => std::io::Error::from_raw_os_error(errno).to_string(),
             };
-            Reason {
+            FailureReason {
                 process: Some(process),
                 path: Some(path.to_string()),
                 why: error,
                 is_for_rights: matches!(errno, libc::EACCES | libc::EPERM),
             }
         }
-        None => Reason {
+        None => FailureReason {
             process: None,
             path: None,
             why: text.into_owned(),

@@ -17,16 +17,16 @@ use crate::platform::sys;
 use crate::platform::weak::{self, LinkMap};
 
 /// Bytes of the longest path, with a zero at its end.
-const PATH: usize = 4096;
+const MAX_PATH_LENGTH: usize = 4096;
 /// An object has one piece of code, and hardly ever more than these.
-const PIECES: usize = 4;
+const MAX_PIECES: usize = 4;
 
-/// Room for a path: there may be little on this stack.
-pub(super) struct Room([u8; PATH]);
+/// PathBuffer for a path: there may be little on this stack.
+pub(super) struct PathBuffer([u8; MAX_PATH_LENGTH]);
 
-impl Room {
+impl PathBuffer {
     pub(super) const fn new() -> Self {
-        Self([0; PATH])
+        Self([0; MAX_PATH_LENGTH])
     }
 }
 
@@ -75,9 +75,9 @@ impl Mappings {
             return false;
         }
         let link_map = found.map_or(std::ptr::null(), |found| found.link_map);
-        let mut pieces = [CodePiece::default(); PIECES];
+        let mut pieces = [CodePiece::default(); MAX_PIECES];
         let count = Image::code(module.start, &mut pieces);
-        for piece in &pieces[..count.min(PIECES)] {
+        for piece in &pieces[..count.min(MAX_PIECES)] {
             let mapping = mapping(piece, link_map, &mut known.room);
             let Some(mapping) = mapping.filter(|_| known.all.try_reserve(1).is_ok()) else {
                 continue;
@@ -104,10 +104,10 @@ impl Mappings {
     }
 }
 
-/// What is noted of a piece of code, except of which image it is. `None` if its path can't be found
-/// out, or without memory.
-fn mapping(piece: &CodePiece, link_map: *const LinkMap, room: &mut Room) -> Option<Mapping> {
-    let Room(room) = room;
+/// The mapping of a piece of code, without its image. `None` if its path can't be found out, or if
+/// there is no memory.
+fn mapping(piece: &CodePiece, link_map: *const LinkMap, room: &mut PathBuffer) -> Option<Mapping> {
+    let PathBuffer(room) = room;
     let &CodePiece { start, end, offset } = piece;
     let of_kernel = kernels_path(piece, room);
     let is_loaders = of_kernel.is_none();
@@ -139,7 +139,7 @@ fn kernels_path(piece: &CodePiece, to: &mut [u8]) -> Option<usize> {
     let mut link = [0; 64];
     write!(&mut link[..63], "/proc/self/map_files/{start:x}-{end:x}").ok()?;
     let path = sys::read_link(CStr::from_bytes_until_nul(&link).ok()?, to);
-    (path.starts_with(b"/") && path.len() < PATH).then_some(path.len())
+    (path.starts_with(b"/") && path.len() < MAX_PATH_LENGTH).then_some(path.len())
 }
 
 /// Puts the loader's path of an object into `to`, if it has a whole one. Returns its length. The

@@ -19,11 +19,11 @@ use crate::place::{Access, Owner, Place, Trust, make_folder};
 
 /// How many files there may be at most, and how many bytes they may have: those of a user, and all
 /// together.
-const MAX_OF_USER: Taken = Taken {
+const MAX_OF_USER: FileUsage = FileUsage {
     files: 1024,
     bytes: 256 << 20,
 };
-const MAX: Taken = Taken {
+const MAX: FileUsage = FileUsage {
     files: 4096,
     bytes: 1 << 30,
 };
@@ -34,12 +34,12 @@ const MODE: u32 = 0o600;
 
 /// What files take.
 #[derive(Clone, Copy, Default)]
-struct Taken {
+struct FileUsage {
     files: u32,
     bytes: u64,
 }
 
-impl Taken {
+impl FileUsage {
     /// How many bytes another file may have; `None` if there may be none.
     fn left(self, max: Self) -> Option<u64> {
         let bytes = max.bytes.saturating_sub(self.bytes);
@@ -55,8 +55,8 @@ impl Taken {
 /// What the files take that were made for processes of others.
 #[derive(Default)]
 pub(in crate::command::record) struct OwnFiles {
-    all: Taken,
-    of_user: HashMap<u32, Taken>,
+    all: FileUsage,
+    of_user: HashMap<u32, FileUsage>,
 }
 
 /// A process's user may not write its profile, and `record` has no place for a file of its own.
@@ -165,7 +165,7 @@ fn write(
             continue;
         }
         let mut draft = place.draft(Access::Exactly(MODE)).with_context(named)?;
-        let mut limited = Limited {
+        let mut limited = LimitedWriter {
             writer: draft.file(),
             left: most,
         };
@@ -189,12 +189,12 @@ fn write(
 }
 
 /// A writer that takes so many bytes.
-struct Limited<W> {
+struct LimitedWriter<W> {
     writer: W,
     left: u64,
 }
 
-impl<W: Write> Write for Limited<W> {
+impl<W: Write> Write for LimitedWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if bytes.len() as u64 > self.left {
             return Err(io::Error::other("there is too much in it"));
