@@ -161,7 +161,7 @@ fn a_program_that_may_not_write_itself_has_its_profile() {
     assert_eq!(said.lines().count(), 2, "{said}");
 }
 
-/// Who is first makes the folder of the children. The profile of another user's is beside the
+/// The first worker makes the folder of the children. The profile of another user's is beside the
 /// program's.
 #[test]
 fn the_folder_of_the_children_may_be_another_worker_s() {

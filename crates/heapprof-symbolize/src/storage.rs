@@ -117,8 +117,8 @@ fn open_plain(path: &Path) -> io::Result<File> {
 }
 
 /// Whether someone other than us and root may write to the file. The mask of an access list is in
-/// the group's rights. Who we are does not change in a thread that acts for another user: that
-/// takes the place of the effective user only.
+/// the group's rights. A thread that acts for another user changes its effective user only, so its
+/// real user is still ours.
 fn is_written_by_others(metadata: &Metadata) -> bool {
     let user = rustix::process::getuid().as_raw();
     ![0, user].contains(&metadata.uid()) || metadata.mode() & 0o022 != 0

@@ -102,8 +102,7 @@ fn brief(m: &Mapping) -> (usize, usize, u64, Vec<u8>, bool, Image) {
     )
 }
 
-/// What is noted of an object that a stack leads through is what the kernel tells of it, and is
-/// noted once.
+/// An object that a stack leads through is noted once, as the kernel tells it.
 #[test]
 fn an_object_is_noted_as_the_kernel_tells_it() {
     if !std::path::Path::new("/proc/self/map_files").is_dir() {
