@@ -100,7 +100,7 @@ impl Fill<'_> {
             0 if length > LONGEST_STRUCTURE && !is_object => 0,
             0 => {
                 let bytes = self.reader.bytes(head.own, length);
-                match is_emptied_text(bytes) {
+                match is_emptied_text(bytes, |word| self.claims.find(word).is_some()) {
                     true => 0,
                     false => length,
                 }
@@ -151,10 +151,16 @@ impl Fill<'_> {
 }
 
 /// Whether a buffer had a text before it was emptied, for which Perl clears its first byte.
-fn is_emptied_text(bytes: &[u8]) -> bool {
+/// `is_pointer` says whether a word is an address of the heap: such a word may end in a zero and
+/// have letters for its other bytes.
+fn is_emptied_text(bytes: &[u8], is_pointer: impl Fn(u64) -> bool) -> bool {
     let [0, rest @ ..] = bytes else {
         return false;
     };
+    let first = bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
+    if first.is_some_and(is_pointer) {
+        return false;
+    }
     let text = rest
         .iter()
         .take_while(|&&byte| byte.is_ascii_graphic() || byte == b' ');
@@ -167,11 +173,16 @@ mod tests {
 
     #[test]
     fn an_emptied_text_is_no_structure() {
-        assert!(is_emptied_text(b"\0ello world\0\x10\x20"));
+        let is_emptied = |bytes: &[u8]| is_emptied_text(bytes, |word| word == 0x5585_4833_2800);
+        assert!(is_emptied(b"\0ello world\0\x10\x20"));
+        assert!(is_emptied(b"\0ello"));
         // A structure begins with flags, numbers and pointers.
-        assert!(!is_emptied_text(b"\0\0\0\0\x00\x02\0\0\x10\x20"));
-        assert!(!is_emptied_text(b"\x01abcdefg"));
-        assert!(!is_emptied_text(b"\0ab\0\0\0\0\0"));
-        assert!(!is_emptied_text(b""));
+        assert!(!is_emptied(b"\0\0\0\0\x00\x02\0\0\x10\x20"));
+        assert!(!is_emptied(b"\x01abcdefg"));
+        assert!(!is_emptied(b"\0ab\0\0\0\0\0"));
+        assert!(!is_emptied(b""));
+        // A pointer may look like the rest of a text: this one is "(3HU".
+        assert!(is_emptied(b"\0)3HU\x85\0\0"));
+        assert!(!is_emptied(b"\0(3H\x85\x55\0\0"));
     }
 }
