@@ -78,6 +78,8 @@ const FITS: f64 = 0.9;
 const NOISE: f64 = 1.6;
 /// Of the pairs of an earlier and a later value, so many more grow than shrink in steady growth.
 const OFTEN: f64 = 0.7;
+/// Steady growth does not stay just where it is in more of the steps than this.
+const STAYS: f64 = 0.75;
 /// A rise is more than so many times the noise.
 const CLEAR: f64 = 4.0;
 /// So much of the rise the later half adds to steady growth.
@@ -171,13 +173,16 @@ fn verdict(x: &[f64], y: &[f64], line: &Line) -> Verdict {
     let rise = m[groups - 1] - m[0];
     let later = m[groups - 1] - m[groups / 2];
     let is_clear = rise > CLEAR * of_group;
+    let stays = y.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    let moves = (stays as f64) <= STAYS * (n - 1) as f64;
     let fits = line.r2 > FITS || n >= FEW && line.off <= NOISE * noise;
     let quarter = n.div_ceil(4);
     let least_of = |of: &[f64]| of.iter().copied().fold(f64::INFINITY, f64::min);
     let most_of = |of: &[f64]| of.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     // A burst is not there most of the time.
     let is_rare = y.iter().filter(|v| v.abs() > most / 2.0).count() * 3 <= n;
-    if line.slope > 0.0 && fits && is_clear && order(&m) > OFTEN && later > STILL * rise {
+    let goes_on = order(&m) > OFTEN && later > STILL * rise;
+    if line.slope > 0.0 && fits && is_clear && moves && goes_on {
         Verdict::SteadyGrowth
     } else if y[n - 1] < FREED * most && most > 2.0 * mean(y) && is_rare {
         Verdict::BurstFreed
@@ -264,7 +269,7 @@ mod tests {
     fn planted_series_are_called_what_they_are() {
         use Verdict::{BurstFreed, GrowsInSteps, LevelsOff, NoTrend, SteadyGrowth};
         type Series<'a> = &'a dyn Fn(usize) -> f64;
-        let cases: [(&str, Series<'_>, f64, Verdict); 11] = [
+        let cases: [(&str, Series<'_>, f64, Verdict); 12] = [
             // A leak that adds 1 % of the heap a moment, with 5 % noise, from 0 on and on top of
             // what was there.
             (
@@ -309,6 +314,13 @@ mod tests {
                 "steps",
                 &|i| 1e6 * (1.0 + (i / 20) as f64),
                 0.005,
+                GrowsInSteps,
+            ),
+            // A line fits them, but the value stays where it is in between.
+            (
+                "a table that grows every 12 moments",
+                &|i| 1e6 * (1.0 + (i / 12) as f64),
+                0.0,
                 GrowsInSteps,
             ),
             ("noise", &|_| 1e6, 0.2, NoTrend),
