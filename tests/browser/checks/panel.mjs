@@ -15,12 +15,14 @@ export default async function ({ check, visit }) {
 async function functions(check, page, { last }) {
   const { rows } = answer('top', '-n', '0', last);
   const lines = answer('top', '-n', '0', '-g', 'lines', last).rows;
-  const once = rows.filter((row, i) =>
-    (row.flat || row.cum) && rows.findIndex(other => other.function === row.function) === i);
-  const asked = [...once.slice(0, 6), ...once.filter(row => row.cum > row.flat).slice(0, 4)];
-  for (const { function: name } of asked) {
-    const [wanted] = answer('peek', `^${escaped(name)}$`, last).rows;
-    const hash = new URLSearchParams({ view: 'table', fold: 0, a: -1, sel: name });
+  const used = rows.filter(row => row.flat || row.cum);
+  const asked = [...used.slice(0, 6), ...used.filter(row => row.cum > row.flat).slice(0, 4)];
+  for (const one of asked) {
+    const { function: name, file } = one;
+    const isIt = row => row.function === name && row.file === file;
+    const wanted = answer('peek', `^${escaped(name)}$`, last).rows.find(isIt);
+    const sel = `${name}\n${file ?? ''}`;
+    const hash = new URLSearchParams({ view: 'table', fold: 0, a: -1, sel });
     await follow(page, hash.toString());
     check.equal(await selectedName(page), name, `${name} is selected`);
     const values = page.tid('panel-values');
@@ -32,16 +34,16 @@ async function functions(check, page, { last }) {
       const first = wanted[side].map(row => [row.function, row.value]).filter(row => row[1]);
       if (!first.length) check.equal(list.length, 0, `no ${side}`);
       else check.same(list.map(row => row[1]), first.slice(0, 6).map(row => row[1]), side);
-      const known = new Map(first);
-      check(list.every(([one, value]) => known.get(one) === value), `their names`);
+      const known = new Set(first.map(row => JSON.stringify(row)));
+      check(list.every(row => known.has(JSON.stringify(row))), `their names`);
     }
-    const own = byLine(lines.filter(row => row.function === name)).slice(0, 8);
+    const own = byLine(lines.filter(isIt)).slice(0, 8);
     const listed = (await listRows(page, 'lines')).map(row => row[1]);
     if (own.length) check.same(listed, own, 'lines as in top -g lines');
   }
 }
 
-// A name may stand for code of several files; a line of it is then that of any.
+// Returns the values of a function's lines, largest first.
 function byLine(rows) {
   const sums = new Map();
   for (const { line, flat } of rows) sums.set(line ?? 0, (sums.get(line ?? 0) || 0) + flat);

@@ -14,17 +14,18 @@ export default async function ({ check, visit }) {
   }
 }
 
-// The table beside the graph has boxes of at least 0.4 % of the whole, at most 400.
+// The table beside the graph has boxes of at least 0.4 % of the whole, at most 400. Functions of
+// one name in several files are boxes of their own, so boxes are compared as a list.
 async function boxes(check, page, { last }, flags) {
   const { rows, total } = answer('tree', '--min-percent', '0', ...flags, last);
   const shown = await flameRows(page);
   check.equal(shown[0].value, total, 'the root has the total');
   const path = [];
-  const known = new Map();
+  const known = [];
   for (const row of rows) {
     path.length = row.depth;
     path.push(row.function);
-    if (row.total >= LEAST * total) known.set(path.join('\n'), row.total);
+    if (row.total >= LEAST * total) known.push([path.join('\n'), row.total]);
   }
   const here = [];
   const found = shown.slice(1).map(({ name, level, value }) => {
@@ -33,8 +34,10 @@ async function boxes(check, page, { last }, flags) {
     return [here.join('\n'), value];
   });
   if (shown.length < 400) {
-    check.same(found.sort(), [...known].sort(), 'every box as in tree');
+    check.same(found.sort(), known.sort(), 'every box as in tree');
   } else {
-    check.same(found, found.map(([key]) => [key, known.get(key)]), 'each box as in tree');
+    const all = new Set(known.map(box => JSON.stringify(box)));
+    const strange = found.filter(box => !all.has(JSON.stringify(box)));
+    check.equal(JSON.stringify(strange.slice(0, 3)), '[]', 'each box as in tree');
   }
 }
