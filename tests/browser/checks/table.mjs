@@ -16,12 +16,10 @@ export default async function ({ check, visit }) {
   }
 }
 
-// Perl's (compile) lies in own files and in those of libraries. The page has one function of a
-// name, and knows of it only that it is not all a library's, so it folds less than --own-code does.
 async function numbers(check, page, { name, last }) {
   const types = answer('sql', '-p', last, 'SELECT type FROM sample_type').map(({ type }) => type);
   for (const type of types) {
-    for (const own of name === 'perl' ? [false] : [false, true]) {
+    for (const own of [false, true]) {
       const pair = type.match(/^(.+)_(objects|space)$/);
       const [family, kind] = pair ? pair.slice(1) : [type, 'own'];
       await follow(page, `view=table&a=-1&fam=${family}&unit=${kind}&fold=${own ? 1 : 0}`);
