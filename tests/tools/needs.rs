@@ -160,6 +160,20 @@ fn note(what: &str, packages: &str) {
     skips.entry(reason).or_default().insert(test.to_string());
 }
 
+/// Whether namespaces can be made with these options of `unshare`. A test without them is skipped.
+/// They need rights, and in a chroot there are none of mounts and of users.
+pub fn namespaces(options: &[&str]) -> bool {
+    if !have(&["unshare"]) {
+        return false;
+    }
+    let tried = Command::new("unshare").args(options).arg("true").output();
+    let works = tried.is_ok_and(|tried| tried.status.success());
+    if !works {
+        cannot(&format!("namespaces (unshare {})", options.join(" ")));
+    }
+    works
+}
+
 /// The path of a shared library of this machine. Without it the test is skipped, or fails if
 /// everything is required.
 pub fn library(name: &str) -> Option<String> {
