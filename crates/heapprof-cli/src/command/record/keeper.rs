@@ -6,6 +6,7 @@ mod callers;
 mod lowered;
 mod process;
 mod saved;
+mod start;
 
 use std::fs::File;
 use std::io;
@@ -15,16 +16,17 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use heapprof_live::{Kept, Logged, State};
+use heapprof_live::{Kept, State};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{Pid, PidfdFlags, Resource, getrlimit, pidfd_open, setrlimit};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use self::callers::{Caller, Callers, listening, number_of};
 use self::lowered::Lowered;
 use self::process::Process;
 pub(super) use self::saved::Saved;
+use self::start::{allow_files, begin};
 use super::audit::{Audit, Said};
 use super::kept::{Died, End, EndResult, EndedProcess, NoPlace, OwnFiles, Wanted, write};
 use super::oom::{self, Counts};
@@ -43,10 +45,8 @@ const MAX_AT_ONCE: usize = 1024;
 /// that was killed may take to end: on a busy machine its turn comes late.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 const END_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// So long a child that was forked last may take to say so.
 const AFTER_LAST_FORK: Duration = Duration::from_millis(200);
-
 /// So long it may take to read a file.
 const USUAL: Duration = Duration::from_secs(2);
 /// The longest message of somebody who calls, in bytes.
@@ -581,17 +581,4 @@ impl Keeping {
             self.saved.notes.push(note);
         }
     }
-}
-
-/// Begins to write the events of a process.
-fn begin(log: &mut Log, kept: &Kept, main: u32, rights: &RightsLedger) -> anyhow::Result<()> {
-    log.begin(Logged::Kept(kept.again()?), main, rights.clone())
-}
-
-/// Allows as many open files as this process may have: two for each process that is kept. The
-/// program has begun by now, with the limit that it had.
-fn allow_files() {
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    let _ = setrlimit(Resource::Nofile, limit);
 }

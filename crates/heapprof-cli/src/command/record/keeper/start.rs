@@ -1,0 +1,25 @@
+//! What the keeper of the books does when a recording and its processes begin.
+
+use heapprof_live::{Kept, Logged};
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::log::Log;
+use crate::rights::RightsLedger;
+
+/// Begins to write the events of a process.
+pub(super) fn begin(
+    log: &mut Log,
+    kept: &Kept,
+    main: u32,
+    rights: &RightsLedger,
+) -> anyhow::Result<()> {
+    log.begin(Logged::Kept(kept.again()?), main, rights.clone())
+}
+
+/// Allows as many open files as this process may have: two for each process that is kept. The
+/// program has begun by now, with the limit that it had.
+pub(super) fn allow_files() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}
