@@ -97,7 +97,7 @@ static void *lines(void *none) {
         if (!strcmp(how, "kill"))
             raise(SIGKILL);
         if (!strcmp(how, "exec"))
-            execlp("sleep", "sleep", "3", (char *)0);
+            execlp("sleep", "sleep", "600", (char *)0);
     }
     exit(7);
     return none;
