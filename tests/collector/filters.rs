@@ -72,6 +72,8 @@ int main(void) {
     for (int i = 0; i < 200000; i += 4096) kept[i] = 1;
     for (const char *call = "fuycnlsdtem"; *call; call++) {
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+            /* Whether a join waits for a thread, and so asks the kernel, hangs on the moment. */
+            if (*call == 't' && numbers[i] == SYS_futex) continue;
             pid_t child = fork();
             if (child == 0) {
                 struct sock_filter filter[] = {
