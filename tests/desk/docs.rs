@@ -3,9 +3,10 @@
 //! A block begins with ```` ```console ````, and its first line begins with `$ heapprof`. Words
 //! after `console` are options. `exit=N` is the exit code. `stderr` means that the text is what was
 //! printed to stderr. `recorded` runs the example in a folder of the page's own, with the programs
-//! of docs/examples, and skips it if there is no compiler. `perl-module` skips it where no module of
-//! Perl can be built. `any` accepts any output, because it depends on the machine; so does the share
-//! of RSS in `record`'s line, which is not always known. HEAPPROF_BLESS=1 writes the outputs anew.
+//! of docs/examples, and skips it if there is no compiler. `perl-module` skips it where no module
+//! of Perl can be built. `any` accepts any output, because it depends on the machine; so does the
+//! share of RSS in `record`'s line, which is not always known. HEAPPROF_BLESS=1 writes the outputs
+//! anew.
 
 use std::path::{Path, PathBuf};
 
