@@ -16,8 +16,6 @@ fix(5,'heapprof-preload/src/family.rs',('released = sym released','released = sy
 for f in ('perl/src/lib.rs','perl/src/interpreter.rs','perl/src/unchanged.rs','perl/src/walk.rs','preload/src/perl/state.rs','preload/src/api.rs'):
     fix(5,'heapprof-'+f,(r're:\bLayout\b','PerlLayout'))
 fix(5,'heapprof-preload/src/python/objects/wrappers.rs',('offset_of!(Allocator, free)','offset_of!(PythonAllocator, free)'))
-for a in ('.iter()','.retain(','.is_empty()',')',',\n','.moments','.types','.iter('):
-    pass
 fix(3,'heapprof-analysis/src/series/sum.rs',(r're:(?<!fn )\bchoose_moments(?=\.|\)|,)','chosen'))
 A='../tests/desk/architecture.rs'
 fix(5,A,('&["apart", "stub", "taken", "thread"]','&["child_process", "stub", "taken", "thread"]'),('            "allocator",\n            "books",\n','            "allocator",\n            "ledger_hooks",\n'))
@@ -42,7 +40,6 @@ fix(3,'heapprof-analysis/tests/work.rs',(r're:diff, folded, info','diff, each_fo
 fix(3,'../tests/desk/memory.rs',(r're:UserStatement, folded, leaks','UserStatement, each_folded_stack, leaks'))
 fix(3,'../tests/desk/series.rs',('&choose_moments, &Query','&chosen, &Query'))
 fix(5,'../tests/collector/fork_audit.rs',('use heapprof_fork::{ForkBaseline, look};','use heapprof_fork::{ForkBaseline, audit_child};'))
-MO='heapprof-collect/src/recording/model.rs'
 S='heapprof-cli/src/command/record/keeper/start.rs'
 fix(5,S,('{Kept, Logged}','{LogSource, SharedLedger}'),('kept: &Kept','kept: &SharedLedger'),('Logged::Kept(kept.again()?)','LogSource::SharedLedger(kept.try_clone()?)'))
 fix(6,S,('log::Log;','log::EventLogWriter;'),('&mut Log,','&mut EventLogWriter,'))
@@ -79,11 +76,8 @@ link(1,CO+'platform/table_file.rs','NEVER','NEVER_DUE')
 fix(1,CO+'platform/table_file.rs',('[`let_go`](Self::let_go)','[`unlock_pieces`](Self::unlock_pieces)'),('[`hold`](Self::hold)','[`lock_pieces`](Self::lock_pieces)'))
 for f in (CO+'tables/stacks.rs','heapprof-live/src/stacks.rs'):
     fix(1,f,('[`heapprof_books::end`]','[`heapprof_books::stack_end`]'))
-fix(1,'heapprof-books/src/lib.rs',('super::end','super::stack_end'),('[`end`]','[`stack_end`]') if False else ('[`state`]','[`process_state`]'))
-fix(3,'heapprof-analysis/src/tree.rs',('[`PlaceId::OTHER_NAME`]','[`PlaceId::OTHER`]'))
-fix(5,'heapprof-live/src/shared_ledger.rs',('[`LiveError::TooLarge`]','[`LiveError::LedgerTooLarge`]'))
+fix(1,'heapprof-books/src/lib.rs',('super::end','super::stack_end'),('[`state`]','[`process_state`]'))
 link(1,'heapprof-attach/src/thread.rs','call','stopped_call')
-fix(5,'heapprof-perl/src/interpreter.rs',('[`PerlLayout::USUAL_LAYOUT`]','[`PerlLayout::USUAL`]'))
 fix(4,'heapprof-graph/src/components.rs',('crate::done_with','crate::postorder'))
 fix(1,'heapprof-books/src/lib.rs',('[`end`](super::stack_end)','[`stack_end`](super::stack_end)'))
 fix(4,'heapprof-graph/src/components.rs',('[`done_with`]','[`postorder`]'))
@@ -96,7 +90,7 @@ fix(1,'heapprof-books/src/log.rs',('super::Books::name','super::LedgerHeader::na
 fix(5,'heapprof-process/src/run.rs',('type Request = libc::c_int','type TraceRequest = libc::c_int'))
 fix(5,'heapprof-attach/src/thread.rs',('pub(crate) type Request = libc::c_int','pub(crate) type PtraceRequest = libc::c_int'))
 fix(6,'heapprof-cli/src/stores.rs',('let batches = BatchStore::at(place)?','let batches = BatchStore::at_place(place)?'))
-fix(5,'heapprof-attach/src/elsewhere.rs',(r're:\bError\b(?!::Oth)','AttachError'),('Error::OtherMachine','AttachError::OtherMachine'),(r're:\bAttachAttachError','AttachError'),(r're:\bWish\b','AttachOptions'),(r're:\bAttached\b','AttachOutcome'),(r're:\bTarget\b','AttachTarget'))
+fix(5,'heapprof-attach/src/elsewhere.rs',(r're:\bError\b(?!::Oth)','AttachError'),('Error::OtherMachine','AttachError::OtherMachine'),(r're:\bWish\b','AttachOptions'),(r're:\bAttached\b','AttachOutcome'),(r're:\bTarget\b','AttachTarget'))
 fix(4,'heapprof-heapwalk/src/elsewhere.rs',(r're:\bError\b','HeapWalkError'),(r're:\bImage\b','ProcessImage'),(r're:\bCapture\b','ImageCapture'),(r're:\bOutside\b','LiveMemory'))
 fix(2,'heapprof-formats/src/others.rs',('[`Error::Unknown`](crate::FormatError)','[`FormatError::Unknown`](crate::FormatError)'))
 fix(4,'heapprof-heapwalk/src/elsewhere.rs',('pub held: Duration','pub suspended: Duration'),('process was held','process was suspended'))
