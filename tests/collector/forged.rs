@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use heapprof_books::{Books, Kept as Header, MAGIC};
+use heapprof_books::{LEDGER_MAGIC, LedgerHeader, SharedLedgerHeader as Header};
 use heapprof_live::{Core, Error, Kept};
 use heapprof_tests::built::{build, have};
 use heapprof_tests::harness::preloaded;
@@ -92,8 +92,8 @@ fn core_of_a_recording(folder: &Path) -> Option<std::path::PathBuf> {
 
 /// Where the books are in the file, and the memory of tables: everything that is written.
 fn places(bytes: &[u8]) -> Vec<usize> {
-    let all = bytes.windows(MAGIC.len()).enumerate();
-    all.filter(|(_, window)| **window == MAGIC)
+    let all = bytes.windows(LEDGER_MAGIC.len()).enumerate();
+    all.filter(|(_, window)| **window == LEDGER_MAGIC)
         .map(|(at, _)| at)
         .collect()
 }
@@ -183,7 +183,7 @@ fn forged_books_are_a_profile_or_an_error() {
     };
     let bytes = std::fs::read(&path).unwrap();
     let heads = places(&bytes).into_iter();
-    let heads: Vec<_> = heads.map(|at| at..at + size_of::<Books>()).collect();
+    let heads: Vec<_> = heads.map(|at| at..at + size_of::<LedgerHeader>()).collect();
     let file = OpenOptions::new().write(true).open(&path).unwrap();
     read_mutants(&file, &bytes, &heads, || read(&path));
 }
@@ -230,11 +230,11 @@ fn forged_kept_books_are_a_profile_or_an_error() {
         Ok(left.profile.samples.len())
     };
     // What is behind the books in the header is the history, which leads nowhere.
-    let books = std::mem::offset_of!(Header, books);
+    let books = std::mem::offset_of!(Header, ledger);
     let values = std::mem::offset_of!(Header, values);
     let heads = [
         16..48,
-        books..books + size_of::<Books>(),
+        books..books + size_of::<LedgerHeader>(),
         values..values + 300 * 8,
     ];
     read_mutants(&file, &bytes, &heads, read);

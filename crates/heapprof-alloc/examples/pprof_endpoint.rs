@@ -8,13 +8,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use heapprof_alloc::{HeapProf, Options};
+use heapprof_alloc::{HeapProf, RecordingOptions};
 
 #[global_allocator]
 static ALLOCATOR: HeapProf = HeapProf::system();
 
 fn main() -> std::io::Result<()> {
-    heapprof_alloc::start(Options::default());
+    heapprof_alloc::start(RecordingOptions::default());
     let address = std::env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("localhost:6060"))?;
     std::thread::spawn(move || serve_profiles(&listener));

@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use heapprof_collect::{CallSite, ENGINE, Mode, is_apart};
+use heapprof_collect::{CallSite, ENGINE, RecordingMode, is_inside_engine};
 
 /// A global allocator that records what `A` is asked for.
 ///
@@ -47,11 +47,11 @@ impl<A> HeapProf<A> {
 #[inline(always)]
 fn chosen(size: usize) -> bool {
     match ENGINE.events().mode() {
-        Mode::Off => false,
-        Mode::Sampled => ENGINE.events().charge(size),
+        RecordingMode::Off => false,
+        RecordingMode::Sampled => ENGINE.events().charge(size),
         // The countdown does not decide: an earlier sampled recording may have left something on
         // it.
-        Mode::Exact => !is_apart(),
+        RecordingMode::Exact => !is_inside_engine(),
     }
 }
 
@@ -72,7 +72,7 @@ fn reallocated(
     frame: CallSite,
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
-    if ENGINE.events().mode() == Mode::Exact {
+    if ENGINE.events().mode() == RecordingMode::Exact {
         ENGINE.events().rewind();
     }
     ENGINE.events().reallocate(block, size, frame, real)
@@ -90,7 +90,7 @@ fn released(block: *mut u8) {
 #[cold]
 #[inline(never)]
 fn missing(layout: Layout) -> *mut u8 {
-    if is_apart() {
+    if is_inside_engine() {
         ENGINE.memory().spare(layout)
     } else {
         std::ptr::null_mut()
@@ -148,7 +148,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
             // SAFETY: it is a spare block of this layout, and the caller is done with it.
             return unsafe { ENGINE.memory().free_spare(block, layout) };
         }
-        if ENGINE.events().may_hold(block as usize) && !is_apart() {
+        if ENGINE.events().may_hold(block as usize) && !is_inside_engine() {
             released(block);
         }
         // SAFETY: as above.
@@ -168,7 +168,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
             none if none.is_null() => moved(),
             grown => grown,
         };
-        if ENGINE.events().mode() == Mode::Off {
+        if ENGINE.events().mode() == RecordingMode::Off {
             return quietly();
         }
         if !ENGINE.events().may_hold(block as usize) {
@@ -179,7 +179,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for HeapProf<A> {
                 quietly()
             };
         }
-        if is_apart() {
+        if is_inside_engine() {
             return quietly();
         }
         reallocated(block, size, ENGINE.events().caller(), real)

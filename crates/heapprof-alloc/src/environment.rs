@@ -3,15 +3,15 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use heapprof_collect::Options;
-use heapprof_collect::setting::{self, Misunderstood};
+use heapprof_collect::RecordingOptions;
+use heapprof_collect::setting::{self, SettingError};
 use heapprof_environment as variable;
 
 /// Returns the options that the variables ask for. `None` if they ask for nothing, or if they are
 /// meant for the preloaded library.
 pub(crate) fn read(
     get: impl Fn(&str) -> Option<OsString>,
-) -> Result<Option<Options>, Misunderstood> {
+) -> Result<Option<RecordingOptions>, SettingError> {
     let get = |name| get(name).filter(|value| !value.is_empty());
     let Some(pattern) = get(variable::OUTPUT.name) else {
         return Ok(None);
@@ -21,9 +21,9 @@ pub(crate) fn read(
     if by_library || get(variable::RECORD.name).is_some() {
         return Ok(None);
     }
-    let mut options = Options::default();
+    let mut options = RecordingOptions::default();
     options.output.pattern = pattern.into_vec();
-    setting::obey(|name| get(name).map(OsString::into_vec), &mut options)?;
+    setting::apply_variables(|name| get(name).map(OsString::into_vec), &mut options)?;
     Ok(Some(options))
 }
 
@@ -36,11 +36,11 @@ mod tests {
     use std::time::Duration;
 
     use heapprof_collect::setting::SETTINGS;
-    use heapprof_collect::{Format, Mode};
+    use heapprof_collect::{DumpFormat, RecordingMode};
 
     use super::*;
 
-    fn with(variables: &[(&str, &str)]) -> Result<Option<Options>, Misunderstood> {
+    fn with(variables: &[(&str, &str)]) -> Result<Option<RecordingOptions>, SettingError> {
         read(|name| {
             let found = variables.iter().find(|(n, _)| *n == name);
             found.map(|(_, value)| OsString::from(value))
@@ -62,8 +62,11 @@ mod tests {
         ];
         let options = with(&all).unwrap().unwrap();
         assert_eq!(options.output.pattern, b"heap.%p.pb.gz");
-        assert_eq!((options.mode, options.period), (Mode::Exact, 64 << 10));
-        assert_eq!(options.format, Format::Text);
+        assert_eq!(
+            (options.mode, options.period),
+            (RecordingMode::Exact, 64 << 10)
+        );
+        assert_eq!(options.format, DumpFormat::Text);
         assert_eq!(options.triggers.interval, Some(Duration::from_millis(1500)));
         assert_eq!(options.triggers.growth, Some(1 << 20));
         assert!(options.triggers.peak && !options.follow_children);

@@ -8,8 +8,8 @@
 //! #[global_allocator]
 //! static ALLOCATOR: heapprof_alloc::HeapProf = heapprof_alloc::HeapProf::system();
 //!
-//! fn main() -> Result<(), heapprof_alloc::Error> {
-//!     heapprof_alloc::start(heapprof_alloc::Options::default());
+//! fn main() -> Result<(), heapprof_alloc::DumpError> {
+//!     heapprof_alloc::start(heapprof_alloc::RecordingOptions::default());
 //!     let work: Vec<u64> = (0..1_000_000).collect();
 //!     let written = heapprof_alloc::dump_to("heap.pb.gz")?;
 //!     drop((work, written));
@@ -23,7 +23,7 @@
 //!
 //! Nothing is recorded before [`start`]. Until then, an allocation costs one more load and one more
 //! branch. After that, in sampled mode (the default), it costs a few more instructions, and one
-//! allocation in about 512 KiB is looked at. [`Mode::Exact`] looks at all of them.
+//! allocation in about 512 KiB is looked at. [`RecordingMode::Exact`] looks at all of them.
 //!
 //! A recording belongs to the process, so functions of this crate control it, not methods of the
 //! allocator. `examples/pprof_endpoint.rs` serves profiles at `/debug/pprof/heap`, as Go programs
@@ -42,8 +42,11 @@ pub use crate::{
     },
     wiretap::alive_at,
 };
-pub use heapprof_collect::setting::{Misunderstood, SETTINGS, Setting};
-pub use heapprof_collect::{DEFAULT_PERIOD, Error, Format, Mode, Options, Output, Triggers};
+pub use heapprof_collect::setting::{SETTINGS, Setting, SettingError};
+pub use heapprof_collect::{
+    DEFAULT_PERIOD, DumpError, DumpFormat, DumpOutput, DumpTriggers, RecordingMode,
+    RecordingOptions,
+};
 
 /// Says that the code of this name has run, in a datagram to where `HEAPPROF_WIRETAP` says. Without
 /// that variable it does nothing.

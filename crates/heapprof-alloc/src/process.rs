@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_collect::{ENGINE, Reason};
+use heapprof_collect::{DumpReason, ENGINE};
 
 /// Whether a dump at exit was asked for.
 static AT_EXIT: AtomicBool = AtomicBool::new(false);
@@ -84,7 +84,7 @@ pub(crate) fn dump_at_exit() {
 extern "C" fn last_dump() {
     if ENGINE.lifecycle().is_running() {
         // Nobody is left to be told of an error.
-        ENGINE.dumps().at_end(Reason::Exit);
+        ENGINE.dumps().dump_at_end(DumpReason::Exit);
     }
 }
 

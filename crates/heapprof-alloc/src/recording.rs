@@ -4,8 +4,8 @@ use std::ffi::{CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use heapprof_collect::setting::Misunderstood;
-use heapprof_collect::{ENGINE, Error, Mode, Options, Reason, sys};
+use heapprof_collect::setting::SettingError;
+use heapprof_collect::{DumpError, DumpReason, ENGINE, RecordingMode, RecordingOptions, sys};
 
 use crate::environment;
 use crate::process;
@@ -16,7 +16,7 @@ use crate::process;
 /// Returns false, and begins nothing, if there is no memory for it, if a thread is held up in the
 /// middle of an allocation, if the period is above 1 TiB, or if the mode is off. In a program whose
 /// global allocator is not a [`HeapProf`](crate::HeapProf), a recording finds nothing.
-pub fn start(mut options: Options) -> bool {
+pub fn start(mut options: RecordingOptions) -> bool {
     // A plain output name is this process's own; children insert their process id.
     let parent = sys::parent_id();
     options.output.parent.get_or_insert(parent);
@@ -32,14 +32,16 @@ pub fn start(mut options: Options) -> bool {
 ///
 /// # Errors
 /// A variable has a value that is not understood. Nothing is recorded then.
-pub fn start_from_environment() -> Result<bool, Misunderstood> {
+pub fn start_from_environment() -> Result<bool, SettingError> {
     let options = environment::read(|name| std::env::var_os(name))?;
     Ok(options.is_some_and(begin))
 }
 
-fn begin(options: Options) -> bool {
-    ENGINE.lifecycle().apart(process::watch_forks);
-    options.mode != Mode::Off && ENGINE.lifecycle().start(options)
+fn begin(options: RecordingOptions) -> bool {
+    ENGINE
+        .lifecycle()
+        .with_reentrancy_guard(process::watch_forks);
+    options.mode != RecordingMode::Off && ENGINE.lifecycle().start(options)
 }
 
 /// Ends the recording. Dumps still show what it found until then. Blocks that are freed later still
@@ -55,13 +57,13 @@ pub fn is_running() -> bool {
     ENGINE.lifecycle().is_running()
 }
 
-/// Writes a profile where the recording's [`Output`](crate::Output) says. Returns its path.
+/// Writes a profile where the recording's [`DumpOutput`](crate::DumpOutput) says. Returns its path.
 ///
 /// # Errors
 /// There is no recording, it has no output, another thread's dump is not done within ten seconds,
 /// the file can't be written, or there is no memory. If there is memory for the dump, but not for
 /// the path that is returned, the file is written all the same.
-pub fn dump() -> Result<PathBuf, Error> {
+pub fn dump() -> Result<PathBuf, DumpError> {
     written(ENGINE.dumps().request(None))
 }
 
@@ -69,7 +71,7 @@ pub fn dump() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 /// The same as for [`dump`], except that the recording needs no output.
-pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, Error> {
+pub fn dump_to(path: impl AsRef<Path>) -> Result<PathBuf, DumpError> {
     let path = path.as_ref().as_os_str().as_bytes();
     written(ENGINE.dumps().request(Some(path)))
 }
@@ -82,7 +84,7 @@ pub fn profile() -> Vec<u8> {
     if !ENGINE.lifecycle().was_started() {
         return Vec::new();
     }
-    let bytes = ENGINE.dumps().profile(Reason::Request);
+    let bytes = ENGINE.dumps().profile(DumpReason::Request);
     handed_over(bytes, |bytes| copied(bytes)).unwrap_or_default()
 }
 
@@ -90,23 +92,25 @@ pub fn profile() -> Vec<u8> {
 /// such dump if the process aborts, calls `_exit`, or dies by a signal. The dump is made as by
 /// [`dump`], except that a plain output name gets no number.
 pub fn dump_at_exit() {
-    ENGINE.lifecycle().apart(process::dump_at_exit);
+    ENGINE
+        .lifecycle()
+        .with_reentrancy_guard(process::dump_at_exit);
 }
 
-fn written(made: Result<CString, Error>) -> Result<PathBuf, Error> {
+fn written(made: Result<CString, DumpError>) -> Result<PathBuf, DumpError> {
     let path = made.map_err(own_error)?;
     let own = handed_over(path, |path| copied(path.to_bytes()));
-    Ok(OsString::from_vec(own.ok_or(Error::NoMemory)?).into())
+    Ok(OsString::from_vec(own.ok_or(DumpError::NoMemory)?).into())
 }
 
 /// The error, with its path in the program's own memory.
-fn own_error(error: Error) -> Error {
-    let Error::Write(path, errno) = error else {
+fn own_error(error: DumpError) -> DumpError {
+    let DumpError::Write(path, errno) = error else {
         return error;
     };
     let own = handed_over(path, |path| copied(path.as_bytes()));
     let own = own.and_then(|path| String::from_utf8(path).ok());
-    own.map_or(Error::NoMemory, |path| Error::Write(path, errno))
+    own.map_or(DumpError::NoMemory, |path| DumpError::Write(path, errno))
 }
 
 /// Copies bytes. Returns `None` if there is no memory.
@@ -121,6 +125,6 @@ fn copied(bytes: &[u8]) -> Option<Vec<u8>> {
 /// the program, so its free is known, too.
 fn handed_over<T, R>(made: T, copy: impl FnOnce(&T) -> R) -> R {
     let own = copy(&made);
-    ENGINE.lifecycle().apart(|| drop(made));
+    ENGINE.lifecycle().with_reentrancy_guard(|| drop(made));
     own
 }

@@ -19,7 +19,7 @@ static SENDER: Sender = Sender::new();
 /// preloaded library, which says so.
 pub fn alive_at(name: &str, site: &str) {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| ENGINE.lifecycle().guarded(set_up));
+    ONCE.call_once(|| ENGINE.lifecycle().with_guard_and_signals_blocked(set_up));
     SENDER.alive(name.as_bytes(), site.as_bytes());
 }
 

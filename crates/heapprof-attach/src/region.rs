@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use heapprof_books::letter::{CODE, LEN, Letter, MAGIC, STATE_AT, VERSION};
+use heapprof_books::letter::{
+    AttachLetter, CODE_LEN, LETTER_MAGIC, LETTER_VERSION, REGION_LEN, STATE_OFFSET,
+};
 use heapprof_memory::Memory;
 
 use crate::error::Error;
@@ -18,8 +20,8 @@ pub(crate) struct Region(u64);
 /// Reads or writes a field of a letter.
 macro_rules! field {
     ($field:ident) => {
-        (::heapprof_books::letter::CODE
-            + ::std::mem::offset_of!(::heapprof_books::letter::Letter, $field)) as u64
+        (::heapprof_books::letter::CODE_LEN
+            + ::std::mem::offset_of!(::heapprof_books::letter::AttachLetter, $field)) as u64
     };
 }
 pub(crate) use field;
@@ -32,20 +34,20 @@ impl Region {
 
     /// The region that somebody has left in a program.
     pub(crate) fn find(process: &Process) -> Option<Self> {
-        let mut mark = [0; MAGIC.len()];
+        let mut mark = [0; LETTER_MAGIC.len()];
         let mut all = process.maps.iter();
         let found = all.find(|map| {
             let may_be = map.is_code && map.path.is_empty();
-            may_be && process.memory().read(map.start, &mut mark) && mark == MAGIC
+            may_be && process.memory().read(map.start, &mut mark) && mark == LETTER_MAGIC
         });
         found.map(|map| Self(map.start))
     }
 
     /// Makes one, with room for so many bytes behind it, by a call of the thread.
     pub(crate) fn make(process: &Process, thread: &Stopped, behind: u64) -> Result<Self, Error> {
-        let at = map(process, thread, LEN as u64 + behind)?;
+        let at = map(process, thread, REGION_LEN as u64 + behind)?;
         let rights = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let args = [at, CODE as u64, rights, 0, 0, 0];
+        let args = [at, CODE_LEN as u64, rights, 0, 0, 0];
         call(process, thread, libc::SYS_mprotect, args)
             .map_err(|error| Error::Call("mprotect of memory for code", error))?;
         Ok(Self(at))
@@ -83,26 +85,26 @@ impl Region {
             let found = memory.u32(self.0 + at);
             found.is_some_and(|found| found == right || found == 0)
         };
-        is(field!(version), VERSION) && is(field!(size), size_of::<Letter>() as u32)
+        is(field!(version), LETTER_VERSION) && is(field!(size), size_of::<AttachLetter>() as u32)
     }
 
     /// Where the code begins, where the stack ends, and where the letter is.
     pub(crate) fn way(self) -> (u64, u64, u64) {
         (
             self.0 + stub::ENTRY,
-            self.0 + LEN as u64,
-            self.0 + CODE as u64,
+            self.0 + REGION_LEN as u64,
+            self.0 + CODE_LEN as u64,
         )
     }
 
     /// Whether an address lies in it.
     pub(crate) fn holds(self, address: u64) -> bool {
-        address.wrapping_sub(self.0) < LEN as u64
+        address.wrapping_sub(self.0) < REGION_LEN as u64
     }
 
     /// Its code.
     pub(crate) fn code(self) -> Range<u64> {
-        self.0..self.0 + CODE as u64
+        self.0..self.0 + CODE_LEN as u64
     }
 
     /// Where it begins.
@@ -112,14 +114,14 @@ impl Region {
 
     /// What lies behind it.
     pub(crate) fn behind(self) -> u64 {
-        self.0 + LEN as u64
+        self.0 + REGION_LEN as u64
     }
 
     /// Clears what XSAVE expects to be zero.
     pub(crate) fn clear_state(self, memory: Other<'_>) -> Result<(), Error> {
         /// The header behind the legacy part, which the restoring instruction checks.
         const HEADER: u64 = 512;
-        self.write(memory, (CODE + STATE_AT) as u64 + HEADER, &[0; 64])
+        self.write(memory, (CODE_LEN + STATE_OFFSET) as u64 + HEADER, &[0; 64])
     }
 }
 

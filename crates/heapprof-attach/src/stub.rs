@@ -8,12 +8,14 @@
 
 use std::mem::offset_of;
 
-use heapprof_books::letter::{CODE, Letter, MAGIC, PATH, STATE_AT, failure, progress};
+use heapprof_books::letter::{
+    AttachLetter, CODE_LEN, LETTER_MAGIC, LIBRARY_PATH_PREFIX, STATE_OFFSET, failure, progress,
+};
 
 /// Where the code begins, behind the mark of the region.
-pub(crate) const ENTRY: u64 = MAGIC.len() as u64;
+pub(crate) const ENTRY: u64 = LETTER_MAGIC.len() as u64;
 
-const REGISTERS: usize = offset_of!(Letter, registers);
+const REGISTERS: usize = offset_of!(AttachLetter, registers);
 
 std::arch::global_asm!(
     ".pushsection .rodata.heapprof_stub,\"a\",@progbits",
@@ -206,24 +208,24 @@ std::arch::global_asm!(
     ".Lsymbol: .asciz \"heapprof_letter\"",
     "heapprof_stub_end:",
     ".popsection",
-    progress = const offset_of!(Letter, progress),
-    failure = const offset_of!(Letter, failure),
-    mask = const offset_of!(Letter, mask),
-    enter = const offset_of!(Letter, enter),
-    file = const offset_of!(Letter, file),
-    library = const offset_of!(Letter, library),
-    library_len = const offset_of!(Letter, library_len),
-    text = const offset_of!(Letter, text),
-    errno_at = const offset_of!(Letter, errno_at),
-    errno = const offset_of!(Letter, errno),
-    dlopen = const offset_of!(Letter, dlopen),
-    dlsym = const offset_of!(Letter, dlsym),
-    dlerror = const offset_of!(Letter, dlerror),
+    progress = const offset_of!(AttachLetter, progress),
+    failure = const offset_of!(AttachLetter, failure),
+    mask = const offset_of!(AttachLetter, mask),
+    enter = const offset_of!(AttachLetter, enter),
+    file = const offset_of!(AttachLetter, file),
+    library = const offset_of!(AttachLetter, library),
+    library_len = const offset_of!(AttachLetter, library_len),
+    text = const offset_of!(AttachLetter, text),
+    errno_at = const offset_of!(AttachLetter, errno_at),
+    errno = const offset_of!(AttachLetter, errno),
+    dlopen = const offset_of!(AttachLetter, dlopen),
+    dlsym = const offset_of!(AttachLetter, dlsym),
+    dlerror = const offset_of!(AttachLetter, dlerror),
     registers = const REGISTERS,
-    state_at = const STATE_AT,
-    code = const CODE,
-    prefix = const PATH.len(),
-    begun = const progress::BEGUN,
+    state_at = const STATE_OFFSET,
+    code = const CODE_LEN,
+    prefix = const LIBRARY_PATH_PREFIX.len(),
+    begun = const progress::ARRIVED,
     done = const progress::DONE,
     no_file = const failure::NO_FILE,
     no_room = const failure::NO_ROOM,
@@ -244,7 +246,7 @@ pub(crate) fn code() -> &'static [u8] {
         let (from, end) = (&raw const STUB, &raw const END);
         std::slice::from_raw_parts(from, end.offset_from_unsigned(from))
     };
-    debug_assert!(code.len() <= CODE && code.starts_with(&MAGIC));
+    debug_assert!(code.len() <= CODE_LEN && code.starts_with(&LETTER_MAGIC));
     code
 }
 
@@ -263,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_code_fits_into_its_page_and_begins_with_its_mark() {
-        assert!(code().len() <= CODE && code().starts_with(&MAGIC));
-        assert_eq!(heapprof_books::letter::LEN % 4096, 0);
+        assert!(code().len() <= CODE_LEN && code().starts_with(&LETTER_MAGIC));
+        assert_eq!(heapprof_books::letter::REGION_LEN % 4096, 0);
     }
 }

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
 
-use heapprof_books::letter::{Letter, PATH, VERSION, failure, progress, wish};
+use heapprof_books::letter::{
+    AttachLetter, LETTER_VERSION, LIBRARY_PATH_PREFIX, failure, progress, request,
+};
 use heapprof_process::{began, is_there, status};
 
 use crate::choice::Choice;
@@ -170,7 +172,7 @@ impl Target {
             (field!(frames), wished.frames),
             (field!(by_thread), u32::from(wished.by_thread)),
             (field!(log), u32::from(wished.logs)),
-            (field!(wish), wish::ATTACH),
+            (field!(request), request::ATTACH),
         ] {
             region.write(memory, at, &value.to_ne_bytes())?;
         }
@@ -226,7 +228,7 @@ impl Target {
         if !before.is_attached {
             return Err(Error::NotAttached);
         }
-        region.write(memory, field!(wish), &wish::DETACH.to_ne_bytes())?;
+        region.write(memory, field!(request), &request::DETACH.to_ne_bytes())?;
         let (_, held) = self.send(region, &choice, before.thread)?;
         Ok((region.u32(memory, field!(slots))?, held))
     }
@@ -290,22 +292,22 @@ impl Target {
         let since = Instant::now();
         self.check_filters(tid)?;
         let is_filtered = self.process.is_filtered();
-        let size = size_of::<Letter>() as u32;
+        let size = size_of::<AttachLetter>() as u32;
         for (at, value) in [
-            (field!(version), VERSION),
+            (field!(version), LETTER_VERSION),
             (field!(size), size),
-            (field!(progress), progress::NONE),
+            (field!(progress), progress::NOT_ARRIVED),
             (field!(failure), 0),
             (field!(file), u32::MAX),
-            (field!(taken), 0),
+            (field!(is_file_taken), 0),
             (field!(thread), tid),
-            (field!(call), stopped.class()),
-            (field!(may_keep), u32::from(!is_filtered)),
+            (field!(stopped_call), stopped.class()),
+            (field!(may_share_ledger), u32::from(!is_filtered)),
         ] {
             region.write(memory, at, &value.to_ne_bytes())?;
         }
         let mut text = [0; 256];
-        text[..PATH.len()].copy_from_slice(PATH.as_bytes());
+        text[..LIBRARY_PATH_PREFIX.len()].copy_from_slice(LIBRARY_PATH_PREFIX.as_bytes());
         region.write(memory, field!(text), &text)?;
         region.clear_state(memory)?;
         let mask = stopped
@@ -357,11 +359,11 @@ impl Target {
             choice.let_go();
             match region.u32(memory, field!(progress))? {
                 progress::DONE => break,
-                progress::HANDS if !is_taken => {
+                progress::OFFERS_LEDGER if !is_taken => {
                     is_taken = true;
                     let number = region.u32(memory, field!(file))?;
                     kept = taken::file(self.process.pid, number);
-                    region.write(memory, field!(taken), &1u32.to_ne_bytes())?;
+                    region.write(memory, field!(is_file_taken), &1u32.to_ne_bytes())?;
                 }
                 _ if since.elapsed() > PATIENCE => {
                     return Err(Error::NoAnswer(PATIENCE.as_secs()));
@@ -378,13 +380,13 @@ impl Target {
             failure::NO_ROOM => Error::Call("write into a file in memory", errno),
             failure::NOT_LOADED => Error::NotLoaded(region.text(memory)),
             failure::OWN_MALLOC => Error::OwnMalloc,
-            failure::RECORDS => Error::Recorded(self.process.pid),
+            failure::ALREADY_RECORDING => Error::Recorded(self.process.pid),
             failure::NOT_BEGUN => Error::NotBegun,
             failure::NO_SLOTS => Error::NoSlots,
             failure::NOT_ATTACHED => Error::NotAttached,
             failure::BUSY => Error::NoAnswer(PATIENCE.as_secs()),
             failure::FORKED => Error::Forked,
-            failure::SHUT_IN => Error::ShutIn,
+            failure::SANDBOXED => Error::ShutIn,
             _ => Error::OtherVersion,
         })
     }

@@ -6,7 +6,7 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use heapprof_books::letter::{REGISTERS, call};
+use heapprof_books::letter::{REGISTER_COUNT, stopped_call};
 use libc::{c_long, c_void, pid_t, user_regs_struct};
 
 /// So long a thread may take to stop that can't be stopped in what it does in the kernel.
@@ -63,7 +63,7 @@ const MADE_AGAIN: [i64; 23] = [
 struct Again {
     /// Its number, or that of the call that goes on with it.
     number: i64,
-    /// What a signal does to it: one of [`call`].
+    /// What a signal does to it: one of [`stopped_call`].
     class: u32,
 }
 
@@ -231,14 +231,14 @@ impl Stopped {
         }
         let again = |number, class| Some(Again { number, class });
         self.again = match self.registers.rax as i64 {
-            RESTARTNOINTR => again(number, call::NONE),
-            RESTARTSYS => again(number, call::RESTARTS),
-            RESTARTNOHAND => again(number, call::ENDS),
-            RESTART_RESTARTBLOCK => again(libc::SYS_restart_syscall, call::ENDS),
+            RESTARTNOINTR => again(number, stopped_call::NONE),
+            RESTARTSYS => again(number, stopped_call::RESTARTS),
+            RESTARTNOHAND => again(number, stopped_call::ENDS),
+            RESTART_RESTARTBLOCK => again(libc::SYS_restart_syscall, stopped_call::ENDS),
             failed if failed == interrupted && MADE_AGAIN.contains(&number) && !has_signals() => {
                 // The kernel would not make it again.
                 self.is_changed = true;
-                again(number, call::ENDS)
+                again(number, stopped_call::ENDS)
             }
             _ => None,
         };
@@ -255,13 +255,13 @@ impl Stopped {
         registers
     }
 
-    /// What a signal does to the system call that it goes on with: one of [`call`].
+    /// What a signal does to the system call that it goes on with: one of [`stopped_call`].
     pub(crate) fn class(&self) -> u32 {
-        self.again.map_or(call::NONE, |again| again.class)
+        self.again.map_or(stopped_call::NONE, |again| again.class)
     }
 
     /// Its registers in the order of a letter.
-    pub(crate) fn registers(&self) -> [u64; REGISTERS] {
+    pub(crate) fn registers(&self) -> [u64; REGISTER_COUNT] {
         let r = &self.resumed();
         [
             r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11,

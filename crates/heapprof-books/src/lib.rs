@@ -1,8 +1,8 @@
 //! How the books of a recording lie in the memory of the recorded program.
 //!
-//! The collector has one [`Books`] in its writable data. It says where each table is. Whoever reads
-//! a program from outside looks for it by its [`MAGIC`], and then reads the tables by what this
-//! crate says of them. docs/dev/books.md describes the whole.
+//! The collector has one [`LedgerHeader`] in its writable data. It says where each table is.
+//! Whoever reads a program from outside looks for it by its [`LEDGER_MAGIC`], and then reads the
+//! tables by what this crate says of them. docs/dev/books.md describes the whole.
 //!
 //! It must never know how either side works. All numbers are in the machine's order.
 #![no_std]
@@ -13,115 +13,117 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 pub mod letter;
 pub mod log;
 
-/// What a [`Books`] begins with.
-pub const MAGIC: [u8; 16] = *b"heapprof's books";
+/// What a [`LedgerHeader`] begins with.
+pub const LEDGER_MAGIC: [u8; 16] = *b"heapprof's books";
 
 /// The version of this layout. Another one means that a reader of this one understands nothing.
-pub const VERSION: u32 = 4;
+pub const LEDGER_VERSION: u32 = 4;
 
-/// A [`Books`] lies at a multiple of this.
-pub const ALIGN: usize = 16;
+/// A [`LedgerHeader`] lies at a multiple of this.
+pub const LEDGER_ALIGN: usize = 16;
 
 /// Where something is: its address in the program.
-pub type Place = AtomicPtr<()>;
+pub type TableAddress = AtomicPtr<()>;
 
 /// Where all tables of a recording are.
 #[derive(Debug)]
 #[repr(C, align(16))]
-pub struct Books {
-    /// [`MAGIC`].
+pub struct LedgerHeader {
+    /// [`LEDGER_MAGIC`].
     pub magic: [u8; 16],
-    /// [`VERSION`].
+    /// [`LEDGER_VERSION`].
     pub version: u32,
     /// How many bytes this has.
     pub size: u32,
     /// Where this is, so that a copy of it is not taken for it; null if nothing was recorded.
-    pub own: Place,
+    pub own: TableAddress,
     /// `i32`: the process that records.
-    pub process: Place,
+    pub process: TableAddress,
     /// `u8`: 0 nothing is recorded now, 1 sampled, 2 exact.
-    pub mode: Place,
+    pub mode: TableAddress,
     /// `u64`: mean bytes between samples; 1 if every allocation is counted.
-    pub period: Place,
+    pub period: TableAddress,
     /// `u64`: which recording of the process this is, from 1.
-    pub epoch: Place,
+    pub epoch: TableAddress,
     /// `i64`: when it began, in nanoseconds since 1970.
-    pub started: Place,
+    pub started: TableAddress,
     /// `i64`: the same on the clock `CLOCK_MONOTONIC`.
-    pub since: Place,
+    pub since: TableAddress,
     /// [`heap`]: the sums of the process.
-    pub heap: Place,
-    /// `[u64; DROPPED]`: what could not be recorded.
-    pub dropped: Place,
+    pub heap: TableAddress,
+    /// `[u64; DROPPED_COUNT]`: what could not be recorded.
+    pub dropped: TableAddress,
     /// `u64`: the address of the first [`thread`]; 0 if there is none.
-    pub threads: Place,
+    pub threads: TableAddress,
     /// `u32`: how many stacks there are.
-    pub stacks: Place,
+    pub stacks: TableAddress,
     /// [`chunks`] of `u64`, the address of the [`stack`] with each number.
-    pub stack: Place,
+    pub stack: TableAddress,
     /// `u32`: how many frames of interpreters there are.
-    pub frames: Place,
+    pub frames: TableAddress,
     /// [`chunks`] of `u64`, the address of the [`frame`] with each number.
-    pub frame: Place,
-    /// `u32`: how many threads have asked for a name. At most [`NAMES`] of them have one.
-    pub names: Place,
+    pub frame: TableAddress,
+    /// `u32`: how many threads have asked for a name. At most [`MAX_NAMED_THREADS`] of them have
+    /// one.
+    pub names: TableAddress,
     /// [`chunks`] of [`name`]s. Number 1 is the first.
-    pub name: Place,
+    pub name: TableAddress,
     /// [`moments`]: the history of the heap.
-    pub moments: Place,
+    pub moments: TableAddress,
     /// `i64`: when the heap was largest, in microseconds since the beginning.
-    pub peak_at: Place,
+    pub peak_at: TableAddress,
     /// `u32`: how many mappings are known.
-    pub mappings: Place,
-    /// [`chunks`] of [`Mapping`]s.
-    pub mapping: Place,
-    /// The parts of the table of blocks in use, [`PARTS`] of them.
-    pub parts: Place,
+    pub mappings: TableAddress,
+    /// [`chunks`] of [`LedgerMapping`]s.
+    pub mapping: TableAddress,
+    /// The parts of the table of blocks in use, [`PART_COUNT`] of them.
+    pub parts: TableAddress,
     /// How many bytes a part has, and where in it its [`table`] is.
     pub part: [u32; 2],
     /// Where in a [`thread`] these are, in bytes.
-    pub thread: thread::Offsets,
-    /// [`log::Ring`]; null if no events are logged.
-    pub log: Place,
+    pub thread: thread::ThreadOffsets,
+    /// [`log::EventRing`]; null if no events are logged.
+    pub log: TableAddress,
     /// `u64`: how many shadows there are; null if the blocks in use are missing.
-    pub shadows: Place,
-    /// `[u64; shadow::CHUNKS]`: the addresses of the [`shadow`]s' chunks, 0 if there is none.
-    pub shadow: Place,
+    pub shadows: TableAddress,
+    /// `[u64; shadow::MAX_SHADOW_CHUNKS]`: the addresses of the [`shadow`]s' chunks, 0 if there is
+    /// none.
+    pub shadow: TableAddress,
 }
 
 /// What a file that keeps the books beyond the end of their process begins with. The process has
 /// the file mapped in pieces, and what is needed to make a profile lies in it.
 #[derive(Debug)]
 #[repr(C, align(16))]
-pub struct Kept {
-    /// [`KEPT_MAGIC`].
+pub struct SharedLedgerHeader {
+    /// [`SHARED_LEDGER_MAGIC`].
     pub magic: [u8; 16],
-    /// [`VERSION`].
+    /// [`LEDGER_VERSION`].
     pub version: u32,
     /// How many bytes this has.
     pub size: u32,
-    /// [`state`]: what has become of the process.
+    /// [`process_state`]: what has become of the process.
     pub state: AtomicU32,
     /// How many of the `extents` there are.
     pub extents: AtomicU32,
     /// 1 if there was no room in the file for something, which is missing then.
     pub is_full: AtomicU32,
     /// Where the pieces of the file are.
-    pub extent: [Extent; EXTENTS],
+    pub extent: [LedgerExtent; MAX_EXTENTS],
     /// What the process is called, up to a zero.
     pub program: [u8; 256],
-    /// Where the tables are, without [`MAGIC`] and `own`. Single numbers and lists of chunks are
-    /// copies, in `values`. `heap` and `dropped` may be old copies. The table of blocks in use is
-    /// missing: `parts` is null.
-    pub books: Books,
-    /// What [`Books`] says of single numbers and lists of chunks.
-    pub values: [u64; VALUES],
+    /// Where the tables are, without [`LEDGER_MAGIC`] and `own`. Single numbers and lists of chunks
+    /// are copies, in `values`. `heap` and `dropped` may be old copies. The table of blocks in use
+    /// is missing: `parts` is null.
+    pub ledger: LedgerHeader,
+    /// What [`LedgerHeader`] says of single numbers and lists of chunks.
+    pub values: [u64; SHARED_VALUE_COUNT],
 }
 
 /// Where a process has mapped a piece of the file in which it keeps its books.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Extent {
+pub struct LedgerExtent {
     /// Its address.
     pub address: u64,
     /// Where it begins in the file.
@@ -131,18 +133,18 @@ pub struct Extent {
 }
 
 /// The most pieces.
-pub const EXTENTS: usize = 128;
+pub const MAX_EXTENTS: usize = 128;
 
-/// What a [`Kept`] begins with.
-pub const KEPT_MAGIC: [u8; 16] = *b"heapprof's kept\0";
+/// What a [`SharedLedgerHeader`] begins with.
+pub const SHARED_LEDGER_MAGIC: [u8; 16] = *b"heapprof's kept\0";
 
-/// How many words the values of a [`Kept`] take. The history has most of them.
-pub const VALUES: usize = 3200;
+/// How many words the values of a [`SharedLedgerHeader`] take. The history has most of them.
+pub const SHARED_VALUE_COUNT: usize = 3200;
 
 /// What has become of a process that keeps its books in a file.
-pub mod state {
+pub mod process_state {
     /// It goes on, or it ended without a word.
-    pub const GOES_ON: u32 = 0;
+    pub const NOT_ENDED: u32 = 0;
     /// It has written its last profile.
     pub const HAS_ENDED: u32 = 1;
     /// It has written its profile before it became another program.
@@ -155,7 +157,7 @@ pub mod thread {
     /// Where the parts of a thread are, in bytes from its begin.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     #[repr(C)]
-    pub struct Offsets {
+    pub struct ThreadOffsets {
         /// `u64`: the address of the next one; 0 behind the last.
         pub next: u32,
         /// [`chunks`](super::chunks) of [`counters`](super::counters), by number of the stack.
@@ -164,21 +166,22 @@ pub mod thread {
         pub temporary: u32,
         /// [`chunks`](super::chunks) of [`spread`](super::spread)s, if the recording is sampled.
         pub spread: u32,
-        /// `[u64; SIZES]` of what was allocated, by size, and `[u64; SIZES]` of what was freed.
+        /// `[u64; SIZE_COUNT]` of what was allocated, by size, and `[u64; SIZE_COUNT]` of what was
+        /// freed.
         pub sizes: u32,
         /// Nothing yet.
         pub unused: u32,
     }
 }
 
-/// An array that grows without moving: the addresses of [`COUNT`](chunks::COUNT) chunks. Chunk `k`
-/// has `FIRST << k` elements, and its address is 0 if none of them was used. Elements that were not
-/// used are zero.
+/// An array that grows without moving: the addresses of [`MAX_CHUNKS`](chunks::MAX_CHUNKS) chunks.
+/// Chunk `k` has `FIRST << k` elements, and its address is 0 if none of them was used. Elements
+/// that were not used are zero.
 pub mod chunks {
     /// How many addresses there are.
-    pub const COUNT: usize = 24;
+    pub const MAX_CHUNKS: usize = 24;
     /// How many elements the first chunk has.
-    pub const FIRST: usize = 4096;
+    pub const FIRST_CHUNK_LEN: usize = 4096;
 }
 
 /// What one thread has counted of one stack: `u64`s, at these offsets, in the recording's unit.
@@ -226,12 +229,12 @@ pub mod stack {
     pub const FROM_BASE: usize = 6;
     /// `u32`: the number of that other stack.
     pub const BASE: usize = 8;
-    /// `u32`: why it has no frame that is older, one of [`end`](super::end).
+    /// `u32`: why it has no frame that is older, one of [`stack_end`](super::stack_end).
     pub const END: usize = 12;
 }
 
 /// Why a stack has no frame that is older.
-pub mod end {
+pub mod stack_end {
     /// The oldest frame is the outermost one of its thread.
     pub const OUTERMOST: u32 = 0;
     /// The file of the last frame has no unwind tables.
@@ -243,16 +246,16 @@ pub mod end {
     /// The code of the last frame is in no file.
     pub const NO_FILE: u32 = 4;
     /// The bits that hold one of these.
-    pub const REASON: u32 = 0xff;
+    pub const REASON_MASK: u32 = 0xff;
     /// Beside one of these: the oldest frame is no code of a file, and was found by a frame pointer
     /// that its callee may not have had. The callee is the last frame then.
-    pub const CALLEE: u32 = 0x100;
+    pub const CALLEE_FLAG: u32 = 0x100;
 }
 
 /// What a frame is, by its highest four bits. Anything else is a return address.
 pub mod word {
     /// The bits that say it.
-    pub const KIND: u64 = 0xf << 60;
+    pub const KIND_MASK: u64 = 0xf << 60;
     /// The number of a [`frame`](super::frame) of an interpreter, in the lower 32 bits.
     pub const FRAME: u64 = 0x8 << 60;
     /// What an interpreter says of the whole stack.
@@ -296,11 +299,11 @@ pub mod name {
 /// The history of the heap.
 pub mod moments {
     /// How many there can be.
-    pub const MOST: usize = 1000;
+    pub const MAX_MOMENTS: usize = 1000;
     /// `u64`: how many there are.
     pub const COUNT: usize = 0;
     /// Where the first one is.
-    pub const FIRST: usize = 16;
+    pub const FIRST_MOMENT: usize = 16;
     /// How many bytes one has: microseconds since the beginning, bytes and objects in use (`i64`).
     pub const LEN: usize = 24;
 }
@@ -308,7 +311,7 @@ pub mod moments {
 /// A piece of a file that is or was mapped as code.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Mapping {
+pub struct LedgerMapping {
     /// Where it begins.
     pub start: u64,
     /// Where it ends.
@@ -357,27 +360,27 @@ pub mod shadow {
     pub const GRAIN_BITS: u32 = 4;
     /// The bit of a word that says that a block begins there. The stack is in the lower 32 bits,
     /// and the block's size between them.
-    pub const PRESENT: u64 = 1 << 63;
+    pub const PRESENT_FLAG: u64 = 1 << 63;
     /// The most chunks.
-    pub const CHUNKS: usize = 28;
+    pub const MAX_SHADOW_CHUNKS: usize = 28;
     /// How many shadows the first chunk has, as a power of two.
     const FIRST_BITS: u32 = 4;
 
     /// How many shadows a chunk has.
     #[must_use]
-    pub const fn len(chunk: usize) -> u64 {
+    pub const fn chunk_len(chunk: usize) -> u64 {
         1 << (chunk as u32 + FIRST_BITS)
     }
 
     /// The number of the first shadow of a chunk.
     #[must_use]
-    pub const fn first(chunk: usize) -> u64 {
-        len(chunk) - (1 << FIRST_BITS)
+    pub const fn first_shadow(chunk: usize) -> u64 {
+        chunk_len(chunk) - (1 << FIRST_BITS)
     }
 
     /// In which chunk the shadow with a number is, and which one of it.
     #[must_use]
-    pub const fn place(number: u64) -> (usize, u64) {
+    pub const fn locate_shadow(number: u64) -> (usize, u64) {
         let from_one = number + (1 << FIRST_BITS);
         let bits = from_one.ilog2();
         ((bits - FIRST_BITS) as usize, from_one - (1 << bits))
@@ -385,15 +388,15 @@ pub mod shadow {
 }
 
 /// How many parts the table of blocks in use has.
-pub const PARTS: usize = 128;
+pub const PART_COUNT: usize = 128;
 
 /// How many counts a thread has by size. The first is that of objects without bytes, and the one
 /// behind it those of one byte; each further one is of sizes twice as large. The last is that of
 /// mappings.
-pub const SIZES: usize = 66;
+pub const SIZE_COUNT: usize = 66;
 
 /// The most threads with a name.
-pub const NAMES: u32 = 4096;
+pub const MAX_NAMED_THREADS: u32 = 4096;
 
 /// In sampled mode, objects are counted in units of 2^-16, and bytes in units of 2^-8.
 pub const OBJECT_BITS: u32 = 16;
@@ -401,4 +404,4 @@ pub const OBJECT_BITS: u32 = 16;
 pub const BYTE_BITS: u32 = 8;
 
 /// How many counts there are of what could not be recorded.
-pub const DROPPED: usize = 7;
+pub const DROPPED_COUNT: usize = 7;

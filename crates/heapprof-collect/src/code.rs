@@ -19,46 +19,46 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::platform::lock::{ForkLock, rank};
-use crate::platform::process::Process;
+use crate::platform::process::EngineProcess;
 use crate::platform::weak;
 use crate::tables::probe_table::ProbeTable;
-use entries::Entries;
+use entries::EntryPoints;
 use lasting::LastingCode;
-use mappings::Mappings;
-use modules::{Module, Modules};
-use seen::Seen;
+use mappings::CodeMappings;
+use modules::{LoadedModule, LoadedModules};
+use seen::SeenObjects;
 
 /// What is known of the program's code.
-pub(crate) struct Code {
-    pub(crate) mappings: Mappings,
-    pub(crate) modules: Modules,
+pub(crate) struct ProgramCode {
+    pub(crate) mappings: CodeMappings,
+    pub(crate) modules: LoadedModules,
     /// Rules by return address (an interrupted pc stands in as pc + 1).
     pub(crate) rules: ProbeTable<{ rank::RULES }>,
     /// Where the kernel started the program.
-    pub(crate) entries: Entries,
+    pub(crate) entries: EntryPoints,
     /// Which objects unwinding has met.
-    pub(crate) seen: Seen,
+    pub(crate) seen: SeenObjects,
     /// What dlclose can't take away.
     pub(crate) lasting: LastingCode,
-    /// Who wants to know when unwinding meets code of an object: [`Watcher`] as a pointer.
+    /// Who wants to know when unwinding meets code of an object: [`CodeWatcher`] as a pointer.
     watcher: AtomicPtr<()>,
 }
 
 /// Bytes of the longest path, with the zero at its end.
-const LONGEST_PATH: usize = 4096;
+const MAX_PATH_LEN: usize = 4096;
 
 /// Is told where the object begins.
-pub(crate) type Watcher = fn(usize);
+pub(crate) type CodeWatcher = fn(usize);
 
-impl Code {
+impl ProgramCode {
     /// Nothing is known yet.
     pub(crate) const fn new() -> Self {
         Self {
-            mappings: Mappings::new(),
-            modules: Modules::new(),
+            mappings: CodeMappings::new(),
+            modules: LoadedModules::new(),
             rules: ProbeTable::new(),
-            entries: Entries::new(),
-            seen: Seen::new(),
+            entries: EntryPoints::new(),
+            seen: SeenObjects::new(),
             lasting: LastingCode::new(),
             watcher: AtomicPtr::new(std::ptr::null_mut()),
         }
@@ -66,9 +66,9 @@ impl Code {
 
     /// Called when unwinding meets a module at an address without rules. Returns whether the module
     /// has come to the place of another one.
-    pub(crate) fn touched(&self, process: &Process, module: &Module) -> bool {
+    pub(crate) fn note_module(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
         let is_closing = || self.modules.closers() != 0;
-        let is_other = self.mappings.touched(process, module, is_closing);
+        let is_other = self.mappings.note_module(process, module, is_closing);
         if is_other {
             self.modules.indexes.forget(&(module.start..module.end));
             self.seen.clear();
@@ -79,7 +79,7 @@ impl Code {
         let watcher = self.watcher.load(Ordering::Acquire);
         if !watcher.is_null() {
             // SAFETY: nothing else is stored there.
-            let watcher = unsafe { std::mem::transmute::<*mut (), Watcher>(watcher) };
+            let watcher = unsafe { std::mem::transmute::<*mut (), CodeWatcher>(watcher) };
             watcher(module.start);
         }
         is_other
@@ -89,26 +89,26 @@ impl Code {
     /// once the process has been killed, so the object's code is in the kept books before the
     /// stack is.
     #[cold]
-    fn note_new(&self, process: &Process, module: &Module) {
-        if process.pages.kept.is_there() {
+    fn note_new(&self, process: &EngineProcess, module: &LoadedModule) {
+        if process.pages.table_file.is_there() {
             // A look finds the unwind tables of some objects, and what came beside the loader.
             if !self.mappings.note_met(process, module) || module.lacks_table() {
-                self.seen.ask();
+                self.seen.request_scan();
             }
         }
         self.seen.note(module.start);
     }
 
     /// Whether the rule of `address` may be kept. While a thread closes objects, only that of
-    /// lasting code is: others are found anew, so that [`touched`](Self::touched) sees what lies
-    /// there by now.
+    /// lasting code is: others are found anew, so that [`note_module`](Self::note_module) sees what
+    /// lies there by now.
     pub(crate) fn may_keep_rule(&self, address: usize) -> bool {
         self.modules.closers() == 0 || self.lasting.holds(address)
     }
 
     /// Notes which of the code that is known lasts as long as the process. If dlopen may have
     /// brought some of it, that is only the program's own, the loader's, libc's and this engine's.
-    pub(crate) fn note_lasting(&self, process: &Process) {
+    pub(crate) fn note_lasting(&self, process: &EngineProcess) {
         let own = [
             libc::getauxval as *const () as usize,
             Self::note_lasting as *const () as usize,
@@ -118,7 +118,7 @@ impl Code {
             let holds = |address: &usize| range.contains(address);
             is_all || entries.iter().any(holds) || own.iter().any(holds)
         };
-        let mut there = self.mappings.there(process);
+        let mut there = self.mappings.present_ranges(process);
         there.retain(lasts);
         self.lasting.note(there);
     }
@@ -126,7 +126,7 @@ impl Code {
     /// Called before a thread closes objects. Until [`end_close`](Self::end_close) nothing is
     /// remembered of code that may go: its place may have other code at any time.
     /// `has_memory` says whether there is memory to note that code.
-    pub(crate) fn begin_close(&self, process: &Process, has_memory: bool) {
+    pub(crate) fn begin_close(&self, process: &EngineProcess, has_memory: bool) {
         self.modules.begin_close();
         let stays = |address| self.lasting.holds(address);
         if has_memory {
@@ -144,15 +144,15 @@ impl Code {
 
     /// Indexes the unwind tables of objects whose linker made no table of them. It is called when
     /// it is known anew what code is mapped, by one thread at a time.
-    pub(crate) fn index_frames(&self, process: &Process) {
-        let mut path = [0; LONGEST_PATH];
+    pub(crate) fn index_frames(&self, process: &EngineProcess) {
+        let mut path = [0; MAX_PATH_LEN];
         let is_new = |start: usize| {
             let module = self.modules.find(process, start);
             module.filter(|module| {
                 module.lacks_table() && !self.modules.indexes.is_known(module.start)
             })
         };
-        while let Some((module, path)) = self.mappings.first_of(process, is_new, &mut path) {
+        while let Some((module, path)) = self.mappings.find_first(process, is_new, &mut path) {
             if self.modules.indexes.add(&(module.start..module.end), path) && self.rules.len() != 0
             {
                 let addresses = module.start as u64..module.end as u64 + 1;
@@ -168,13 +168,13 @@ impl Code {
 
     /// Has `watcher` told of the object whenever unwinding meets an address without rules. It runs
     /// inside allocations.
-    pub(crate) fn watch(&self, watcher: Watcher) {
+    pub(crate) fn watch(&self, watcher: CodeWatcher) {
         self.watcher.store(watcher as *mut (), Ordering::Release);
     }
 
     /// The objects that unwinding has met and of which no mapping is known, because nobody could
     /// look.
-    pub(crate) fn unknown(&self, process: &Process) -> Vec<Range<usize>> {
+    pub(crate) fn unknown_objects(&self, process: &EngineProcess) -> Vec<Range<usize>> {
         let object = |start| {
             let found = weak::dl_find_object(start)?;
             (found.map_start == start).then_some(found.map_start..found.map_end)
@@ -185,7 +185,7 @@ impl Code {
     }
 
     /// Remembers where objects lay that are gone, and of which nothing else is known.
-    pub(crate) fn note_unknown_gone(&self, process: &Process, objects: Vec<Range<usize>>) {
+    pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, objects: Vec<Range<usize>>) {
         let is_there = |range: &Range<usize>| {
             let found = weak::dl_find_object(range.start);
             found.is_some_and(|found| found.map_start == range.start && found.map_end == range.end)
@@ -200,7 +200,7 @@ impl Code {
     }
 
     /// Forgets the rules of code that is no longer there.
-    pub(crate) fn forget_gone(&self, process: &Process, reserve: impl Fn(usize) -> bool) {
+    pub(crate) fn forget_gone(&self, process: &EngineProcess, reserve: impl Fn(usize) -> bool) {
         let is_last = || self.modules.closers() <= 1;
         let gone = self.mappings.note_gone(process, is_last, reserve);
         if gone.is_empty() {

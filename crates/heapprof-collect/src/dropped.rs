@@ -11,7 +11,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 /// What could not be recorded in this recording and this process, and why. It has cache lines of
 /// its own, because every event reads what lies beside it.
 #[repr(C, align(64))]
-pub(crate) struct Dropped {
+pub(crate) struct DroppedEvents {
     /// Events inside the engine: a signal handler or the allocator itself allocated or freed.
     pub(crate) nested: AtomicU64,
     /// Events without memory for our tables.
@@ -29,10 +29,10 @@ pub(crate) struct Dropped {
     pub(crate) unseen_bytes: AtomicU64,
 }
 
-impl Dropped {
+impl DroppedEvents {
     /// Events that the books lack although they should be there: for lack of memory, or because
     /// another event was held up.
-    pub(crate) fn lost(&self) -> u64 {
+    pub(crate) fn lost_events(&self) -> u64 {
         self.no_memory.load(Ordering::Relaxed) + self.held_up.load(Ordering::Relaxed)
     }
 

@@ -13,20 +13,20 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, Ordering};
 
-use crate::options::{Options, Triggers};
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::process::Process;
+use crate::options::{DumpTriggers, RecordingOptions};
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
 use crate::platform::stack_switch::OwnStack;
 use crate::platform::sys;
-use clock::Clock;
-use due::Due;
-use history::History;
-use output::Naming;
-use turn::Turn;
+use clock::IntervalClock;
+use due::DumpSchedule;
+use history::RecordingHistory;
+use output::DumpNaming;
+use turn::DumpTurn;
 
 /// Why a dump was not written.
 #[derive(Debug)]
-pub enum Error {
+pub enum DumpError {
     /// Nothing was recorded since the program began.
     NotStarted,
     /// No dump can be made now: another thread dumps, forks or becomes another program, the program
@@ -40,7 +40,7 @@ pub enum Error {
     Write(String, i32),
 }
 
-impl std::fmt::Display for Error {
+impl std::fmt::Display for DumpError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::NotStarted => write!(f, "nothing is recorded: start first"),
@@ -58,14 +58,14 @@ impl std::fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for DumpError {}
 
 /// The function that is told what became of each dump.
-pub(crate) type Tell = fn(&Result<CString, Error>);
+pub(crate) type DumpListener = fn(&Result<CString, DumpError>);
 
 /// What an allocator says of itself, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AllocatorHolds {
+pub struct AllocatorUsage {
     /// What it has from the kernel.
     pub mapped: u64,
     /// What of that is in its lists of free blocks.
@@ -73,24 +73,24 @@ pub struct AllocatorHolds {
 }
 
 /// The function that asks the allocator. It may take the allocator's locks.
-pub(crate) type AskAllocator = fn() -> Option<AllocatorHolds>;
+pub(crate) type AllocatorQuery = fn() -> Option<AllocatorUsage>;
 
 /// What the engine keeps for its dumps.
-pub(crate) struct Dumping {
-    pub(crate) options: Locked<{ rank::OPTIONS }, Option<Options>>,
+pub(crate) struct DumpState {
+    pub(crate) options: LockedValue<{ rank::OPTIONS }, Option<RecordingOptions>>,
     /// Options for a recording that the program is to start itself.
-    pub(crate) default: Locked<{ rank::DEFAULT }, Option<Options>>,
-    pub(crate) naming: Locked<{ rank::NAMING }, Naming>,
-    pub(crate) turn: Turn,
-    pub(crate) due: Due,
-    pub(crate) history: History,
-    pub(crate) clock: Clock,
+    pub(crate) default: LockedValue<{ rank::DEFAULT_OPTIONS }, Option<RecordingOptions>>,
+    pub(crate) naming: LockedValue<{ rank::NAMING }, DumpNaming>,
+    pub(crate) turn: DumpTurn,
+    pub(crate) due: DumpSchedule,
+    pub(crate) history: RecordingHistory,
+    pub(crate) clock: IntervalClock,
     pub(crate) stack: OwnStack,
-    pub(crate) tell: OnceLock<Tell>,
-    pub(crate) ask_allocator: OnceLock<AskAllocator>,
+    pub(crate) tell: OnceLock<DumpListener>,
+    pub(crate) ask_allocator: OnceLock<AllocatorQuery>,
     /// Whether the process's last profile was begun.
     pub(crate) ended: AtomicBool,
-    exec: Exec,
+    exec: LastExec,
     /// When a signal that ends the program first came in the middle of an event, in nanoseconds; 0
     /// before.
     pub(crate) raised: AtomicI64,
@@ -102,30 +102,30 @@ pub(crate) struct Dumping {
 }
 
 /// The last exec that a dump was made for: when, in nanoseconds, and by which thread.
-struct Exec {
+struct LastExec {
     at: AtomicI64,
     thread: AtomicI32,
 }
 
 /// How long an exec may take. Within this time it is not taken for one that failed.
-const EXEC_TAKES: i64 = 500_000_000;
+const EXEC_TIMEOUT: i64 = 500_000_000;
 
-impl Dumping {
+impl DumpState {
     /// No recording, and no dumps.
     pub(crate) const fn new() -> Self {
         Self {
-            options: Locked::new(None),
-            default: Locked::new(None),
-            naming: Locked::new(Naming::new()),
-            turn: Turn::new(),
-            due: Due::new(),
-            history: History::new(),
-            clock: Clock::new(),
+            options: LockedValue::new(None),
+            default: LockedValue::new(None),
+            naming: LockedValue::new(DumpNaming::new()),
+            turn: DumpTurn::new(),
+            due: DumpSchedule::new(),
+            history: RecordingHistory::new(),
+            clock: IntervalClock::new(),
             stack: OwnStack::new(),
             tell: OnceLock::new(),
             ask_allocator: OnceLock::new(),
             ended: AtomicBool::new(false),
-            exec: Exec {
+            exec: LastExec {
                 at: AtomicI64::new(i64::MIN),
                 thread: AtomicI32::new(0),
             },
@@ -155,12 +155,12 @@ impl Dumping {
     }
 
     /// How long the recording has taken, in microseconds.
-    pub(crate) fn micros(&self) -> i64 {
+    pub(crate) fn elapsed_micros(&self) -> i64 {
         self.times().1 / 1000
     }
 
     /// The triggers that the recording dumps on.
-    pub(crate) fn triggers(&self, process: &Process) -> Option<Triggers> {
+    pub(crate) fn triggers(&self, process: &EngineProcess) -> Option<DumpTriggers> {
         self.options
             .with(process, |o| o.as_ref().map(|o| o.triggers))
     }
@@ -177,13 +177,13 @@ impl Dumping {
     pub(crate) fn is_about_to_exec(&self) -> bool {
         let since = self.exec.at.load(Ordering::Relaxed);
         since != i64::MIN
-            && sys::nanoseconds(libc::CLOCK_MONOTONIC).saturating_sub(since) < EXEC_TAKES
+            && sys::nanoseconds(libc::CLOCK_MONOTONIC).saturating_sub(since) < EXEC_TIMEOUT
             && self.exec.thread.load(Ordering::Relaxed) != sys::thread_id()
     }
 
     /// Forgets what was asked of the parent, in a forked child.
-    pub(crate) fn forked(&self) {
-        // The names and the clock go on when the locks are free: `Dumping::begin_child`.
+    pub(crate) fn reset_in_child(&self) {
+        // The names and the clock go on when the locks are free: `DumpState::begin_child`.
         let Self {
             options: _,
             default: _,
@@ -203,8 +203,8 @@ impl Dumping {
             started: _,
             since: _,
         } = self;
-        due.forked();
-        turn.forked();
+        due.reset_in_child();
+        turn.reset_in_child();
         raise.store(0, Ordering::Release);
         raised.store(0, Ordering::Release);
         exec.at.store(i64::MIN, Ordering::Relaxed);
@@ -212,24 +212,25 @@ impl Dumping {
     }
 
     /// What was asked of the recording, if its children are to go on with it.
-    pub(crate) fn asked(&self, process: &Process) -> Option<Options> {
+    pub(crate) fn options_for_children(&self, process: &EngineProcess) -> Option<RecordingOptions> {
         let asked = self.options.with(process, |o| o.clone());
         asked.filter(|asked| asked.follow_children)
     }
 
     /// Whether somebody follows lines or looks at the program.
-    pub(crate) fn is_followed(options: &Options) -> bool {
+    pub(crate) fn is_followed(options: &RecordingOptions) -> bool {
         options.triggers.line_growth.is_some() || options.triggers.live
     }
 
     /// Goes on in a forked child that records, or that shows what its parent recorded. Returns
     /// whether it is to record.
-    pub(crate) fn begin_child(&self, process: &Process) -> bool {
-        self.naming.with(process, Naming::forked);
-        let asked = |o: &mut Option<Options>| o.as_ref().map(|o| (o.triggers, o.follow_children));
+    pub(crate) fn begin_child(&self, process: &EngineProcess) -> bool {
+        self.naming.with(process, DumpNaming::reset_in_child);
+        let asked =
+            |o: &mut Option<RecordingOptions>| o.as_ref().map(|o| (o.triggers, o.follow_children));
         let (triggers, follow) = self.options.with(process, asked).unzip();
         // A thread that is made here would surprise the child.
-        if self.clock.forked()
+        if self.clock.reset_in_child()
             && let Some(triggers) = triggers
         {
             self.due.count_time_inline(&triggers);

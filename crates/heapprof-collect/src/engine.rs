@@ -1,19 +1,19 @@
 //! The engine: one value of parts that own their state.
 
-use crate::books::Books;
-use crate::code::Code;
-use crate::code::mappings::Told;
-use crate::dump::Dumping;
-use crate::mode::Mode;
-use crate::platform::arena::{Allocator, Arena};
+use crate::code::ProgramCode;
+use crate::code::mappings::CodeScanOutcome;
+use crate::dump::DumpState;
+use crate::ledger::Ledger;
+use crate::mode::RecordingMode;
+use crate::platform::arena::{EngineAllocator, EngineArena};
 use crate::platform::lock::ForkLock;
-use crate::platform::pages::Pages;
-use crate::platform::process::Process;
-use crate::stack::script::Scripts;
+use crate::platform::pages::PageSource;
+use crate::platform::process::EngineProcess;
+use crate::stack::script::InterpreterTables;
 use crate::stack::walk::Unwinder;
-use crate::tables::filter::{self, Filter};
-use crate::tables::log::Log;
-use crate::thread::state::Threads;
+use crate::tables::filter::{self, AddressFilter};
+use crate::tables::log::AllocationLog;
+use crate::thread::state::ThreadStates;
 
 /// All that is known of a recording, and all that it takes to make one.
 ///
@@ -21,35 +21,35 @@ use crate::thread::state::Threads;
 /// through one of its handles: [`events`](Self::events), [`dumps`](Self::dumps),
 /// [`lifecycle`](Self::lifecycle), [`forks`](Self::forks) and [`memory`](Self::memory).
 pub struct Engine {
-    pub(crate) process: Process,
-    pub(crate) memory: Arena,
-    pub(crate) code: Code,
-    pub(crate) scripts: Scripts,
-    pub(crate) threads: Threads,
-    pub(crate) books: Books,
-    pub(crate) dumping: Dumping,
-    pub(crate) log: Log,
+    pub(crate) process: EngineProcess,
+    pub(crate) memory: EngineArena,
+    pub(crate) code: ProgramCode,
+    pub(crate) scripts: InterpreterTables,
+    pub(crate) threads: ThreadStates,
+    pub(crate) ledger: Ledger,
+    pub(crate) dumping: DumpState,
+    pub(crate) log: AllocationLog,
 }
 
 /// The engine of this process.
-pub static ENGINE: Engine = Engine::new(filter::of_hooks(), Pages::of_kernel());
+pub static ENGINE: Engine = Engine::new(filter::hooks_filter(), PageSource::from_kernel());
 
 /// The locks of an engine, outermost first.
-pub(crate) type Locks<'a> = [&'a dyn ForkLock; 20];
+pub(crate) type EngineLocks<'a> = [&'a dyn ForkLock; 20];
 
 impl Engine {
     /// An engine that records nothing yet. It keeps in `filter` which frees are to be looked at,
     /// and its tables in `pages`.
-    pub(crate) const fn new(filter: &'static Filter, pages: Pages) -> Self {
+    pub(crate) const fn new(filter: &'static AddressFilter, pages: PageSource) -> Self {
         Self {
-            process: Process::new(pages),
-            memory: Arena::new(),
-            code: Code::new(),
-            scripts: Scripts::new(),
-            threads: Threads::new(),
-            books: Books::new(filter),
-            dumping: Dumping::new(),
-            log: Log::new(),
+            process: EngineProcess::new(pages),
+            memory: EngineArena::new(),
+            code: ProgramCode::new(),
+            scripts: InterpreterTables::new(),
+            threads: ThreadStates::new(),
+            ledger: Ledger::new(filter),
+            dumping: DumpState::new(),
+            log: AllocationLog::new(),
         }
     }
 
@@ -63,8 +63,8 @@ impl Engine {
     }
 
     /// The allocator of the engine's own memory.
-    pub(crate) const fn allocator(&self) -> Allocator<'_> {
-        Allocator(&self.memory, &self.process)
+    pub(crate) const fn allocator(&self) -> EngineAllocator<'_> {
+        EngineAllocator(&self.memory, &self.process)
     }
 
     /// Sets memory aside, so that what the engine allocates next can't fail for lack of it. Returns
@@ -76,10 +76,10 @@ impl Engine {
 
     /// Notes what code is mapped now, with memory that is set aside for that, and so many bytes for
     /// what the caller does besides.
-    pub(crate) fn remember_code(&self, besides: usize) -> Told {
+    pub(crate) fn remember_code(&self, besides: usize) -> CodeScanOutcome {
         let reserve = |bytes: usize| self.reserve(bytes.saturating_add(besides));
         let told = self.code.mappings.remember(&self.process, reserve);
-        if told == Told::All {
+        if told == CodeScanOutcome::All {
             self.code.index_frames(&self.process);
         }
         told
@@ -87,7 +87,7 @@ impl Engine {
 
     /// Begins to record, and forgets what an earlier start recorded. Returns false if that can't
     /// be, because a thread is held up in the middle of an event.
-    pub(crate) fn restart(&self, mode: Mode, period: u64) -> bool {
+    pub(crate) fn restart(&self, mode: RecordingMode, period: u64) -> bool {
         // What is known of code and scripts holds for every recording, as does the engine's own
         // memory. Dumps and the log are told of a recording by whoever starts it.
         let Self {
@@ -96,13 +96,13 @@ impl Engine {
             code: _,
             scripts,
             threads,
-            books,
+            ledger: books,
             dumping: _,
             log: _,
         } = self;
         // A period of one byte means every allocation.
-        let (mode, period) = match mode == Mode::Exact || period <= 1 {
-            true => (Mode::Exact, 1),
+        let (mode, period) = match mode == RecordingMode::Exact || period <= 1 {
+            true => (RecordingMode::Exact, 1),
             false => (mode, period),
         };
         let _starting = books.starting.lock(process);
@@ -132,7 +132,7 @@ impl Engine {
             code: _,
             scripts: _,
             threads,
-            books,
+            ledger: books,
             dumping,
             log: _,
         } = self;
@@ -140,7 +140,7 @@ impl Engine {
             threads.forget_others();
         }
         books.live.disown();
-        books.shared.prepare();
+        books.access.prepare();
         process.remember_id();
         if whole {
             process.dropped.clear();
@@ -151,7 +151,7 @@ impl Engine {
     }
 
     /// The locks that fork holds, outermost first.
-    pub(crate) fn locks(&self) -> Locks<'_> {
+    pub(crate) fn locks(&self) -> EngineLocks<'_> {
         // Waiting for a process takes no lock of its own.
         let Self {
             process: _,
@@ -159,7 +159,7 @@ impl Engine {
             code,
             scripts,
             threads,
-            books,
+            ledger: books,
             dumping,
             log: _,
         } = self;
@@ -184,7 +184,7 @@ impl Engine {
             code,
             scripts,
             threads,
-            books,
+            ledger: books,
             dumping: _,
             log: _,
         } = self;

@@ -1,37 +1,37 @@
 //! What happens in the program's threads: allocations, frees, reallocations and mappings.
 
-pub(crate) mod apart;
 pub(crate) mod block;
 pub(crate) mod counted;
 pub(crate) mod entry;
 pub(crate) mod mapping;
 pub(crate) mod moment;
+pub(crate) mod reentrancy_guard;
 pub(crate) mod stack;
 pub(crate) mod trace;
 
 use crate::engine::Engine;
-use crate::mode::Mode;
+use crate::mode::RecordingMode;
 use crate::platform::tls;
 use crate::stack::call_site::CallSite;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use crate::stack::call_site::{Here, here};
+use crate::stack::call_site::{FunctionPosition, current_position};
 
 /// The engine as hooks see it: each event of the program is told here.
 #[derive(Clone, Copy)]
-pub struct Events(&'static Engine);
+pub struct EngineEvents(&'static Engine);
 
 impl Engine {
     /// The events of the program.
     #[inline(always)]
-    pub const fn events(&'static self) -> Events {
-        Events(self)
+    pub const fn events(&'static self) -> EngineEvents {
+        EngineEvents(self)
     }
 }
 
-impl Events {
+impl EngineEvents {
     /// Whether and how allocations are recorded now.
     #[inline]
-    pub fn mode(self) -> Mode {
+    pub fn mode(self) -> RecordingMode {
         self.0.process.recorded.mode()
     }
 
@@ -53,7 +53,7 @@ impl Events {
     /// be told of its free.
     #[inline(always)]
     pub fn may_hold(self, address: usize) -> bool {
-        self.0.books.filter.may_hold(address)
+        self.0.ledger.filter.may_hold(address)
     }
 
     /// Makes an allocation that the countdown chose, and records what `real` gives.
@@ -67,8 +67,8 @@ impl Events {
     /// Records an allocation that the countdown chose, and that was made already by an allocator
     /// that does not call malloc. It did not fail, and nobody may free it before this returns.
     #[inline]
-    pub fn allocated(self, made: *mut u8, size: usize, frame: CallSite) {
-        block::allocated(self.0, made, size, frame);
+    pub fn record_allocation(self, made: *mut u8, size: usize, frame: CallSite) {
+        block::record_allocation(self.0, made, size, frame);
     }
 
     /// Makes a reallocation, which counts as the end of `old` and a new allocation, in place or
@@ -88,19 +88,19 @@ impl Events {
     /// before the real free, after which another thread may get the address.
     #[inline]
     pub fn release(self, address: *mut u8) {
-        block::release(self.0, address, block::Freed::ByAll);
+        block::release(self.0, address, block::FreeingAllocator::Malloc);
     }
 
     /// As [`release`](Self::release), for a block of an allocator that has some from malloc, and
     /// some whose allocation was not recorded. Returns whether the block was known.
     #[inline]
     pub fn release_known(self, address: *mut u8) -> bool {
-        block::release(self.0, address, block::Freed::BySome)
+        block::release(self.0, address, block::FreeingAllocator::Other)
     }
 
     /// Runs `work` for an interpreter that has made values. Returns `None`, without running it, if
     /// nothing is recorded or the thread is inside the engine already.
-    pub fn trace<R>(self, work: impl FnOnce(&mut trace::Tracer) -> R) -> Option<R> {
+    pub fn trace<R>(self, work: impl FnOnce(&mut trace::ValueTracer) -> R) -> Option<R> {
         trace::trace(self.0, work)
     }
 
@@ -120,15 +120,15 @@ impl Events {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     pub fn caller(self) -> CallSite {
-        self.above(here())
+        self.above(current_position())
     }
 
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    fn above(self, here: Here) -> CallSite {
+    fn above(self, here: FunctionPosition) -> CallSite {
         let Self(engine) = self;
         // Finding a rule that is not known yet may allocate, from the allocator that asks for this
         // frame.
-        engine.apart(|| CallSite::above(here, engine.unwinder()))
+        engine.with_reentrancy_guard(|| CallSite::above(here, engine.unwinder()))
     }
 
     /// On other processors no stack is found, and samples have an empty one.

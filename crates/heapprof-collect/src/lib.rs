@@ -3,11 +3,11 @@
 //!
 //! It does not know which functions were hooked, and it knows no symbols. Whoever hooks
 //! (heapprof-preload, heapprof-alloc) uses the process's one [`Engine`], which is [`ENGINE`]. It
-//! tells the engine's [`Events`] of each allocation ([`Events::charge`]), of those that this
-//! chooses ([`Events::allocate`]), and of each free that [`Events::may_hold`] lets through. On the
-//! way of an allocation nothing touches errno, and nothing allocates. In `libheapprof.so` nothing
-//! calls the program's allocator. In a dynamic executable with glibc 2.35 or later nothing takes
-//! the loader's lock.
+//! tells the engine's [`EngineEvents`] of each allocation ([`EngineEvents::charge`]), of those that
+//! this chooses ([`EngineEvents::allocate`]), and of each free that [`EngineEvents::may_hold`] lets
+//! through. On the way of an allocation nothing touches errno, and nothing allocates. In
+//! `libheapprof.so` nothing calls the program's allocator. In a dynamic executable with glibc 2.35
+//! or later nothing takes the loader's lock.
 //!
 //! # The path of one allocation
 //!
@@ -20,9 +20,9 @@
 //!    borrows too, because its slot begins as zeros. `free` looks up one byte by the address
 //!    (`filter.rs`), and jumps to the real free if it is 0: seven instructions. The byte counts the
 //!    sampled blocks of its place; in exact mode all bytes are 255.
-//! 2. **The countdown** (`block.rs`, `sampler.rs`). [`Events::allocate`] gets the place of the call
-//!    ([`CallSite`]: where the return address lies, and rbp). A thread's first event gives it a
-//!    state, a dead thread's if there is one. The event marks the thread busy and puts the
+//! 2. **The countdown** (`block.rs`, `sampler.rs`). [`EngineEvents::allocate`] gets the place of
+//!    the call ([`CallSite`]: where the return address lies, and rbp). A thread's first event gives
+//!    it a state, a dead thread's if there is one. The event marks the thread busy and puts the
 //!    countdown out of reach. When sampling, it draws the next distance at the end.
 //! 3. **The stack** (`capture.rs`). The thread's last stack is kept with the place of each return
 //!    address. When unwinding reaches a place that it knows, it compares the older frames with
@@ -140,8 +140,8 @@
 //!   signal handler leaves a note, and whoever dumps makes one more dump. Nothing follows the last
 //!   dump or an exec's dump.
 //! * **Signals.** A handler dumps, or asks for a dump if it interrupted the engine
-//!   (`Due::ask`). Signals are blocked in a dump. A handler of ours is installed only if the
-//!   program left the default, and it calls nothing that is not async-signal-safe.
+//!   (`DumpSchedule::ask`). Signals are blocked in a dump. A handler of ours is installed only if
+//!   the program left the default, and it calls nothing that is not async-signal-safe.
 //! * **fork** keeps the tables. Its handlers are registered first, so that other libraries'
 //!   handlers take their locks before ours are taken, and they stay on libc's list when it takes
 //!   off those of libraries at the end, because a thread may be between the first and the second
@@ -162,12 +162,12 @@
 //! * **Panics** abort in `libheapprof.so` and are not expected: nothing unwinds into the program.
 
 mod atomic;
-mod books;
 mod code;
 mod dropped;
 mod dump;
 mod engine;
 mod event;
+mod ledger;
 mod memory;
 mod mode;
 mod options;
@@ -181,28 +181,30 @@ mod stack;
 mod tables;
 mod thread;
 
-pub use crate::dump::output::{say_becoming_unrecorded, say_unrecorded, working_folder};
-pub use crate::dump::{AllocatorHolds, Error};
+pub use crate::dump::output::{report_becoming_unrecorded, report_unrecorded, working_folder};
+pub use crate::dump::{AllocatorUsage, DumpError};
 pub use crate::engine::{ENGINE, Engine};
-pub use crate::event::Events;
-pub use crate::event::apart::is_apart;
-pub use crate::event::trace::Tracer;
-pub use crate::memory::Memory;
-pub use crate::mode::Mode;
+pub use crate::event::EngineEvents;
+pub use crate::event::reentrancy_guard::is_inside_engine;
+pub use crate::event::trace::ValueTracer;
+pub use crate::memory::EngineMemory;
+pub use crate::mode::RecordingMode;
 pub use crate::options::{
-    DEFAULT_PERIOD, Format, Frames, Keep, LONGEST_PERIOD, Options, Output, Taker, Triggers,
+    DEFAULT_PERIOD, DumpFormat, DumpOutput, DumpTriggers, FrameChoice, LedgerRecipient,
+    LedgerTaker, MAX_PERIOD, RecordingOptions,
 };
 pub use crate::platform::sys;
-pub use crate::reason::Reason;
-pub use crate::recording::dumps::Dumps;
-pub use crate::recording::fork::Forks;
-pub use crate::recording::lifecycle::Lifecycle;
+pub use crate::reason::DumpReason;
+pub use crate::recording::dumps::EngineDumps;
+pub use crate::recording::fork::EngineForks;
+pub use crate::recording::lifecycle::EngineLifecycle;
 #[cfg(not(shuttle))]
 pub use crate::recording::rights::RightsLeft;
 pub use crate::recording::scripts::StackProviders;
 pub use crate::recording::signals::raise_default;
 pub use crate::stack::call_site::CallSite;
 pub use crate::stack::provider::{
-    Capture, NamedFrame, NotRegistered, Part, Provider, RawFrame, Report, Value,
+    NamedFrame, PoolPart, RawFrame, RegistrationError, ReportSink, StackCapture, StackProvider,
+    TracedValues,
 };
 pub use heapprof_profile::fork::{Load, Outcome};

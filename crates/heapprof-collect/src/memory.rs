@@ -9,16 +9,16 @@ use crate::engine::Engine;
 /// `libheapprof.so` has it as its global allocator. Elsewhere the engine allocates from the
 /// program's allocator, and has spare blocks for when that has no memory.
 #[derive(Clone, Copy)]
-pub struct Memory(&'static Engine);
+pub struct EngineMemory(&'static Engine);
 
 impl Engine {
     /// The engine's own memory.
-    pub const fn memory(&'static self) -> Memory {
-        Memory(self)
+    pub const fn memory(&'static self) -> EngineMemory {
+        EngineMemory(self)
     }
 }
 
-impl Memory {
+impl EngineMemory {
     /// A piece of what was set aside, for an allocation of the engine's own that another allocator
     /// has no memory for. Null when that is used up.
     #[cold]
@@ -45,7 +45,7 @@ impl Memory {
 
 // Nothing here is inlined: each place that allocates would have a copy of it.
 // SAFETY: every call goes to the arena's allocator, which keeps to the contract.
-unsafe impl GlobalAlloc for Memory {
+unsafe impl GlobalAlloc for EngineMemory {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract, passed on.

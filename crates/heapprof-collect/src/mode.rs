@@ -8,7 +8,7 @@ use crate::atomic::{AtomicU8, AtomicU64};
 /// Whether and how allocations are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Mode {
+pub enum RecordingMode {
     /// Nothing is recorded.
     Off = 0,
     /// One allocation in about `period` bytes.
@@ -18,23 +18,23 @@ pub enum Mode {
 }
 
 /// What is recorded now.
-pub(crate) struct Recorded {
+pub(crate) struct RecordingState {
     pub(crate) mode: AtomicU8,
     /// Which recording this is, from 1.
     pub(crate) epoch: AtomicU64,
-    /// The epoch whose books may be opened: `epoch`, or [`PAUSED`] if none may be opened.
+    /// The epoch whose books may be opened: `epoch`, or [`PAUSED_GATE`] if none may be opened.
     gate: AtomicU64,
     pub(crate) period: AtomicU64,
 }
 
 /// A number that no epoch has. While it is the gate, nobody opens the books.
-const PAUSED: u64 = u64::MAX;
+const PAUSED_GATE: u64 = u64::MAX;
 
-impl Recorded {
+impl RecordingState {
     /// Nothing is recorded yet.
     pub(crate) const fn new() -> Self {
         Self {
-            mode: AtomicU8::new(Mode::Off as u8),
+            mode: AtomicU8::new(RecordingMode::Off as u8),
             epoch: AtomicU64::new(0),
             gate: AtomicU64::new(0),
             period: AtomicU64::new(1),
@@ -43,18 +43,18 @@ impl Recorded {
 
     /// The mode now.
     #[inline]
-    pub(crate) fn mode(&self) -> Mode {
+    pub(crate) fn mode(&self) -> RecordingMode {
         match self.mode.load(Ordering::Acquire) {
-            1 => Mode::Sampled,
-            2 => Mode::Exact,
-            _ => Mode::Off,
+            1 => RecordingMode::Sampled,
+            2 => RecordingMode::Exact,
+            _ => RecordingMode::Off,
         }
     }
 
     /// Whether allocations are being recorded.
     #[inline]
     pub(crate) fn is_running(&self) -> bool {
-        self.mode() != Mode::Off
+        self.mode() != RecordingMode::Off
     }
 
     /// Average bytes between samples; 1 in exact mode.
@@ -83,7 +83,7 @@ impl Recorded {
         self.gate.store(next, Ordering::SeqCst);
     }
 
-    /// The epoch whose books may be opened, or [`PAUSED`] while all books are to stay closed.
+    /// The epoch whose books may be opened, or [`PAUSED_GATE`] while all books are to stay closed.
     #[inline]
     pub(crate) fn gate(&self) -> u64 {
         self.gate.load(Ordering::Acquire)
@@ -91,12 +91,12 @@ impl Recorded {
 
     /// Lets nobody open the books until [`resume`](Self::resume).
     pub(crate) fn pause(&self) {
-        self.gate.store(PAUSED, Ordering::SeqCst);
+        self.gate.store(PAUSED_GATE, Ordering::SeqCst);
     }
 
     /// Whether the books are to stay closed for a moment.
     pub(crate) fn is_paused(&self) -> bool {
-        self.gate() == PAUSED
+        self.gate() == PAUSED_GATE
     }
 
     /// Lets the books be opened again.
@@ -105,13 +105,13 @@ impl Recorded {
     }
 
     /// Records from now on. A period of 1 means every allocation.
-    pub(crate) fn begin(&self, mode: Mode, period: u64) {
+    pub(crate) fn begin(&self, mode: RecordingMode, period: u64) {
         self.period.store(period, Ordering::SeqCst);
         self.mode.store(mode as u8, Ordering::SeqCst);
     }
 
     /// Ends recording; what was recorded can still be dumped.
     pub(crate) fn stop(&self) {
-        self.mode.store(Mode::Off as u8, Ordering::SeqCst);
+        self.mode.store(RecordingMode::Off as u8, Ordering::SeqCst);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::mode::Mode;
+use crate::mode::RecordingMode;
 
 /// How a dump is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
+pub enum DumpFormat {
     /// Gzipped pprof protobuf.
     #[default]
     Pprof,
@@ -17,7 +17,7 @@ pub enum Format {
 /// Which frames are kept of a stack that leads through an interpreter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Frames {
+pub enum FrameChoice {
     /// The interpreter's frames alone.
     #[default]
     Script = 1,
@@ -27,11 +27,11 @@ pub enum Frames {
     Both = 3,
 }
 
-impl Frames {
+impl FrameChoice {
     /// The one with this number.
     #[inline(always)]
     #[must_use]
-    pub fn of(number: u8) -> Self {
+    pub fn from_number(number: u8) -> Self {
         match number {
             2 => Self::Native,
             3 => Self::Both,
@@ -42,7 +42,7 @@ impl Frames {
 
 /// When to dump besides at the end. Sizes are in bytes, and `None` means never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Triggers {
+pub struct DumpTriggers {
     /// Dumps each time this long has passed.
     pub interval: Option<Duration>,
     /// Dumps each time the heap is this much larger than at the last dump.
@@ -57,40 +57,40 @@ pub struct Triggers {
     /// Dumps each time this much was freed.
     pub freed: Option<u64>,
     /// Tells of the places whose memory in use has changed each time a line may have grown by this
-    /// much. It goes into [`Output::list`], and is no dump.
+    /// much. It goes into [`DumpOutput::list`], and is no dump.
     pub line_growth: Option<u64>,
-    /// Writes the profile of the moment into [`Output::list`] each time the file `asked` there says
-    /// so. It is no dump.
+    /// Writes the profile of the moment into [`DumpOutput::list`] each time the file `asked` there
+    /// says so. It is no dump.
     pub live: bool,
 }
 
 /// A function that is given the number of the file in which the books are kept.
 #[derive(Clone, Copy, Debug)]
-pub struct Taker(pub fn(i32));
+pub struct LedgerTaker(pub fn(i32));
 
-impl PartialEq for Taker {
+impl PartialEq for LedgerTaker {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::fn_addr_eq(self.0, other.0)
     }
 }
 
-impl Eq for Taker {}
+impl Eq for LedgerTaker {}
 
 /// Which other process keeps the books of this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
+pub enum LedgerRecipient {
     /// None. They are in private memory.
     #[default]
-    Nobody,
+    Private,
     /// The one that listens at the socket with this path.
     Socket(Vec<u8>),
     /// The one that this function arranges to take the file, which is closed when it returns.
-    Taker(Taker),
+    Taker(LedgerTaker),
 }
 
 /// Where dumps go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct DumpOutput {
     /// The path of dumps. `%p` stands for the process, `%e` for the name that the program was
     /// started by, and `%n` for the number of the dump. Without any of them, the process that
     /// `parent` started writes its last dump there, and all other dumps go beside it. If the
@@ -109,20 +109,19 @@ pub struct Output {
     /// calls under which a dump would end the program), whether it is exact, bytes in use, peak
     /// bytes, bytes of its own at most, stacks, events lost, path. A dump that was not written adds
     /// `!`, errno, process and path, or `!` and a text. A child that was left out (see
-    /// [`least_of_child`](Self::least_of_child)) adds `-`, process and when. What
-    /// [`Triggers::line_growth`] tells goes into another file there, whose name ends
-    /// in `.lines`: a newline, a NUL, `lines `, then as text the process, when its
-    /// recording began (nanoseconds since 1970), whether it is exact, and the length of a gzipped
-    /// profile with the growth of each stack, which follows after a newline. What
-    /// [`Triggers::live`] writes goes into one whose name ends in `.live`, in the same form, with a
-    /// whole profile.
+    /// [`min_child_bytes`](Self::min_child_bytes)) adds `-`, process and when. What
+    /// [`DumpTriggers::line_growth`] tells goes into another file there, whose name ends in
+    /// `.lines`: a newline, a NUL, `lines `, then as text the process, when its recording began
+    /// (nanoseconds since 1970), whether it is exact, and the length of a gzipped profile with the
+    /// growth of each stack, which follows after a newline. What [`DumpTriggers::live`] writes goes
+    /// into one whose name ends in `.live`, in the same form, with a whole profile.
     pub list: Vec<u8>,
     /// A child that never held so many bytes of its own leaves no last dump. It adds an entry to
     /// `list`. What a forked child inherits is its parent's.
-    pub least_of_child: u64,
+    pub min_child_bytes: u64,
     /// Which process is given a file in memory. In that file the recorded process keeps what a
     /// profile is made of, so that it is there when the process was killed.
-    pub keep: Keep,
+    pub recipient: LedgerRecipient,
     /// The socket of somebody who looks at forked children's pages: a child waits for them when it
     /// begins, and before its last dump. If it is empty, nobody does.
     pub audit: Vec<u8>,
@@ -136,17 +135,17 @@ pub struct Output {
 
 /// Options of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct RecordingOptions {
     /// What is recorded.
-    pub mode: Mode,
+    pub mode: RecordingMode,
     /// Average bytes between samples.
     pub period: u64,
     /// How dumps are written.
-    pub format: Format,
+    pub format: DumpFormat,
     /// When dumps are made.
-    pub triggers: Triggers,
+    pub triggers: DumpTriggers,
     /// Where dumps go.
-    pub output: Output,
+    pub output: DumpOutput,
     /// The rights of new files, whatever the umask is.
     pub file_mode: u32,
     /// A regular expression for functions that reports leave out, as they do malloc. It becomes
@@ -156,7 +155,7 @@ pub struct Options {
     pub follow_children: bool,
     /// Which frames are kept of a stack that leads through an interpreter. The text form can hold
     /// native ones only.
-    pub frames: Frames,
+    pub frames: FrameChoice,
     /// Whether each thread's share is kept, as labels of what it allocates: `thread`, its name, and
     /// `tid`. The text form has no place for them.
     pub by_thread: bool,
@@ -164,29 +163,29 @@ pub struct Options {
     /// form has no place for it.
     pub command_line: bool,
     /// Whether each allocation and each free goes into a log, which whoever keeps the books reads
-    /// ([`Output::keep`]). It is for exact recordings. Forked children have no log.
+    /// ([`DumpOutput::recipient`]). It is for exact recordings. Forked children have no log.
     pub logs: bool,
 }
 
 /// The period unless another is set: 512 KiB, as in Go and jemalloc.
 pub const DEFAULT_PERIOD: u64 = 512 << 10;
 /// The rights of a file that only its user reads, because it shows what a program did.
-pub(crate) const OWN_FILE: u32 = 0o600;
+pub(crate) const PRIVATE_FILE_MODE: u32 = 0o600;
 /// The longest period, in bytes: sums of weights stay within 64 bits.
-pub const LONGEST_PERIOD: u64 = 1 << 40;
+pub const MAX_PERIOD: u64 = 1 << 40;
 
-impl Default for Options {
+impl Default for RecordingOptions {
     fn default() -> Self {
         Self {
-            mode: Mode::Sampled,
+            mode: RecordingMode::Sampled,
             period: DEFAULT_PERIOD,
-            format: Format::Pprof,
-            triggers: Triggers::default(),
-            output: Output::default(),
-            file_mode: OWN_FILE,
+            format: DumpFormat::Pprof,
+            triggers: DumpTriggers::default(),
+            output: DumpOutput::default(),
+            file_mode: PRIVATE_FILE_MODE,
             wrappers: String::new(),
             follow_children: true,
-            frames: Frames::default(),
+            frames: FrameChoice::default(),
             by_thread: false,
             command_line: false,
             logs: false,

@@ -1,6 +1,7 @@
-//! Where everything is that somebody outside of the process may read: the engine's [`Books`].
+//! Where everything is that somebody outside of the process may read: the engine's
+//! [`LedgerHeader`].
 //!
-//! `heapprof-books` says how the tables lie in memory. What it says is held against the tables
+//! `heapprof-ledger` says how the tables lie in memory. What it says is held against the tables
 //! here.
 
 use std::mem::offset_of;
@@ -8,18 +9,20 @@ use std::ptr::from_ref;
 use std::sync::atomic::Ordering;
 
 use heapprof_books::{
-    Books, DROPPED, MAGIC, Place, VERSION, chunks, counters, frame, heap, moments, name, spread,
-    stack, table, thread,
+    DROPPED_COUNT, LEDGER_MAGIC, LEDGER_VERSION, LedgerHeader, TableAddress, chunks, counters,
+    frame, heap, moments, name, spread, stack, table, thread,
 };
 
-use crate::books::live::{Part, Table};
-use crate::dropped::Dropped;
+use crate::dropped::DroppedEvents;
 use crate::engine::{ENGINE, Engine};
-use crate::platform::kept::{self, COPIES, HEAP, Kept, MOMENTS, PEAK_AT};
-use crate::tables::counters::{Heap, StackCounters, Temporary};
-use crate::tables::moments::Moments;
+use crate::ledger::live::{BlockTable, LivePart};
+use crate::platform::table_file::{
+    self, COPY_COUNT, HEAP_COPY, MOMENTS_COPY, PEAK_AT_COPY, TableFile,
+};
+use crate::tables::counters::{HeapCounters, StackCounters, TemporarySum};
+use crate::tables::moments::HeapMoments;
 use crate::tables::script_frames;
-use crate::tables::spread::Spread;
+use crate::tables::spread::StackSpread;
 use crate::tables::stacks::StackEntry;
 use crate::thread::names;
 use crate::thread::state::ThreadState;
@@ -27,16 +30,16 @@ use heapprof_profile::Moment;
 
 /// The books of [`ENGINE`]. They lie in writable data, where a reader looks for them.
 #[used]
-static BOOKS: Books = ENGINE.outside();
+static LEDGER_HEADER: LedgerHeader = ENGINE.build_header();
 
 /// Lets readers find the books of an engine that records.
-pub(crate) fn show(engine: &Engine) {
+pub(crate) fn publish(engine: &Engine) {
     if std::ptr::eq(engine, &raw const ENGINE) {
-        let own = from_ref(&BOOKS).cast_mut().cast();
-        BOOKS
+        let own = from_ref(&LEDGER_HEADER).cast_mut().cast();
+        LEDGER_HEADER
             .log
-            .store(engine.log.place().cast(), Ordering::Relaxed);
-        BOOKS.own.store(own, Ordering::Release);
+            .store(engine.log.ring_place().cast(), Ordering::Relaxed);
+        LEDGER_HEADER.own.store(own, Ordering::Release);
     }
 }
 
@@ -44,23 +47,25 @@ pub(crate) fn show(engine: &Engine) {
 /// from.
 pub(crate) fn hide(engine: &Engine) {
     if std::ptr::eq(engine, &raw const ENGINE) {
-        BOOKS.own.store(std::ptr::null_mut(), Ordering::Release);
+        LEDGER_HEADER
+            .own
+            .store(std::ptr::null_mut(), Ordering::Release);
     }
 }
 
 /// Where something is.
-const fn place<T>(of: &'static T) -> Place {
-    Place::new(from_ref(of).cast_mut().cast())
+const fn address_of<T>(of: &'static T) -> TableAddress {
+    TableAddress::new(from_ref(of).cast_mut().cast())
 }
 
 /// Where everything is that a reader of a file of kept books looks for: what is in tables is where
 /// it is, and of everything else there is a copy in the file.
-pub(crate) fn copied(engine: &'static Engine, file: &Kept) -> Books {
-    let mut books = engine.outside();
-    books.threads = place(&engine.threads.kept);
-    books.thread.next = offset_of!(ThreadState, next_kept) as u32;
-    const CHUNKS: usize = 8 * chunks::COUNT;
-    let all: [(&Place, usize); COPIES] = [
+pub(crate) fn build_shared_header(engine: &'static Engine, file: &TableFile) -> LedgerHeader {
+    let mut books = engine.build_header();
+    books.threads = address_of(&engine.threads.all_in_file);
+    books.thread.next = offset_of!(ThreadState, next_in_file) as u32;
+    const CHUNK_LIST_LEN: usize = 8 * chunks::MAX_CHUNKS;
+    let all: [(&TableAddress, usize); COPY_COUNT] = [
         (&books.process, 4),
         (&books.mode, 1),
         (&books.period, 8),
@@ -68,25 +73,25 @@ pub(crate) fn copied(engine: &'static Engine, file: &Kept) -> Books {
         (&books.started, 8),
         (&books.since, 8),
         (&books.heap, heap::PHASE + 8),
-        (&books.dropped, 8 * DROPPED),
+        (&books.dropped, 8 * DROPPED_COUNT),
         (&books.threads, 8),
         (&books.stacks, 4),
-        (&books.stack, CHUNKS),
+        (&books.stack, CHUNK_LIST_LEN),
         (&books.frames, 4),
-        (&books.frame, CHUNKS),
+        (&books.frame, CHUNK_LIST_LEN),
         (&books.names, 4),
-        (&books.name, CHUNKS),
+        (&books.name, CHUNK_LIST_LEN),
         (
             &books.moments,
-            moments::FIRST + moments::MOST * moments::LEN,
+            moments::FIRST_MOMENT + moments::MAX_MOMENTS * moments::LEN,
         ),
         (&books.peak_at, 8),
         (&books.mappings, 4),
-        (&books.mapping, CHUNKS),
+        (&books.mapping, CHUNK_LIST_LEN),
     ];
-    let is_at = |i: usize, place: &Place| std::ptr::eq(all[i].0, place);
-    debug_assert!(is_at(HEAP, &books.heap) && is_at(kept::DROPPED, &books.dropped));
-    debug_assert!(is_at(MOMENTS, &books.moments) && is_at(PEAK_AT, &books.peak_at));
+    let is_at = |i: usize, place: &TableAddress| std::ptr::eq(all[i].0, place);
+    debug_assert!(is_at(HEAP_COPY, &books.heap) && is_at(table_file::DROPPED_COPY, &books.dropped));
+    debug_assert!(is_at(MOMENTS_COPY, &books.moments) && is_at(PEAK_AT_COPY, &books.peak_at));
     let places = file.set_copies(all.map(|(place, len)| {
         let at = place.load(Ordering::Relaxed);
         (at.expose_provenance(), len)
@@ -98,52 +103,55 @@ pub(crate) fn copied(engine: &'static Engine, file: &Kept) -> Books {
     // Nobody is to take them for those of the process itself.
     books.magic = [0; 16];
     for missing in [&mut books.parts, &mut books.shadows, &mut books.shadow] {
-        *missing = Place::new(std::ptr::null_mut());
+        *missing = TableAddress::new(std::ptr::null_mut());
     }
-    books.log = Place::new(engine.log.place().cast());
+    books.log = TableAddress::new(engine.log.ring_place().cast());
     books
 }
 
 impl Engine {
     /// Where everything is.
-    const fn outside(&'static self) -> Books {
+    const fn build_header(&'static self) -> LedgerHeader {
         let Self {
             process,
             code,
             scripts,
             threads,
-            books,
+            ledger: books,
             dumping,
             ..
         } = self;
         let (recorded, history) = (&process.recorded, &dumping.history);
-        Books {
-            magic: MAGIC,
-            version: VERSION,
-            size: size_of::<Books>() as u32,
-            own: Place::new(std::ptr::null_mut()),
-            process: place(&process.id),
-            mode: place(&recorded.mode),
-            period: place(&recorded.period),
-            epoch: place(&recorded.epoch),
-            started: place(&dumping.started),
-            since: place(&dumping.since),
-            heap: place(&books.shared.heap),
-            dropped: place(&process.dropped),
-            threads: place(&threads.all),
-            stacks: place(&books.stacks.len),
-            stack: place(&books.stacks.entry),
-            frames: place(&scripts.names.len),
-            frame: place(&scripts.names.entry),
-            names: place(&threads.names.asked),
-            name: place(&threads.names.entry),
-            moments: Place::new(history.moments.place().cast()),
-            peak_at: place(&history.peak_at),
-            mappings: place(&code.mappings.published),
-            mapping: place(&code.mappings.mapping),
-            parts: place(&books.live.part),
-            part: [size_of::<Part>() as u32, offset_of!(Part, table) as u32],
-            thread: thread::Offsets {
+        LedgerHeader {
+            magic: LEDGER_MAGIC,
+            version: LEDGER_VERSION,
+            size: size_of::<LedgerHeader>() as u32,
+            own: TableAddress::new(std::ptr::null_mut()),
+            process: address_of(&process.id),
+            mode: address_of(&recorded.mode),
+            period: address_of(&recorded.period),
+            epoch: address_of(&recorded.epoch),
+            started: address_of(&dumping.started),
+            since: address_of(&dumping.since),
+            heap: address_of(&books.access.heap),
+            dropped: address_of(&process.dropped),
+            threads: address_of(&threads.all),
+            stacks: address_of(&books.stacks.len),
+            stack: address_of(&books.stacks.entry),
+            frames: address_of(&scripts.names.len),
+            frame: address_of(&scripts.names.entry),
+            names: address_of(&threads.names.asked),
+            name: address_of(&threads.names.entry),
+            moments: TableAddress::new(history.moments.value_place().cast()),
+            peak_at: address_of(&history.peak_at),
+            mappings: address_of(&code.mappings.published),
+            mapping: address_of(&code.mappings.mapping),
+            parts: address_of(&books.live.part),
+            part: [
+                size_of::<LivePart>() as u32,
+                offset_of!(LivePart, table) as u32,
+            ],
+            thread: thread::ThreadOffsets {
                 next: offset_of!(ThreadState, next) as u32,
                 counters: offset_of!(ThreadState, counters) as u32,
                 temporary: offset_of!(ThreadState, temporary) as u32,
@@ -151,9 +159,9 @@ impl Engine {
                 sizes: offset_of!(ThreadState, sizes) as u32,
                 unused: 0,
             },
-            log: Place::new(std::ptr::null_mut()),
-            shadows: place(&books.live.shadows.count),
-            shadow: place(&books.live.shadows.chunk),
+            log: TableAddress::new(std::ptr::null_mut()),
+            shadows: address_of(&books.live.shadows.count),
+            shadow: address_of(&books.live.shadows.chunk),
         }
     }
 }
@@ -164,35 +172,35 @@ const _: () = {
     assert!(offset_of!(StackCounters, freed) == counters::FREED);
     assert!(offset_of!(StackCounters, at_peak) == counters::AT_PEAK);
     assert!(offset_of!(StackCounters, fall) == counters::FALL);
-    assert!(size_of::<Temporary>() == 16);
-    assert!(size_of::<Spread>() == spread::LEN);
-    assert!(offset_of!(Heap, in_use) == heap::IN_USE);
-    assert!(offset_of!(Heap, peak) == heap::PEAK);
-    assert!(offset_of!(Heap, phase) == heap::PHASE);
+    assert!(size_of::<TemporarySum>() == 16);
+    assert!(size_of::<StackSpread>() == spread::LEN);
+    assert!(offset_of!(HeapCounters, in_use) == heap::IN_USE);
+    assert!(offset_of!(HeapCounters, peak) == heap::PEAK);
+    assert!(offset_of!(HeapCounters, phase) == heap::PHASE);
     assert!(size_of::<StackEntry>() == stack::LEN);
     assert!(offset_of!(StackEntry, generation) == stack::GENERATION);
     assert!(offset_of!(StackEntry, frames) == stack::FRAMES);
     assert!(offset_of!(StackEntry, from_base) == stack::FROM_BASE);
     assert!(offset_of!(StackEntry, base) == stack::BASE);
-    assert!(size_of::<script_frames::Entry>() == frame::LEN);
-    assert!(offset_of!(script_frames::Entry, start_line) == frame::START_LINE);
-    assert!(offset_of!(script_frames::Entry, line) == frame::LINE);
-    assert!(offset_of!(script_frames::Entry, name) == frame::NAME);
-    assert!(offset_of!(script_frames::Entry, file) == frame::FILE);
-    assert!(size_of::<names::Entry>() == name::LEN);
-    assert!(offset_of!(names::Entry, id) == name::ID);
-    assert!(offset_of!(names::Entry, is_gone) == name::IS_GONE);
-    assert!(offset_of!(names::Entry, generation) == name::GENERATION);
-    assert!(offset_of!(names::Entry, name) == name::NAME);
-    assert!(offset_of!(Moments, len) == moments::COUNT);
-    assert!(offset_of!(Moments, all) == moments::FIRST);
+    assert!(size_of::<script_frames::ScriptFrameEntry>() == frame::LEN);
+    assert!(offset_of!(script_frames::ScriptFrameEntry, start_line) == frame::START_LINE);
+    assert!(offset_of!(script_frames::ScriptFrameEntry, line) == frame::LINE);
+    assert!(offset_of!(script_frames::ScriptFrameEntry, name) == frame::NAME);
+    assert!(offset_of!(script_frames::ScriptFrameEntry, file) == frame::FILE);
+    assert!(size_of::<names::ThreadNameEntry>() == name::LEN);
+    assert!(offset_of!(names::ThreadNameEntry, id) == name::ID);
+    assert!(offset_of!(names::ThreadNameEntry, is_gone) == name::IS_GONE);
+    assert!(offset_of!(names::ThreadNameEntry, generation) == name::GENERATION);
+    assert!(offset_of!(names::ThreadNameEntry, name) == name::NAME);
+    assert!(offset_of!(HeapMoments, len) == moments::COUNT);
+    assert!(offset_of!(HeapMoments, all) == moments::FIRST_MOMENT);
     assert!(size_of::<Moment>() == moments::LEN);
     assert!(offset_of!(Moment, micros) == 0 && offset_of!(Moment, bytes) == 8);
     assert!(offset_of!(Moment, objects) == 16);
-    assert!(offset_of!(Table, entry) == table::ENTRY);
-    assert!(offset_of!(Table, mask) == table::MASK);
-    assert!(offset_of!(Table, len) == table::BLOCKS);
-    assert!(offset_of!(Dropped, nested) == 0 && offset_of!(Dropped, no_memory) == 8);
-    assert!(offset_of!(Dropped, held_up) == 16 && offset_of!(Dropped, unknown) == 24);
-    assert!(offset_of!(Dropped, unseen) == 32 && offset_of!(Dropped, torn) == 40);
+    assert!(offset_of!(BlockTable, entry) == table::ENTRY);
+    assert!(offset_of!(BlockTable, mask) == table::MASK);
+    assert!(offset_of!(BlockTable, len) == table::BLOCKS);
+    assert!(offset_of!(DroppedEvents, nested) == 0 && offset_of!(DroppedEvents, no_memory) == 8);
+    assert!(offset_of!(DroppedEvents, held_up) == 16 && offset_of!(DroppedEvents, unknown) == 24);
+    assert!(offset_of!(DroppedEvents, unseen) == 32 && offset_of!(DroppedEvents, torn) == 40);
 };

@@ -3,7 +3,6 @@
 
 pub(crate) mod arena;
 pub(crate) mod floating_point;
-pub(crate) mod kept;
 pub(crate) mod lock;
 pub(crate) mod pages;
 pub(crate) mod process;
@@ -11,6 +10,7 @@ pub(crate) mod program;
 pub(crate) mod stack_switch;
 pub(crate) mod status;
 pub mod sys;
+pub(crate) mod table_file;
 pub(crate) mod tls;
 pub(crate) mod trial;
 pub(crate) mod weak;

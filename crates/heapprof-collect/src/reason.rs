@@ -3,7 +3,7 @@
 /// Why a dump is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Reason {
+pub enum DumpReason {
     /// The program ends.
     Exit = 0,
     /// The program becomes another by exec.
@@ -30,7 +30,7 @@ pub enum Reason {
     Live,
 }
 
-impl Reason {
+impl DumpReason {
     const ALL: [(Self, &'static str); 12] = [
         (Self::Exit, "exit"),
         (Self::Exec, "exec"),

@@ -9,8 +9,6 @@ mod delay;
 pub(crate) mod dumps;
 pub(crate) mod early_ends;
 pub(crate) mod fork;
-#[cfg(not(shuttle))]
-mod kept;
 pub(crate) mod lifecycle;
 pub(crate) mod lines;
 pub(crate) mod live;
@@ -21,6 +19,8 @@ pub(crate) mod pools;
 #[cfg(not(shuttle))]
 pub(crate) mod rights;
 pub(crate) mod scripts;
+#[cfg(not(shuttle))]
+mod shared_ledger;
 pub(crate) mod signals;
 mod small_child;
 pub(crate) mod snapshot;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use heapprof_environment::Variable;
 
-use crate::mode::Mode;
-use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
+use crate::mode::RecordingMode;
+use crate::options::{DumpFormat, FrameChoice, MAX_PERIOD, RecordingOptions};
 
 /// A setting's form: what it expects, in words, and how to read it.
-pub struct Form<T> {
+pub struct SettingForm<T> {
     /// E.g. `yes or no`.
     pub expected: &'static str,
     /// The value of a text, if it has the form.
@@ -16,7 +16,7 @@ pub struct Form<T> {
 }
 
 /// `yes` or `no`, and what else people write for them.
-pub const ANSWER: Form<bool> = Form {
+pub const ANSWER: SettingForm<bool> = SettingForm {
     expected: "yes or no",
     read: |text| match text {
         "yes" | "1" | "true" | "on" => Some(true),
@@ -26,56 +26,56 @@ pub const ANSWER: Form<bool> = Form {
 };
 
 /// What is recorded.
-pub const MODE: Form<Mode> = Form {
+pub const MODE: SettingForm<RecordingMode> = SettingForm {
     expected: "sampled or exact",
     read: |text| match text {
-        "sampled" => Some(Mode::Sampled),
-        "exact" => Some(Mode::Exact),
+        "sampled" => Some(RecordingMode::Sampled),
+        "exact" => Some(RecordingMode::Exact),
         _ => None,
     },
 };
 
 /// How dumps are written.
-pub const FORMAT: Form<Format> = Form {
+pub const FORMAT: SettingForm<DumpFormat> = SettingForm {
     expected: "pprof or text",
     read: |text| match text {
-        "pprof" => Some(Format::Pprof),
-        "text" => Some(Format::Text),
+        "pprof" => Some(DumpFormat::Pprof),
+        "text" => Some(DumpFormat::Text),
         _ => None,
     },
 };
 
 /// Which frames of a stack are kept.
-pub const FRAMES: Form<Frames> = Form {
+pub const FRAMES: SettingForm<FrameChoice> = SettingForm {
     expected: "script, native or both",
     read: |text| match text {
-        "script" => Some(Frames::Script),
-        "native" => Some(Frames::Native),
-        "both" => Some(Frames::Both),
+        "script" => Some(FrameChoice::Script),
+        "native" => Some(FrameChoice::Native),
+        "both" => Some(FrameChoice::Both),
         _ => None,
     },
 };
 
 /// Bytes, with a unit or without: `512KiB`, `1m`, `4096`.
-pub const SIZE: Form<u64> = Form {
+pub const SIZE: SettingForm<u64> = SettingForm {
     expected: "a size such as 1048576 or 1MiB",
-    read: bytes,
+    read: parse_bytes,
 };
 
 /// Average bytes between samples.
-pub const PERIOD: Form<u64> = Form {
+pub const PERIOD: SettingForm<u64> = SettingForm {
     expected: "a size from 2 bytes to 1 TiB, such as 512KiB",
-    read: |text| bytes(text).filter(|b| (2..=LONGEST_PERIOD).contains(b)),
+    read: |text| parse_bytes(text).filter(|b| (2..=MAX_PERIOD).contains(b)),
 };
 
 /// A time with a unit, or in seconds: `500ms`, `10s`, `2m`, `30`.
-pub const TIME: Form<Duration> = Form {
+pub const TIME: SettingForm<Duration> = SettingForm {
     expected: "a time such as 10, 500ms or 2m",
-    read: time,
+    read: parse_time,
 };
 
 /// The rights of new files. At least their user must be able to read and write them.
-pub const FILE_MODE: Form<u32> = Form {
+pub const FILE_MODE: SettingForm<u32> = SettingForm {
     expected: "the rights of a file in octal, from 600 to 666",
     read: |text| {
         let mode = u32::from_str_radix(text, 8).ok()?;
@@ -85,7 +85,7 @@ pub const FILE_MODE: Form<u32> = Form {
 
 /// A regular expression. It is not matched here, so whoever reads the profile says what is wrong
 /// with it.
-pub const REGEX: Form<String> = Form {
+pub const REGEX: SettingForm<String> = SettingForm {
     expected: "a regular expression",
     read: |text| (!text.is_empty()).then(|| text.to_string()),
 };
@@ -97,25 +97,25 @@ pub struct Setting {
     pub variable: Variable,
     /// What it may be set to.
     pub expected: &'static str,
-    read: fn(&str, &mut Options) -> Option<()>,
+    read: fn(&str, &mut RecordingOptions) -> Option<()>,
 }
 
 /// A variable with a value that is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Misunderstood {
+pub struct SettingError {
     /// The variable's name.
     pub name: &'static str,
     /// What it may be set to.
     pub expected: &'static str,
 }
 
-impl std::fmt::Display for Misunderstood {
+impl std::fmt::Display for SettingError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: expected {}", self.name, self.expected)
     }
 }
 
-impl std::error::Error for Misunderstood {}
+impl std::error::Error for SettingError {}
 
 /// The setting of a variable of the form `$form`, and where its value goes.
 macro_rules! setting {
@@ -154,15 +154,15 @@ pub const SETTINGS: &[Setting] = &[
 ///
 /// # Errors
 /// The first variable that is not understood.
-pub fn obey<T: AsRef<[u8]>>(
+pub fn apply_variables<T: AsRef<[u8]>>(
     get: impl Fn(&'static str) -> Option<T>,
-    options: &mut Options,
-) -> Result<(), Misunderstood> {
+    options: &mut RecordingOptions,
+) -> Result<(), SettingError> {
     for setting in SETTINGS {
         let name = setting.variable.name;
         if let Some(value) = get(name) {
             let set = |text: &str| (setting.read)(text, options);
-            understood(name, setting.expected, value.as_ref(), set)?;
+            read_value(name, setting.expected, value.as_ref(), set)?;
         }
     }
     Ok(())
@@ -175,21 +175,21 @@ pub fn obey<T: AsRef<[u8]>>(
 pub fn parse<T>(
     name: &'static str,
     value: Option<&[u8]>,
-    form: &Form<T>,
-) -> Result<Option<T>, Misunderstood> {
-    let read = |value| understood(name, form.expected, value, form.read);
+    form: &SettingForm<T>,
+) -> Result<Option<T>, SettingError> {
+    let read = |value| read_value(name, form.expected, value, form.read);
     value.map(read).transpose()
 }
 
 /// What `read` makes of a variable's value.
-fn understood<T>(
+fn read_value<T>(
     name: &'static str,
     expected: &'static str,
     value: &[u8],
     read: impl FnOnce(&str) -> Option<T>,
-) -> Result<T, Misunderstood> {
+) -> Result<T, SettingError> {
     let text = std::str::from_utf8(value).ok().map(str::trim);
-    text.and_then(read).ok_or(Misunderstood { name, expected })
+    text.and_then(read).ok_or(SettingError { name, expected })
 }
 
 /// The leading number of `text`, and the unit behind it.
@@ -198,7 +198,7 @@ fn number_and_unit(text: &str) -> (&str, &str) {
     (&text[..text.len() - unit.len()], unit.trim())
 }
 
-fn bytes(text: &str) -> Option<u64> {
+fn parse_bytes(text: &str) -> Option<u64> {
     let (number, unit) = number_and_unit(text);
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -210,7 +210,7 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
-fn time(text: &str) -> Option<Duration> {
+fn parse_time(text: &str) -> Option<Duration> {
     let (number, unit) = number_and_unit(text);
     let unit = match unit {
         "ms" => 0.001,

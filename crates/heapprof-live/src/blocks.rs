@@ -1,6 +1,6 @@
 //! The blocks that a recorded process has in use, one by one: where each lies, and what made it.
 
-use heapprof_books::{PARTS, shadow, table, word};
+use heapprof_books::{PART_COUNT, shadow, table, word};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::{Object, executable, of_executable};
 use heapprof_profile::Profile;
@@ -135,13 +135,13 @@ pub(crate) fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<Blo
         stacks.read_own(number, &mut words)?;
         let thread = words
             .iter()
-            .find(|&&word| word & word::KIND == word::THREAD);
+            .find(|&&word| word & word::KIND_MASK == word::THREAD);
         let generation = thread.map_or(0, |&word| names.of(word as u32).2);
         found.generations.push(generation);
     }
     let [stride, place] = books.part.map(u64::from);
     let mut left = MOST_ENTRIES;
-    for part in 0..PARTS as u64 {
+    for part in 0..PART_COUNT as u64 {
         let at = books.parts.wrapping_add(part * stride + place);
         let entries = reader.u64(at.wrapping_add(table::ENTRY as u64))?;
         let mask = reader.u64(at.wrapping_add(table::MASK as u64))?;
@@ -186,14 +186,14 @@ fn in_shadows<M: Memory>(
     if count > MOST_SHADOWS {
         return Err(Error::TooLarge);
     }
-    let chunks: [u8; 8 * shadow::CHUNKS] = match count {
+    let chunks: [u8; 8 * shadow::MAX_SHADOW_CHUNKS] = match count {
         0 => return Ok(false),
         _ => reader.array(books.shadow)?,
     };
     let mut bytes = vec![0; 8 * shadow::WORDS];
     for number in 0..count {
-        let (chunk, place) = shadow::place(number);
-        let chunk_at = match chunk < shadow::CHUNKS {
+        let (chunk, place) = shadow::locate_shadow(number);
+        let chunk_at = match chunk < shadow::MAX_SHADOW_CHUNKS {
             true => u64_at(&chunks, 8 * chunk),
             false => 0,
         };
@@ -201,7 +201,7 @@ fn in_shadows<M: Memory>(
             // It is being made.
             continue;
         }
-        let numbers = chunk_at.wrapping_add(shadow::len(chunk) * 8 * WORDS);
+        let numbers = chunk_at.wrapping_add(shadow::chunk_len(chunk) * 8 * WORDS);
         let region = reader.u64(numbers.wrapping_add(8 * place))?;
         if region == 0 {
             continue;
@@ -210,11 +210,11 @@ fn in_shadows<M: Memory>(
         for (i, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
             let word = u64::from_ne_bytes(*word);
             let stack = word as u32;
-            if word & shadow::PRESENT != 0 && stack < stacks {
+            if word & shadow::PRESENT_FLAG != 0 && stack < stacks {
                 let place = region.wrapping_mul(WORDS).wrapping_add(i as u64);
                 found.push(Block {
                     address: place << shadow::GRAIN_BITS,
-                    size: (word & !shadow::PRESENT) >> 32,
+                    size: (word & !shadow::PRESENT_FLAG) >> 32,
                     stack,
                 });
             }

@@ -3,7 +3,7 @@
 use std::mem::offset_of;
 use std::ops::Range;
 
-use heapprof_books::{ALIGN, Books as Layout, MAGIC, VERSION, thread};
+use heapprof_books::{LEDGER_ALIGN, LEDGER_MAGIC, LEDGER_VERSION, LedgerHeader as Layout, thread};
 use heapprof_memory::Memory;
 
 use crate::error::Error;
@@ -38,7 +38,7 @@ pub(crate) struct Books {
     pub(crate) mapping: u64,
     pub(crate) parts: u64,
     pub(crate) part: [u32; 2],
-    pub(crate) thread: thread::Offsets,
+    pub(crate) thread: thread::ThreadOffsets,
     pub(crate) log: u64,
     pub(crate) shadows: u64,
     pub(crate) shadow: u64,
@@ -65,11 +65,11 @@ pub(crate) fn find<M: Memory>(
                 break;
             }
             for (i, _) in bytes
-                .chunks(ALIGN)
+                .chunks(LEDGER_ALIGN)
                 .enumerate()
-                .filter(|(_, chunk)| **chunk == MAGIC)
+                .filter(|(_, chunk)| **chunk == LEDGER_MAGIC)
             {
-                let place = at.saturating_add((i * ALIGN) as u64);
+                let place = at.saturating_add((i * LEDGER_ALIGN) as u64);
                 match check(memory, place) {
                     Some(Ok(())) => return Ok(place),
                     Some(Err(version)) => other = Some(version),
@@ -80,7 +80,7 @@ pub(crate) fn find<M: Memory>(
         }
     }
     Err(match other {
-        Some(version) => Error::OtherVersion(version, VERSION),
+        Some(version) => Error::OtherVersion(version, LEDGER_VERSION),
         None => Error::NotRecorded,
     })
 }
@@ -89,7 +89,7 @@ pub(crate) fn find<M: Memory>(
 fn check(memory: impl Memory, at: u64) -> Option<Result<(), u32>> {
     let field = |offset: usize| at.checked_add(offset as u64);
     let version = memory.u32(field(offset_of!(Layout, version))?)?;
-    if version != VERSION {
+    if version != LEDGER_VERSION {
         return Some(Err(version));
     }
     let size = memory.u32(field(offset_of!(Layout, size))?)?;
@@ -101,7 +101,9 @@ impl Books {
     /// Reads the books at `at`.
     pub(crate) fn read<M: Memory>(reader: &Reader<M>, at: u64) -> Result<Self, Error> {
         let bytes: [u8; size_of::<Layout>()] = reader.array(at)?;
-        if bytes[..MAGIC.len()] != MAGIC || u64_at(&bytes, offset_of!(Layout, own)) != at {
+        if bytes[..LEDGER_MAGIC.len()] != LEDGER_MAGIC
+            || u64_at(&bytes, offset_of!(Layout, own)) != at
+        {
             return Err(Error::Ended);
         }
         Ok(Self::of(&bytes))
@@ -142,12 +144,12 @@ impl Books {
             mapping: place(offset_of!(Layout, mapping)),
             parts: place(offset_of!(Layout, parts)),
             part: [u32_at(bytes, part), u32_at(bytes, part + 4)],
-            thread: thread::Offsets {
-                next: of_thread(offset_of!(thread::Offsets, next)),
-                counters: of_thread(offset_of!(thread::Offsets, counters)),
-                temporary: of_thread(offset_of!(thread::Offsets, temporary)),
-                spread: of_thread(offset_of!(thread::Offsets, spread)),
-                sizes: of_thread(offset_of!(thread::Offsets, sizes)),
+            thread: thread::ThreadOffsets {
+                next: of_thread(offset_of!(thread::ThreadOffsets, next)),
+                counters: of_thread(offset_of!(thread::ThreadOffsets, counters)),
+                temporary: of_thread(offset_of!(thread::ThreadOffsets, temporary)),
+                spread: of_thread(offset_of!(thread::ThreadOffsets, spread)),
+                sizes: of_thread(offset_of!(thread::ThreadOffsets, sizes)),
                 unused: 0,
             },
             log: place(offset_of!(Layout, log)),

@@ -5,8 +5,11 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::AtomicU32;
 
-use heapprof_books::log::Ring;
-use heapprof_books::{DROPPED, EXTENTS, Extent, KEPT_MAGIC, Kept as Header, VERSION, state};
+use heapprof_books::log::EventRing;
+use heapprof_books::{
+    DROPPED_COUNT, LEDGER_VERSION, LedgerExtent, MAX_EXTENTS, SHARED_LEDGER_MAGIC,
+    SharedLedgerHeader as Header, process_state,
+};
 use heapprof_memory::Memory;
 use heapprof_process::is_there;
 use heapprof_profile::Profile;
@@ -58,7 +61,7 @@ pub struct Left {
 pub(crate) struct Mapped<'a> {
     file: &'a File,
     /// In order of their addresses.
-    extents: &'a [Extent],
+    extents: &'a [LedgerExtent],
 }
 
 impl Memory for Mapped<'_> {
@@ -85,18 +88,18 @@ impl Memory for Mapped<'_> {
 }
 
 /// The pieces that a header tells of.
-fn extents(head: &[u8]) -> Vec<Extent> {
+fn extents(head: &[u8]) -> Vec<LedgerExtent> {
     let count = u32_at(head, offset_of!(Header, extents)) as usize;
     let first = offset_of!(Header, extent);
     let one = |i: usize| {
-        let at = first + i * size_of::<Extent>();
-        Extent {
-            address: u64_at(head, at + offset_of!(Extent, address)),
-            offset: u64_at(head, at + offset_of!(Extent, offset)),
-            len: u64_at(head, at + offset_of!(Extent, len)),
+        let at = first + i * size_of::<LedgerExtent>();
+        LedgerExtent {
+            address: u64_at(head, at + offset_of!(LedgerExtent, address)),
+            offset: u64_at(head, at + offset_of!(LedgerExtent, offset)),
+            len: u64_at(head, at + offset_of!(LedgerExtent, len)),
         }
     };
-    let mut all: Vec<Extent> = (0..count.min(EXTENTS)).map(one).collect();
+    let mut all: Vec<LedgerExtent> = (0..count.min(MAX_EXTENTS)).map(one).collect();
     all.sort_by_key(|extent| extent.address);
     all
 }
@@ -147,8 +150,8 @@ impl Kept {
         let at = offset_of!(Header, state) as u64;
         self.0.read_exact_at(&mut bytes, at)?;
         Ok(match u32::from_ne_bytes(bytes) {
-            state::HAS_ENDED => State::HasEnded,
-            state::BEFORE_EXEC => State::BeforeExec,
+            process_state::HAS_ENDED => State::HasEnded,
+            process_state::BEFORE_EXEC => State::BeforeExec,
             _ => State::GoesOn,
         })
     }
@@ -214,7 +217,7 @@ impl Kept {
                 max_frames,
                 thread_name: &|_| None,
             };
-            let dropped: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
+            let dropped: [u8; 8 * DROPPED_COUNT] = reader.array(books.dropped)?;
             // No memory, and held up: as the collector counts what is lost.
             let lost = [1, 2].map(|i| u64_at(&dropped, 8 * i));
             Ok(Left {
@@ -246,7 +249,7 @@ impl Kept {
 
     /// The log of the recording, from its first event on; `None` if there is none.
     pub(crate) fn log(&self) -> Result<Option<Log>, Error> {
-        let len = size_of::<Ring>() as u64;
+        let len = size_of::<EventRing>() as u64;
         let at = self.with_books(|head, _, books| {
             let all = extents(head);
             let place = all.iter().find_map(|extent| {
@@ -271,18 +274,18 @@ impl Kept {
     ) -> Result<R, Error> {
         let mut head = vec![0; HEAD];
         self.0.read_exact_at(&mut head, 0)?;
-        if head[..KEPT_MAGIC.len()] != KEPT_MAGIC {
+        if head[..SHARED_LEDGER_MAGIC.len()] != SHARED_LEDGER_MAGIC {
             return Err(Error::NotKept("it has no header"));
         }
         let short = |at: usize| u32_at(&head, at);
         let version = short(offset_of!(Header, version));
-        if version != VERSION || (short(offset_of!(Header, size)) as usize) < HEAD {
-            return Err(Error::OtherVersion(version, VERSION));
+        if version != LEDGER_VERSION || (short(offset_of!(Header, size)) as usize) < HEAD {
+            return Err(Error::OtherVersion(version, LEDGER_VERSION));
         }
         let (file, extents) = (&self.0, extents(&head));
         let extents = extents.as_slice();
         let reader = Reader::partial(Mapped { file, extents });
-        let books = Books::of_copy(&head[offset_of!(Header, books)..]);
+        let books = Books::of_copy(&head[offset_of!(Header, ledger)..]);
         work(&head, &reader, &books)
     }
 }

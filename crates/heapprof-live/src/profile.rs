@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use heapprof_books::{DROPPED, Mapping as Known, NAMES, OBJECT_BITS, moments, name};
+use heapprof_books::{
+    DROPPED_COUNT, LedgerMapping as Known, MAX_NAMED_THREADS, OBJECT_BITS, moments, name,
+};
 use heapprof_memory::Memory;
 use heapprof_profile::{History, Moment, Peak, Profile, Resident, recorded};
 
@@ -246,12 +248,12 @@ fn describe<M: Memory>(
     if resident != 0 {
         comments.extend(recorded::resident(resident, peak));
     }
-    let others = reader.u32(books.names)?.saturating_sub(NAMES);
-    comments.extend(recorded::threads(NAMES, others));
+    let others = reader.u32(books.names)?.saturating_sub(MAX_NAMED_THREADS);
+    comments.extend(recorded::threads(MAX_NAMED_THREADS, others));
     if period != 1 && !books.is_copy {
         comments.push(recorded::sampled_blocks(blocks(reader, books)?));
     }
-    let bytes: [u8; 8 * DROPPED] = reader.array(books.dropped)?;
+    let bytes: [u8; 8 * DROPPED_COUNT] = reader.array(books.dropped)?;
     let counts = std::array::from_fn(|i| u64_at(&bytes, 8 * i));
     comments.extend(recorded::dropped(counts));
     Ok(comments)
@@ -261,7 +263,7 @@ fn describe<M: Memory>(
 fn blocks<M: Memory>(reader: &Reader<M>, books: &Books) -> Result<u64, Error> {
     let [stride, table] = books.part.map(u64::from);
     let mut all = 0u64;
-    for part in 0..heapprof_books::PARTS as u64 {
+    for part in 0..heapprof_books::PART_COUNT as u64 {
         let at = books.parts.wrapping_add(part * stride + table);
         let count = reader.u64(at.wrapping_add(heapprof_books::table::BLOCKS as u64))?;
         all = all.saturating_add(count);
@@ -284,10 +286,13 @@ fn history<M: Memory>(
     };
     let [objects, bytes] = total(|sums| sums.in_use);
     let count = reader.u64(books.moments.wrapping_add(moments::COUNT as u64))?;
-    let count = (count as usize).min(moments::MOST);
+    let count = (count as usize).min(moments::MAX_MOMENTS);
     let mut kept = vec![0; count * moments::LEN];
     if count != 0 {
-        reader.read(books.moments.wrapping_add(moments::FIRST as u64), &mut kept)?;
+        reader.read(
+            books.moments.wrapping_add(moments::FIRST_MOMENT as u64),
+            &mut kept,
+        )?;
     }
     let mut moments: Vec<Moment> = Vec::with_capacity(count + 1);
     for bytes in kept.as_chunks::<{ moments::LEN }>().0 {

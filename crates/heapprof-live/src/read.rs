@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_books::chunks::{COUNT, FIRST};
+use heapprof_books::chunks::{FIRST_CHUNK_LEN, MAX_CHUNKS};
 use heapprof_memory::Memory;
 
 use crate::error::Error;
@@ -204,13 +204,13 @@ impl<M: Memory> Reader<M> {
         len: usize,
         mut each: impl FnMut(usize, &[u8; N]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let addresses: [u8; COUNT * 8] = self.array(chunks)?;
+        let addresses: [u8; MAX_CHUNKS * 8] = self.array(chunks)?;
         let (mut first, mut buffer) = (0, Vec::new());
         for (k, address) in addresses.as_chunks::<8>().0.iter().enumerate() {
             if first >= len {
                 break;
             }
-            let (address, room) = (u64::from_ne_bytes(*address), FIRST << k);
+            let (address, room) = (u64::from_ne_bytes(*address), FIRST_CHUNK_LEN << k);
             let mut left = room.min(len - first);
             let mut number = first;
             first += room;

@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use heapprof_books::log::{EVENTS, Event as Layout, IS_FREE, Ring};
+use heapprof_books::log::{EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent as Layout};
 
 use crate::error::Error;
 use crate::read::u64_at;
@@ -20,7 +20,7 @@ const AT_ONCE: u64 = 8192;
 /// So long a thread may take to write an event whose number it has taken.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// A reader that is too slow goes on this far before the oldest event that is there.
-const MARGIN: u64 = EVENTS as u64 / 16;
+const MARGIN: u64 = RING_CAPACITY as u64 / 16;
 
 /// What happened to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +67,8 @@ impl Log {
             awaited: None,
             end: None,
         };
-        log.since = log.field(offset_of!(Ring, since))?;
-        log.next = log.field(offset_of!(Ring, first))?;
+        log.since = log.field(offset_of!(EventRing, since))?;
+        log.next = log.field(offset_of!(EventRing, first))?;
         Ok(log)
     }
 
@@ -98,7 +98,7 @@ impl Log {
     /// # Errors
     /// The file may be too short.
     pub fn read(&mut self, has_ended: bool, to: &mut Vec<Event>) -> Result<bool, Error> {
-        let mut next = self.field(offset_of!(Ring, next))?;
+        let mut next = self.field(offset_of!(EventRing, next))?;
         let mut margin = MARGIN;
         if has_ended {
             margin = 0;
@@ -106,16 +106,16 @@ impl Log {
         }
         // It never falls, except if somebody forges it.
         let mut waiting = next.saturating_sub(self.next);
-        if waiting > EVENTS as u64 {
-            self.miss(waiting - EVENTS as u64 + margin);
-            waiting = EVENTS as u64 - margin;
+        if waiting > RING_CAPACITY as u64 {
+            self.miss(waiting - RING_CAPACITY as u64 + margin);
+            waiting = RING_CAPACITY as u64 - margin;
         }
-        let place = self.next % EVENTS as u64;
-        let count = waiting.min(AT_ONCE).min(EVENTS as u64 - place) as usize;
+        let place = self.next % RING_CAPACITY as u64;
+        let count = waiting.min(AT_ONCE).min(RING_CAPACITY as u64 - place) as usize;
         if count == 0 {
             return Ok(false);
         }
-        let first = offset_of!(Ring, events) as u64 + place * LEN as u64;
+        let first = offset_of!(EventRing, events) as u64 + place * LEN as u64;
         let first = self.at.saturating_add(first);
         let mut bytes = vec![0; count * LEN];
         self.file.read_exact_at(&mut bytes, first)?;
@@ -136,8 +136,8 @@ impl Log {
         // has been replaced since.
         bytes.truncate(ready * LEN);
         self.file.read_exact_at(&mut bytes, first)?;
-        let after = self.field(offset_of!(Ring, next))?;
-        let oldest = after.saturating_sub(EVENTS as u64);
+        let after = self.field(offset_of!(EventRing, next))?;
+        let oldest = after.saturating_sub(RING_CAPACITY as u64);
         let mut missed = 0;
         for i in 0..ready {
             if self.next + (i as u64) < oldest || number(&bytes, i) != wanted(i) {
@@ -150,8 +150,8 @@ impl Log {
                 field(offset_of!(Layout, who)),
             );
             to.push(Event {
-                time: (time & !IS_FREE).saturating_sub(self.since),
-                is_free: time & IS_FREE != 0,
+                time: (time & !FREE_EVENT_FLAG).saturating_sub(self.since),
+                is_free: time & FREE_EVENT_FLAG != 0,
                 address: field(offset_of!(Layout, address)),
                 size: field(offset_of!(Layout, size)),
                 stack: who as u32,
@@ -173,15 +173,15 @@ mod tests {
 
     /// A ring in a file, with so many events that ended, as a program would have written them.
     fn ring(next: u64, events: &[(u64, u64)]) -> Log {
-        let mut bytes = vec![0; size_of::<Ring>()];
+        let mut bytes = vec![0; size_of::<EventRing>()];
         let mut put = |at: usize, value: u64| {
             bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
         };
-        put(offset_of!(Ring, next), next);
-        put(offset_of!(Ring, since), 100);
+        put(offset_of!(EventRing, next), next);
+        put(offset_of!(EventRing, since), 100);
         for &(number, time) in events {
-            let place = (number as usize % EVENTS) * LEN;
-            let at = offset_of!(Ring, events) + place;
+            let place = (number as usize % RING_CAPACITY) * LEN;
+            let at = offset_of!(EventRing, events) + place;
             put(at, number + 1);
             put(at + offset_of!(Layout, time), time);
             put(at + offset_of!(Layout, who), 7 << 32 | 3);
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn what_is_there_is_read_and_the_rest_is_counted() {
         assert_eq!(all(ring(0, &[])), (vec![], 0));
-        let three = [(0, 101), (1, 102), (2, 103 | IS_FREE)];
+        let three = [(0, 101), (1, 102), (2, 103 | FREE_EVENT_FLAG)];
         assert_eq!(all(ring(3, &three)), (vec![1, 2, 3], 0));
         // A thread was killed before it wrote the event in the middle.
         assert_eq!(all(ring(3, &[(0, 101), (2, 103)])), (vec![1, 3], 1));
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_is_too_slow_knows_what_it_missed() {
-        let last = EVENTS as u64 + 1000;
+        let last = RING_CAPACITY as u64 + 1000;
         let (times, missed) = all(ring(last + 1, &[(last, 105)]));
         assert_eq!((times, missed), (vec![5], last));
     }

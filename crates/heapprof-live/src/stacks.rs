@@ -55,7 +55,7 @@ impl<'r, M: Memory> Stacks<'r, M> {
         Ok(())
     }
 
-    /// Why a stack has no older frame, one of [`heapprof_books::end`].
+    /// Why a stack has no older frame, one of [`heapprof_books::stack_end`].
     pub(crate) fn end(&self, number: usize) -> Result<u32, Error> {
         let at = self.place.get(number).copied().unwrap_or(0);
         let mut head = [0; stack::LEN];

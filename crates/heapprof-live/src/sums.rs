@@ -4,7 +4,9 @@
 //! counted whose free is not, or the other way round: sums may be off by the events of the
 //! milliseconds that reading takes, and are never below zero.
 
-use heapprof_books::{BYTE_BITS, OBJECT_BITS, SIZES, counters, heap, spread as layout_of_spread};
+use heapprof_books::{
+    BYTE_BITS, OBJECT_BITS, SIZE_COUNT, counters, heap, spread as layout_of_spread,
+};
 use heapprof_memory::Memory;
 use heapprof_profile::recorded::rounded;
 use heapprof_profile::{CLASSES, Sizes};
@@ -191,11 +193,11 @@ fn add_spread(spread: &mut [Known; 2], bytes: &[u8; layout_of_spread::LEN]) {
     }
 }
 
-fn add_sizes(sizes: &mut Sizes, bytes: &[u8; 16 * SIZES]) {
-    for count in 0..SIZES {
+fn add_sizes(sizes: &mut Sizes, bytes: &[u8; 16 * SIZE_COUNT]) {
+    for count in 0..SIZE_COUNT {
         let class = &mut sizes.classes[count.saturating_sub(1).min(CLASSES - 1)];
         let allocated = u64_at(bytes, 8 * count) as i64;
-        let freed = u64_at(bytes, 8 * (SIZES + count)) as i64;
+        let freed = u64_at(bytes, 8 * (SIZE_COUNT + count)) as i64;
         class.allocated = class.allocated.wrapping_add(allocated);
         class.in_use = class.in_use.wrapping_add(allocated.wrapping_sub(freed));
     }

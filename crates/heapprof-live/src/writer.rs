@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
-use heapprof_books::{NAMES, end, name, word};
+use heapprof_books::{MAX_NAMED_THREADS, name, stack_end, word};
 use heapprof_memory::Memory;
 use heapprof_profile::{
     EarlyEndCounts, EarlyEndReason, FrameText, Label, LabelSetIndex, LocationIndex, Mapping,
@@ -210,7 +210,7 @@ impl<'r, M: Memory> Writer<'r, M> {
             return Ok(None);
         };
         let mut thread = None;
-        words.retain(|&word| match word & word::KIND {
+        words.retain(|&word| match word & word::KIND_MASK {
             word::THREAD => {
                 thread = Some(word as u32);
                 false
@@ -242,17 +242,17 @@ impl<'r, M: Memory> Writer<'r, M> {
     /// Counts the stack that was read last, if it ends before its outermost frame.
     fn count_end(&mut self, number: usize, last: &Last, allocated: [i64; 2]) -> Result<(), Error> {
         let end = self.reader.reached(self.stacks.end(number))?.unwrap_or(0);
-        let Some(reason) = EarlyEndReason::of_number(end & end::REASON) else {
+        let Some(reason) = EarlyEndReason::of_number(end & stack_end::REASON_MASK) else {
             return Ok(());
         };
         let is_address = |word: &&u64| {
             !matches!(
-                **word & word::KIND,
+                **word & word::KIND_MASK,
                 word::FRAME | word::LABEL | word::THREAD
             )
         };
         let mut oldest = last.words.iter().rev().filter(is_address);
-        let word = match (reason, end & end::CALLEE) {
+        let word = match (reason, end & stack_end::CALLEE_FLAG) {
             (EarlyEndReason::NoFile, _) => None,
             (_, 0) => oldest.next(),
             _ => oldest.nth(1),
@@ -269,7 +269,7 @@ impl<'r, M: Memory> Writer<'r, M> {
     }
 
     fn location(&mut self, generation: u32, word: u64) -> Result<LocationIndex, Error> {
-        let is_frame = word & word::KIND == word::FRAME || word == word::CUT;
+        let is_frame = word & word::KIND_MASK == word::FRAME || word == word::CUT;
         let key = (if is_frame { 0 } else { generation }, word);
         if let Some(&known) = self.locations.get(&key) {
             return Ok(known);
@@ -345,7 +345,7 @@ impl<'r> Names<'r> {
         books: &Books,
         now: &'r dyn Fn(u32) -> Option<String>,
     ) -> Result<Self, Error> {
-        let count = reader.u32(books.names)?.min(NAMES) as usize;
+        let count = reader.u32(books.names)?.min(MAX_NAMED_THREADS) as usize;
         let mut kept = vec![[0; name::LEN]; count];
         reader.elements(books.name, count, |i, bytes| {
             kept[i] = *bytes;

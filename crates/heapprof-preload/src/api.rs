@@ -4,8 +4,8 @@
 use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 
 use heapprof_collect::{
-    ENGINE, Format, LONGEST_PERIOD, Load, Mode, NotRegistered, Options, Outcome, Output, Provider,
-    Reason, sys,
+    DumpFormat, DumpOutput, DumpReason, ENGINE, Load, MAX_PERIOD, Outcome, RecordingMode,
+    RecordingOptions, RegistrationError, StackProvider, sys,
 };
 use heapprof_perl::Layout;
 
@@ -21,29 +21,29 @@ use crate::{end, environment, mapped, python, wiretap};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) -> c_int {
     let mode = if period == 0 {
-        Mode::Exact
+        RecordingMode::Exact
     } else {
-        Mode::Sampled
+        RecordingMode::Sampled
     };
-    if period > LONGEST_PERIOD {
+    if period > MAX_PERIOD {
         return libc::EINVAL;
     }
-    if ENGINE.lifecycle().is_shut_in() {
+    if ENGINE.lifecycle().is_sandboxed() {
         return libc::EPERM;
     }
-    ENGINE.lifecycle().guarded(|| {
+    ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
         // SAFETY: the caller's contract.
         let pattern = unsafe { text(output) }.unwrap_or_default();
         let mut options = ENGINE.lifecycle().default_options().unwrap_or_default();
         if !pattern.is_empty() {
             if options.output.numbered_prefix {
                 // gperftools' text form is for gperftools' own names.
-                options.format = Format::Pprof;
+                options.format = DumpFormat::Pprof;
             }
             options.output = own_output(pattern, options.output.list);
         }
         python::OBJECTS.begin(mode);
-        let started = ENGINE.lifecycle().start(Options {
+        let started = ENGINE.lifecycle().start(RecordingOptions {
             mode,
             period,
             ..options
@@ -54,12 +54,12 @@ pub unsafe extern "C" fn heapprof_start(output: *const c_char, period: c_ulong) 
 
 /// The output of a recording that this process starts itself. If `list` is the list of `record`,
 /// `record` learns of this recording's dumps, too.
-fn own_output(pattern: &[u8], list: Vec<u8>) -> Output {
-    Output {
+fn own_output(pattern: &[u8], list: Vec<u8>) -> DumpOutput {
+    DumpOutput {
         pattern: pattern.to_vec(),
         parent: Some(sys::parent_id()),
         list,
-        ..Output::default()
+        ..DumpOutput::default()
     }
 }
 
@@ -80,19 +80,21 @@ pub extern "C" fn heapprof_is_running() -> c_int {
 pub unsafe extern "C" fn heapprof_dump(path: *const c_char) -> c_int {
     // SAFETY: the caller's contract.
     let path = unsafe { text(path) };
-    if ENGINE.lifecycle().is_shut_in() {
+    if ENGINE.lifecycle().is_sandboxed() {
         return libc::EPERM;
     }
     let result = ENGINE.dumps().request(path);
-    ENGINE.lifecycle().guarded(|| status(result))
+    ENGINE
+        .lifecycle()
+        .with_guard_and_signals_blocked(|| status(result))
 }
 
 /// Under `heapprof record --fork-audit`, waits until heapprof has looked at this child's pages. If
 /// it `ends`, looks that were before count more. Returns 1 if it did, else 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn heapprof_look(ends: c_int) -> c_int {
-    let look = || ENGINE.wait_for_look(ends != 0);
-    c_int::from(ENGINE.lifecycle().guarded(look))
+    let look = || ENGINE.wait_for_audit(ends != 0);
+    c_int::from(ENGINE.lifecycle().with_guard_and_signals_blocked(look))
 }
 
 /// Under `heapprof record --fork-audit`, notes that this child has tried to load something. Returns
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn heapprof_load(load: *const LoadTold) -> c_int {
     let Some(load) = (unsafe { load.as_ref() }) else {
         return 0;
     };
-    c_int::from(ENGINE.lifecycle().guarded(|| {
+    c_int::from(ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
         // SAFETY: the caller's contract: each is null, or ends in a zero.
         let text = |of, longest| unsafe { cut(of, longest) };
         let Some(outcome) = Outcome::of(&text(load.outcome, NAME)) else {
@@ -118,7 +120,7 @@ pub unsafe extern "C" fn heapprof_load(load: *const LoadTold) -> c_int {
             stats: load.stats,
             opens: load.opens,
         };
-        let is_noted = ENGINE.tell_of_load(&load);
+        let is_noted = ENGINE.report_load(&load);
         if is_noted {
             wiretap::load(&load);
         }
@@ -157,15 +159,15 @@ unsafe fn cut(of: *const c_char, longest: usize) -> String {
 /// `len`. Returns null if there is no memory, or if the program is shut in by a sandbox.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_profile(len: *mut usize) -> *mut u8 {
-    give(len, || ENGINE.dumps().profile(Reason::Request))
+    give(len, || ENGINE.dumps().profile(DumpReason::Request))
 }
 
 fn give(len: *mut usize, make: impl FnOnce() -> Vec<u8>) -> *mut u8 {
-    if ENGINE.lifecycle().is_shut_in() {
+    if ENGINE.lifecycle().is_sandboxed() {
         return std::ptr::null_mut();
     }
     let bytes = make();
-    ENGINE.lifecycle().guarded(|| {
+    ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
         let bytes = bytes;
         // SAFETY: the block comes from the real malloc, so that the program's free takes it. It has
         // one byte more for a final zero.
@@ -202,20 +204,20 @@ pub unsafe extern "C" fn heapprof_register_stack_provider(provider: *const c_voi
     // SAFETY: the caller's contract: a structure that begins with its version and its size.
     let provider = unsafe {
         let is_whole = !given.is_null()
-            && (*given).version == Provider::VERSION
-            && (*given).size as usize >= size_of::<Provider>()
+            && (*given).version == StackProvider::VERSION
+            && (*given).size as usize >= size_of::<StackProvider>()
             && !(*given).capture.is_null()
             && !(*given).resolve.is_null();
         if !is_whole {
             return libc::EINVAL;
         }
-        *provider.cast::<Provider>()
+        *provider.cast::<StackProvider>()
     };
     // SAFETY: the caller's contract.
     match unsafe { ENGINE.stack_providers().register(provider) } {
         Ok(()) => 0,
-        Err(NotRegistered::Invalid) => libc::EINVAL,
-        Err(NotRegistered::Full) => libc::ENOSPC,
+        Err(RegistrationError::Invalid) => libc::EINVAL,
+        Err(RegistrationError::Full) => libc::ENOSPC,
     }
 }
 
@@ -243,7 +245,9 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
     let Some(layout) = Layout::from_rows(value) else {
         return libc::EINVAL;
     };
-    let told = ENGINE.lifecycle().guarded(|| PERL.told(layout));
+    let told = ENGINE
+        .lifecycle()
+        .with_guard_and_signals_blocked(|| PERL.told(layout));
     told.err().unwrap_or(0)
 }
 
@@ -254,7 +258,7 @@ pub unsafe extern "C" fn heapprof_perl_layout(fields: *const PerlField, count: u
 pub extern "C" fn heapprof_perl_calls(interpreter: *const c_void) -> *mut u64 {
     let calls = ENGINE
         .lifecycle()
-        .guarded(|| PERL.calls_of(interpreter as u64));
+        .with_guard_and_signals_blocked(|| PERL.calls_of(interpreter as u64));
     calls.map_or(std::ptr::null_mut(), |calls| calls.as_ptr() as *mut u64)
 }
 
@@ -347,7 +351,7 @@ pub unsafe extern "C" fn heapprof_perl_values_since(
     give: unsafe extern "C" fn(*mut c_void, *const PerlLeft),
     to: *mut c_void,
 ) -> c_int {
-    let texts = ENGINE.lifecycle().guarded(|| {
+    let texts = ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
         // SAFETY: the caller's contract.
         let left = PERL.values_since(unsafe { &*traced }, mark)?;
         let text = |text: &str| CString::new(text).unwrap_or_default();
@@ -372,7 +376,9 @@ pub unsafe extern "C" fn heapprof_perl_values_since(
         // inside the engine.
         unsafe { give(to, &raw const left) };
     }
-    ENGINE.lifecycle().guarded(|| drop(texts));
+    ENGINE
+        .lifecycle()
+        .with_guard_and_signals_blocked(|| drop(texts));
     0
 }
 
@@ -380,10 +386,10 @@ pub unsafe extern "C" fn heapprof_perl_values_since(
 /// gperftools set the intervals of its dumps.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
-    if ENGINE.lifecycle().is_running() || ENGINE.lifecycle().is_shut_in() {
+    if ENGINE.lifecycle().is_running() || ENGINE.lifecycle().is_sandboxed() {
         return;
     }
-    ENGINE.lifecycle().guarded(|| {
+    ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
         // SAFETY: the caller's contract.
         let prefix = unsafe { text(prefix) }.unwrap_or_default();
         let setup = match environment::gperftools() {
@@ -394,17 +400,17 @@ pub unsafe extern "C" fn HeapProfilerStart(prefix: *const c_char) {
             mapped::enable(true);
         }
         let recorded = ENGINE.lifecycle().default_options().unwrap_or_default();
-        let output = Output {
+        let output = DumpOutput {
             numbered_prefix: true,
             ..own_output(prefix, recorded.output.list)
         };
-        let (mode, format) = (Mode::Exact, Format::Text);
-        let started = ENGINE.lifecycle().start(Options {
+        let (mode, format) = (RecordingMode::Exact, DumpFormat::Text);
+        let started = ENGINE.lifecycle().start(RecordingOptions {
             mode,
             format,
             triggers: setup.triggers,
             output,
-            ..Options::default()
+            ..RecordingOptions::default()
         });
         if !started {
             say(&[b"heapprof: HeapProfilerStart: there is no memory for it"]);
@@ -430,7 +436,9 @@ pub unsafe extern "C" fn HeapProfilerDump(_reason: *const c_char) {
     // If tcmalloc is there, it calls this function once more when the program has ended.
     if ENGINE.lifecycle().is_running() && !end::has_ended() {
         let result = ENGINE.dumps().request(None);
-        ENGINE.lifecycle().guarded(|| status(result));
+        ENGINE
+            .lifecycle()
+            .with_guard_and_signals_blocked(|| status(result));
     }
 }
 

@@ -12,8 +12,13 @@ mod slots;
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use heapprof_books::letter::{Letter, VERSION, call, failure, progress, wish};
-use heapprof_collect::{ENGINE, Frames, Keep, LONGEST_PERIOD, Mode, Options, Output, Taker, sys};
+use heapprof_books::letter::{
+    AttachLetter, LETTER_VERSION, failure, progress, request, stopped_call,
+};
+use heapprof_collect::{
+    DumpOutput, ENGINE, FrameChoice, LedgerRecipient, LedgerTaker, MAX_PERIOD, RecordingMode,
+    RecordingOptions, sys,
+};
 
 use self::hooks::HOOKS;
 use self::slots::{Settled, Shown, Slot, each};
@@ -42,7 +47,7 @@ pub struct Attached {
     /// Whether malloc's library has C++'s operators, too.
     has_operators: AtomicBool,
     /// The letter that is answered.
-    letter: AtomicPtr<Letter>,
+    letter: AtomicPtr<AttachLetter>,
 }
 
 /// What is attached to this process.
@@ -58,13 +63,17 @@ pub static ATTACHED: Attached = Attached {
 
 /// Reads a letter and answers it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn heapprof_letter(letter: *mut Letter) {
+pub unsafe extern "C" fn heapprof_letter(letter: *mut AttachLetter) {
     // SAFETY: whoever calls gives a letter that stays, and that nobody else writes but for its
     // atomics.
     let letter = unsafe { &*letter };
     letter.progress.store(progress::LOADED, Ordering::Release);
-    let failed = match letter.version == VERSION && letter.size as usize == size_of::<Letter>() {
-        true => ENGINE.lifecycle().guarded(|| answer(letter)),
+    let failed = match letter.version == LETTER_VERSION
+        && letter.size as usize == size_of::<AttachLetter>()
+    {
+        true => ENGINE
+            .lifecycle()
+            .with_guard_and_signals_blocked(|| answer(letter)),
         false => failure::OTHER_VERSION,
     };
     letter.failure.store(failed, Ordering::Release);
@@ -73,17 +82,17 @@ pub unsafe extern "C" fn heapprof_letter(letter: *mut Letter) {
 
 /// Ends the system call that the thread would make anew, if a signal that came meanwhile ends it.
 /// The handler runs when the thread is back.
-fn end_call(letter: &Letter) {
+fn end_call(letter: &AttachLetter) {
     const RAX: usize = 0;
     const RIP: usize = 16;
     /// How long the instruction is.
     const LEN: u64 = 2;
-    if letter.call == call::NONE {
+    if letter.stopped_call == stopped_call::NONE {
         return;
     }
     let waiting = sys::waiting_signals() & !letter.mask;
-    let ends = |signal: u32| match sys::handler(signal) {
-        Some(restarts) => letter.call == call::ENDS || !restarts,
+    let ends = |signal: u32| match sys::signal_handler(signal) {
+        Some(restarts) => letter.stopped_call == stopped_call::ENDS || !restarts,
         None => false,
     };
     let mut signals = (0..64).filter(|signal| waiting >> signal & 1 != 0);
@@ -94,13 +103,13 @@ fn end_call(letter: &Letter) {
     }
 }
 
-fn answer(letter: &Letter) -> u32 {
-    if ENGINE.lifecycle().is_shut_in() {
-        return failure::SHUT_IN;
+fn answer(letter: &AttachLetter) -> u32 {
+    if ENGINE.lifecycle().is_sandboxed() {
+        return failure::SANDBOXED;
     }
-    let done = match letter.wish {
-        wish::ATTACH => ATTACHED.attach(letter),
-        wish::DETACH => ATTACHED.detach(letter),
+    let done = match letter.request {
+        request::ATTACH => ATTACHED.attach(letter),
+        request::DETACH => ATTACHED.detach(letter),
         _ => Err(failure::OTHER_VERSION),
     };
     let is_attached = ATTACHED.is_there() || ATTACHED.is_child.load(Ordering::Relaxed);
@@ -131,12 +140,12 @@ impl Attached {
         Some(done)
     }
 
-    fn attach(&'static self, letter: &Letter) -> Result<(), u32> {
+    fn attach(&'static self, letter: &AttachLetter) -> Result<(), u32> {
         if self.is_child.load(Ordering::Relaxed) {
             return Err(failure::FORKED);
         }
         if !start::is_attached() && ENGINE.lifecycle().was_started() {
-            return Err(failure::RECORDS);
+            return Err(failure::ALREADY_RECORDING);
         }
         self.prepare()?;
         start::be_attached(opened::at_allocation);
@@ -167,7 +176,7 @@ impl Attached {
         Ok(())
     }
 
-    fn detach(&self, letter: &Letter) -> Result<(), u32> {
+    fn detach(&self, letter: &AttachLetter) -> Result<(), u32> {
         if !self.is_there() && !self.is_child.load(Ordering::Relaxed) {
             return Err(failure::NOT_ATTACHED);
         }
@@ -342,24 +351,28 @@ impl Attached {
 }
 
 /// What a letter asks for.
-fn options(letter: &Letter) -> Options {
+fn options(letter: &AttachLetter) -> RecordingOptions {
     let is_exact = letter.is_exact != 0;
-    let period = letter.period.clamp(1, LONGEST_PERIOD);
-    Options {
-        mode: if is_exact { Mode::Exact } else { Mode::Sampled },
+    let period = letter.period.clamp(1, MAX_PERIOD);
+    RecordingOptions {
+        mode: if is_exact {
+            RecordingMode::Exact
+        } else {
+            RecordingMode::Sampled
+        },
         period: if is_exact { 1 } else { period },
-        frames: Frames::of(u8::try_from(letter.frames).unwrap_or_default()),
+        frames: FrameChoice::from_number(u8::try_from(letter.frames).unwrap_or_default()),
         by_thread: letter.by_thread != 0,
         logs: letter.log != 0,
         follow_children: false,
-        output: Output {
-            keep: match letter.may_keep {
-                0 => Keep::Nobody,
-                _ => Keep::Taker(Taker(hand_over)),
+        output: DumpOutput {
+            recipient: match letter.may_share_ledger {
+                0 => LedgerRecipient::Private,
+                _ => LedgerRecipient::Taker(LedgerTaker(hand_over)),
             },
-            ..Output::default()
+            ..DumpOutput::default()
         },
-        ..Options::default()
+        ..RecordingOptions::default()
     }
 }
 
@@ -372,9 +385,11 @@ fn hand_over(file: i32) {
         return;
     };
     letter.file.store(file, Ordering::Release);
-    letter.progress.store(progress::HANDS, Ordering::Release);
+    letter
+        .progress
+        .store(progress::OFFERS_LEDGER, Ordering::Release);
     for _ in 0..PATIENCE {
-        if letter.taken.load(Ordering::Acquire) != 0 {
+        if letter.is_file_taken.load(Ordering::Acquire) != 0 {
             break;
         }
         sys::sleep(1_000_000);

@@ -9,7 +9,7 @@ use crate::hook::announced;
 
 /// Called before each of these functions.
 unsafe extern "C" fn before() {
-    ENGINE.lifecycle().keep_books();
+    ENGINE.lifecycle().move_ledger_to_file();
 }
 
 /// Looks up what stands behind our functions. It is called at the start.

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 
-use heapprof_collect::{ENGINE, Reason, raise_default, sys};
+use heapprof_collect::{DumpReason, ENGINE, raise_default, sys};
 
 use crate::atfork;
 use crate::executed;
@@ -22,8 +22,8 @@ const NOT: u8 = 0;
 const BEGUN: u8 = 1;
 const DONE: u8 = 2;
 
-fn dump(reason: Reason) {
-    ENGINE.dumps().at_end(reason);
+fn dump(reason: DumpReason) {
+    ENGINE.dumps().dump_at_end(reason);
 }
 
 /// Whether the last dump was made, or is being made.
@@ -93,7 +93,7 @@ pub fn stop() {
 /// Whether a dump is to be made when this image ends.
 fn is_due() -> bool {
     let is_there = ENGINE.lifecycle().is_running()
-        || STOPPED.load(Ordering::Relaxed) && !ENGINE.lifecycle().is_shut_in();
+        || STOPPED.load(Ordering::Relaxed) && !ENGINE.lifecycle().is_sandboxed();
     is_there && ENGINE.lifecycle().is_own_process()
 }
 
@@ -102,7 +102,7 @@ fn last_dump() {
     if is_due() {
         let mask = ENGINE.lifecycle().block_signals();
         once(|| {
-            dump(Reason::Exit);
+            dump(DumpReason::Exit);
             DONE
         });
         ENGINE.lifecycle().restore_signals(mask);
@@ -114,12 +114,12 @@ pub fn shut_in() {
     wiretap::end();
     let mask = ENGINE.lifecycle().block_signals();
     once(|| {
-        dump(Reason::Sandbox);
+        dump(DumpReason::Sandbox);
         DONE
     });
     ENGINE.lifecycle().stop();
     ENGINE.lifecycle().restore_signals(mask);
-    ENGINE.lifecycle().shut_in();
+    ENGINE.lifecycle().enter_sandbox();
 }
 
 /// Ends the program by a signal. It is called from the signal's handler, with all signals blocked.
@@ -170,7 +170,7 @@ pub fn by_abort(signal: c_int) {
     wiretap::end();
     if !ABORTING.swap(false, Ordering::AcqRel) && is_due() {
         once(|| {
-            dump(Reason::Terminated);
+            dump(DumpReason::Terminated);
             DONE
         });
     }
@@ -278,7 +278,7 @@ pub fn register() {
 unsafe extern "C" fn before_fork() {
     // Once the program is shut in, there are no more profiles to keep right, and the system calls
     // that this needs may be forbidden.
-    if !ENGINE.lifecycle().is_shut_in() {
+    if !ENGINE.lifecycle().is_sandboxed() {
         ENGINE.forks().before();
     }
 }
@@ -310,9 +310,9 @@ pub fn be_behind(find: impl Fn(&CStr) -> *const c_void) {
 fn end_image() -> bool {
     wiretap::end();
     if is_due() {
-        dump(Reason::Exec);
+        dump(DumpReason::Exec);
     }
-    ENGINE.lifecycle().is_running() && !ENGINE.lifecycle().is_shut_in()
+    ENGINE.lifecycle().is_running() && !ENGINE.lifecycle().is_sandboxed()
 }
 
 /// Called before an exec of a path.
@@ -374,7 +374,7 @@ unsafe extern "C" fn closed(handle: *mut c_void) -> c_int {
     }
     // SAFETY: dlclose's contract, passed on.
     let close = || unsafe { std::mem::transmute::<*const c_void, Dlclose>(real)(handle) };
-    if ENGINE.lifecycle().is_shut_in() {
+    if ENGINE.lifecycle().is_sandboxed() {
         return close();
     }
     // Interpreters are known before anything is recorded.

@@ -4,13 +4,15 @@ use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use heapprof_collect::setting::{self, Form, Misunderstood};
-use heapprof_collect::{Format, Keep, Mode, Options, Output, Triggers};
+use heapprof_collect::setting::{self, SettingError, SettingForm};
+use heapprof_collect::{
+    DumpFormat, DumpOutput, DumpTriggers, LedgerRecipient, RecordingMode, RecordingOptions,
+};
 use heapprof_environment as variable;
 
 /// What the environment asks for.
 pub struct Asked {
-    pub options: Options,
+    pub options: RecordingOptions,
     pub start: bool,
     pub signal: Option<i32>,
     pub mmap: bool,
@@ -92,11 +94,11 @@ fn get(name: &str) -> Option<&'static [u8]> {
     (!value.is_empty()).then_some(value)
 }
 
-fn parsed<T>(name: &'static str, form: &Form<T>) -> Result<Option<T>, Misunderstood> {
+fn parsed<T>(name: &'static str, form: &SettingForm<T>) -> Result<Option<T>, SettingError> {
     setting::parse(name, get(name), form)
 }
 
-fn yes(name: &'static str, default: bool) -> Result<bool, Misunderstood> {
+fn yes(name: &'static str, default: bool) -> Result<bool, SettingError> {
     Ok(parsed(name, &setting::ANSWER)?.unwrap_or(default))
 }
 
@@ -104,24 +106,24 @@ fn positive(bytes: Option<u64>) -> Option<u64> {
     bytes.filter(|&b| b > 0)
 }
 
-const SIGNAL: Form<i32> = Form {
+const SIGNAL: SettingForm<i32> = SettingForm {
     expected: "a signal number",
     read: |text| text.parse().ok().filter(|s| (1..=64).contains(s)),
 };
 /// `record`'s process id, and the program's own, which is zeros until the program fills it in.
-const PROCESSES: Form<(i32, i32)> = Form {
+const PROCESSES: SettingForm<(i32, i32)> = SettingForm {
     expected: "two process ids",
     read: |text| {
         let (record, program) = text.split_once(':')?;
         Some((record.parse().ok()?, program.parse().ok()?))
     },
 };
-const SECONDS: Form<u64> = Form {
+const SECONDS: SettingForm<u64> = SettingForm {
     expected: "seconds",
     read: |text| text.parse().ok(),
 };
 /// Whether evals are numbered.
-const EVALS: Form<bool> = Form {
+const EVALS: SettingForm<bool> = SettingForm {
     expected: "merged or numbered",
     read: |text| match text {
         "merged" => Some(false),
@@ -130,7 +132,7 @@ const EVALS: Form<bool> = Form {
     },
 };
 /// An answer as gperftools reads it: by its first letter.
-const LETTER: Form<bool> = Form {
+const LETTER: SettingForm<bool> = SettingForm {
     expected: "1 or 0",
     read: |text| Some(text.starts_with(['t', 'T', 'y', 'Y', '1'])),
 };
@@ -138,20 +140,20 @@ const LETTER: Form<bool> = Form {
 /// What gperftools' variables say of a recording, however it is started.
 #[derive(Clone, Copy)]
 pub struct Gperftools {
-    pub triggers: Triggers,
+    pub triggers: DumpTriggers,
     pub mmap: bool,
 }
 
 /// The setup. It is read once, as gperftools does: the program may change its environment later, in
 /// another thread.
-static GPERFTOOLS: OnceLock<Result<Gperftools, Misunderstood>> = OnceLock::new();
+static GPERFTOOLS: OnceLock<Result<Gperftools, SettingError>> = OnceLock::new();
 
 /// gperftools' setup as the library found it when it began, or its defaults.
-pub fn gperftools() -> Result<Gperftools, Misunderstood> {
-    let default = Triggers {
+pub fn gperftools() -> Result<Gperftools, SettingError> {
+    let default = DumpTriggers {
         allocated: Some(1 << 30),
         peak_growth: Some(100 << 20),
-        ..Triggers::default()
+        ..DumpTriggers::default()
     };
     GPERFTOOLS.get().copied().unwrap_or(Ok(Gperftools {
         triggers: default,
@@ -159,7 +161,7 @@ pub fn gperftools() -> Result<Gperftools, Misunderstood> {
     }))
 }
 
-fn read_gperftools() -> Result<Gperftools, Misunderstood> {
+fn read_gperftools() -> Result<Gperftools, SettingError> {
     let size = |name, default: Option<u64>| {
         let asked = parsed(name, &setting::SIZE)?;
         Ok(positive(asked.or(default)))
@@ -167,7 +169,7 @@ fn read_gperftools() -> Result<Gperftools, Misunderstood> {
     let Gperftools { triggers, mmap } = gperftools()?;
     let seconds = parsed(variable::PREFIX_TIME.name, &SECONDS)?;
     Ok(Gperftools {
-        triggers: Triggers {
+        triggers: DumpTriggers {
             interval: positive(seconds).map(Duration::from_secs),
             allocated: size(variable::PREFIX_ALLOCATED.name, triggers.allocated)?,
             freed: size(variable::PREFIX_FREED.name, triggers.freed)?,
@@ -186,7 +188,7 @@ pub fn search_path() -> Option<&'static [u8]> {
 /// Says to `record`, if there is one, why this process is not recorded.
 pub fn say_unrecorded(why: &str) {
     if let Some(list) = list() {
-        heapprof_collect::say_unrecorded(list, why);
+        heapprof_collect::report_unrecorded(list, why);
     }
 }
 
@@ -194,7 +196,7 @@ pub fn say_unrecorded(why: &str) {
 /// recorded, and why.
 pub fn say_becoming_unrecorded(why: &str, program: &[u8]) {
     if let Some(list) = list() {
-        heapprof_collect::say_becoming_unrecorded(list, why, program);
+        heapprof_collect::report_becoming_unrecorded(list, why, program);
     }
 }
 
@@ -224,7 +226,7 @@ pub fn wrong_wiretap(is_of_key: bool) -> &'static str {
 }
 
 /// Whether Python's small objects are recorded; `None` if that depends on what else is recorded.
-pub fn python_objects() -> Result<Option<bool>, Misunderstood> {
+pub fn python_objects() -> Result<Option<bool>, SettingError> {
     // Python counts no objects for that variable when its allocators are wrapped.
     if get("PYTHONMALLOCSTATS").is_some() {
         return Ok(Some(false));
@@ -238,9 +240,9 @@ pub fn python_has_malloc() -> bool {
 }
 
 /// Reads the environment; `None` when it asks for nothing.
-pub fn read() -> Result<Option<Asked>, Misunderstood> {
+pub fn read() -> Result<Option<Asked>, SettingError> {
     let _ = GPERFTOOLS.set(read_gperftools());
-    let mut options = Options::default();
+    let mut options = RecordingOptions::default();
     let mut mmap = false;
     let mut found_signal = parsed(variable::SIGNAL.name, &SIGNAL)?;
     let mut recorded = false;
@@ -252,9 +254,9 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
         options.output.children = get(variable::CHILDREN.name).map_or_else(Vec::new, of_program);
         options.output.list = get(variable::LIST.name).unwrap_or_default().to_vec();
         let least = parsed(variable::LEAST.name, &setting::SIZE)?;
-        options.output.least_of_child = least.unwrap_or(0);
+        options.output.min_child_bytes = least.unwrap_or(0);
         if let Some(path) = get(variable::KEEP.name) {
-            options.output.keep = Keep::Socket(path.to_vec());
+            options.output.recipient = LedgerRecipient::Socket(path.to_vec());
         }
         if let Some(path) = get(variable::FORK_AUDIT.name) {
             options.output.audit = path.to_vec();
@@ -281,7 +283,7 @@ pub fn read() -> Result<Option<Asked>, Misunderstood> {
     options.output.folder = Some(heapprof_collect::working_folder());
     // `follow` reads whether children are followed: that variable gets a mark that children see,
     // too.
-    setting::obey(
+    setting::apply_variables(
         |name| get(name).filter(|_| name != variable::FOLLOW.name),
         &mut options,
     )?;
@@ -317,10 +319,10 @@ fn inherited(name: &str) -> bool {
     }
 }
 
-/// The id that [`Output::parent`] gets under `record`: this process's parent if this is the program
-/// that `record` started, and otherwise an id that nobody has. The program is the first process to
-/// come here, and what it becomes by exec. An orphan may have the same parent, so the parent's id
-/// alone does not tell.
+/// The id that [`DumpOutput::parent`] gets under `record`: this process's parent if this is the
+/// program that `record` started, and otherwise an id that nobody has. The program is the first
+/// process to come here, and what it becomes by exec. An orphan may have the same parent, so the
+/// parent's id alone does not tell.
 fn parent_of_program((record, program): (i32, i32)) -> i32 {
     const NOBODY: i32 = -1;
     let own = heapprof_collect::sys::process_id();
@@ -373,7 +375,7 @@ fn be_program(own: i32) {
 
 /// Whether children are recorded. If they are not, the output learns whether this is the first
 /// process.
-fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
+fn follow(output: &mut DumpOutput) -> Result<bool, SettingError> {
     if get(variable::FOLLOW.name).is_some_and(|value| value[0] & 0x80 != 0) {
         return Ok(false);
     }
@@ -391,7 +393,7 @@ fn follow(output: &mut Output) -> Result<bool, Misunderstood> {
 
 /// The options of gperftools' way to begin: every allocation, in gperftools' text form, into files
 /// of this prefix.
-fn from_prefix(triggers: Triggers) -> Result<Options, Misunderstood> {
+fn from_prefix(triggers: DumpTriggers) -> Result<RecordingOptions, SettingError> {
     let answer = |name, default| Ok(parsed(name, &LETTER)?.unwrap_or(default));
     let (always_id, removes_earlier) = (
         answer(variable::PREFIX_USES_PID.name, false)?,
@@ -400,18 +402,18 @@ fn from_prefix(triggers: Triggers) -> Result<Options, Misunderstood> {
     let is_child = inherited(variable::PREFIX.name);
     let mut pattern = get(variable::PREFIX.name).unwrap_or_default().to_vec();
     pattern[0] &= 0x7f;
-    Ok(Options {
-        mode: Mode::Exact,
-        format: Format::Text,
+    Ok(RecordingOptions {
+        mode: RecordingMode::Exact,
+        format: DumpFormat::Text,
         triggers,
-        output: Output {
+        output: DumpOutput {
             pattern,
             numbered_prefix: true,
             always_id,
             removes_earlier,
             parent: (!is_child).then(heapprof_collect::sys::parent_id),
-            ..Output::default()
+            ..DumpOutput::default()
         },
-        ..Options::default()
+        ..RecordingOptions::default()
     })
 }

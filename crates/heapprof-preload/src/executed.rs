@@ -75,7 +75,7 @@ fn say(path: &CStr) {
     if let Some(why) = obstacle(&beginning[..len]).filter(|_| !is_loader) {
         ENGINE
             .lifecycle()
-            .apart(|| environment::say_becoming_unrecorded(why, path.to_bytes()));
+            .with_reentrancy_guard(|| environment::say_becoming_unrecorded(why, path.to_bytes()));
     }
 }
 

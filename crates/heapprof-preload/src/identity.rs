@@ -23,7 +23,7 @@ unsafe extern "C" fn before() {
 /// What comes before each of these functions.
 fn before_others() {
     ENGINE.lifecycle().end_clock();
-    ENGINE.lifecycle().keep_books();
+    ENGINE.lifecycle().move_ledger_to_file();
 }
 
 fn becomes(user: u32, is_for_good: bool) {
@@ -74,7 +74,7 @@ unsafe extern "C" fn before_setns(_file: c_int, kind: c_int) {
 unsafe extern "C" fn before_capset(header: usize, data: usize) {
     /// The versions of the header of Linux 2.6.25 and later, and the words of their data.
     const VERSIONS: [u32; 2] = [0x2007_1026, 0x2008_0522];
-    ENGINE.lifecycle().keep_books();
+    ENGINE.lifecycle().move_ledger_to_file();
     // Nobody is told of it under a filter of system calls, which may also forbid what comes next.
     if ENGINE.lifecycle().is_filtered() {
         return;
@@ -149,7 +149,7 @@ pub fn before_syscall(number: libc::c_long, [first, second, third]: [usize; 3]) 
             libc::SYS_setns => before_setns(first as c_int, second as c_int),
             libc::SYS_capset => before_capset(first, second),
             libc::SYS_chroot | libc::SYS_pivot_root | libc::SYS_mount => {
-                ENGINE.lifecycle().keep_books();
+                ENGINE.lifecycle().move_ledger_to_file();
             }
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use heapprof_books::letter::PATH;
+use heapprof_books::letter::LIBRARY_PATH_PREFIX;
 
 /// Whether the library was loaded by somebody who attaches: then it has the name that they gave it,
 /// and does nothing before it reads their letter.
@@ -17,5 +17,5 @@ pub fn is_loaded_so() -> bool {
     }
     // SAFETY: the loader's name of the object, which stays.
     let name = unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes();
-    name.starts_with(PATH.as_bytes())
+    name.starts_with(LIBRARY_PATH_PREFIX.as_bytes())
 }

@@ -41,4 +41,4 @@ mod unwinder;
 mod wiretap;
 
 #[global_allocator]
-static MEMORY: heapprof_collect::Memory = heapprof_collect::ENGINE.memory();
+static MEMORY: heapprof_collect::EngineMemory = heapprof_collect::ENGINE.memory();

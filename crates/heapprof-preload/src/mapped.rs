@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use heapprof_collect::{ENGINE, is_apart, sys};
+use heapprof_collect::{ENGINE, is_inside_engine, sys};
 
 use crate::real::Behind;
 
@@ -16,7 +16,7 @@ pub fn enable(enabled: bool) {
 }
 
 fn counted() -> bool {
-    ENABLED.load(Ordering::Relaxed) && ENGINE.lifecycle().is_running() && !is_apart()
+    ENABLED.load(Ordering::Relaxed) && ENGINE.lifecycle().is_running() && !is_inside_engine()
 }
 
 static MMAP: Behind = Behind::new(c"mmap");

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn heapprof_mark(name: *const c_char) {
     let Some(watch) = WATCH.get() else {
         return;
     };
-    if ENGINE.lifecycle().is_shut_in() {
+    if ENGINE.lifecycle().is_sandboxed() {
         return;
     }
     // SAFETY: the caller's contract: a string, or null.

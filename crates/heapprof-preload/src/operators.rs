@@ -48,7 +48,9 @@ fn find(name: &CStr) -> *mut c_void {
 
 /// Finds all operators. Returns where the one with this index goes.
 extern "C" fn resolve(index: usize) -> *mut c_void {
-    ENGINE.lifecycle().apart(|| settle(NAMES.map(find)));
+    ENGINE
+        .lifecycle()
+        .with_reentrancy_guard(|| settle(NAMES.map(find)));
     TARGET[index].load(Ordering::Acquire)
 }
 

@@ -26,7 +26,7 @@ mod values;
 
 use std::ffi::c_void;
 
-use heapprof_collect::{ENGINE, Provider};
+use heapprof_collect::{ENGINE, StackProvider};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 use heapprof_perl::{Perl, Unreadable};
@@ -39,9 +39,9 @@ pub fn found<M: Memory>(memory: M, object: Object, found: Result<Perl, Unreadabl
     let Some((run_loop, size)) = PERL.found(memory, object, found) else {
         return;
     };
-    let provider = Provider {
-        version: Provider::VERSION,
-        size: size_of::<Provider>() as u32,
+    let provider = StackProvider {
+        version: StackProvider::VERSION,
+        size: size_of::<StackProvider>() as u32,
         language: c"perl".as_ptr(),
         context: (&raw const PERL).cast_mut().cast(),
         capture: capture::capture,

@@ -20,7 +20,7 @@ mod texts;
 
 use std::ffi::c_void;
 
-use heapprof_collect::{ENGINE, Provider};
+use heapprof_collect::{ENGINE, StackProvider};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 use heapprof_python::{Python, Unreadable};
@@ -39,9 +39,9 @@ pub fn found<M: Memory>(
     let Some((begin, end)) = PYTHON.found(memory, object, found) else {
         return;
     };
-    let provider = Provider {
-        version: Provider::VERSION,
-        size: size_of::<Provider>() as u32,
+    let provider = StackProvider {
+        version: StackProvider::VERSION,
+        size: size_of::<StackProvider>() as u32,
         language: c"python".as_ptr(),
         context: (&raw const PYTHON).cast_mut().cast(),
         capture: capture::capture,

@@ -327,7 +327,7 @@ impl Behind {
         match self.found.load(Ordering::Acquire).cast_const() {
             // The library has not started yet, or nobody has the function: then it is looked for
             // again at each call, so this is for functions that libc has.
-            found if found.is_null() => ENGINE.lifecycle().apart(|| self.find()),
+            found if found.is_null() => ENGINE.lifecycle().with_reentrancy_guard(|| self.find()),
             found => found,
         }
     }

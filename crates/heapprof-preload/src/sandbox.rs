@@ -76,7 +76,7 @@ fn before_filter(strict: bool, filter: bool, number: libc::c_long, args: [usize;
     }
     // Our own thread ends first: the filter would see its end, and the threads that it makes, too.
     ENGINE.lifecycle().end_clock();
-    ENGINE.lifecycle().keep_books();
+    ENGINE.lifecycle().move_ledger_to_file();
     if filter && !listens && ENGINE.lifecycle().survives(number, args) {
         return;
     }

@@ -3,11 +3,11 @@
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use heapprof_collect::setting::Misunderstood;
-use heapprof_collect::{Error, sys};
+use heapprof_collect::setting::SettingError;
+use heapprof_collect::{DumpError, sys};
 
 /// Says which variable stands in the way.
-pub fn misunderstood(wrong: &Misunderstood) {
+pub fn misunderstood(wrong: &SettingError) {
     say(&[
         b"heapprof: ",
         wrong.name.as_bytes(),
@@ -25,7 +25,7 @@ pub fn say(parts: &[&[u8]]) {
 }
 
 /// Says what became of a dump.
-pub fn report(result: &Result<CString, Error>) {
+pub fn report(result: &Result<CString, DumpError>) {
     match result {
         Ok(path) => say(&[b"heapprof: wrote ", path.to_bytes()]),
         Err(error) => say(&[b"heapprof: ", error.to_string().as_bytes()]),
@@ -33,14 +33,14 @@ pub fn report(result: &Result<CString, Error>) {
 }
 
 /// The result by the library's own errno convention: 0, or what went wrong.
-pub fn status(result: Result<CString, Error>) -> c_int {
+pub fn status(result: Result<CString, DumpError>) -> c_int {
     match result {
         Ok(_) => 0,
-        Err(Error::Write(_, errno)) => errno,
-        Err(Error::Busy) => libc::EBUSY,
-        Err(Error::NotStarted) => libc::EINVAL,
-        Err(Error::NoOutput) => libc::ENOENT,
-        Err(Error::NoMemory) => libc::ENOMEM,
+        Err(DumpError::Write(_, errno)) => errno,
+        Err(DumpError::Busy) => libc::EBUSY,
+        Err(DumpError::NotStarted) => libc::EINVAL,
+        Err(DumpError::NoOutput) => libc::ENOENT,
+        Err(DumpError::NoMemory) => libc::ENOMEM,
     }
 }
 

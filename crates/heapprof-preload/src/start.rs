@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 
-use heapprof_collect::{ENGINE, is_apart, sys};
+use heapprof_collect::{ENGINE, is_inside_engine, sys};
 
 use crate::say::{misunderstood, report, say};
 use crate::{
@@ -57,7 +57,7 @@ pub fn is_done() -> bool {
 /// allocates from.
 #[cold]
 pub fn at_first_allocation(caller: *const c_void) {
-    if is_apart() {
+    if is_inside_engine() {
         return;
     }
     if let Some(look) = attached() {
@@ -66,13 +66,13 @@ pub fn at_first_allocation(caller: *const c_void) {
     imports::bind();
     // The allocation may come from a resolver, which chooses a function while the loader binds
     // symbols.
-    ENGINE.lifecycle().hold_clock();
+    ENGINE.lifecycle().suspend_clock();
     begin_once(caller);
 }
 
 fn begin_once(caller: *const c_void) {
     imports::bind();
-    ENGINE.lifecycle().apart(|| {
+    ENGINE.lifecycle().with_reentrancy_guard(|| {
         // The allocator behind us must be known before anything is passed on to it.
         real::find();
         let ready = environment::is_there();
@@ -119,16 +119,16 @@ extern "C" fn constructor() {
 
 /// Begins at a moment when the program does not allocate.
 pub fn begin_early() {
-    if is_apart() {
+    if is_inside_engine() {
         return;
     }
     begin_once(begin_early as *const c_void);
-    ENGINE.lifecycle().let_clock_go();
+    ENGINE.lifecycle().resume_clock();
     if !real::is_glibc() {
         return;
     }
     if is_done() && !is_secure() {
-        ENGINE.lifecycle().apart(interpreters::look);
+        ENGINE.lifecycle().with_reentrancy_guard(interpreters::look);
     }
     if !is_secure() {
         end::register();

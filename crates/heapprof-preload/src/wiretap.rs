@@ -37,21 +37,21 @@ pub fn prepare() {
 /// Says how many datagrams this process has sent. A program that is shut in by a sandbox may make
 /// no such system call.
 pub fn end() {
-    if !ENGINE.lifecycle().is_shut_in() {
+    if !ENGINE.lifecycle().is_sandboxed() {
         SENDER.end();
     }
 }
 
 /// Counts anew, in a forked child.
 pub fn forked() {
-    if !ENGINE.lifecycle().is_shut_in() {
+    if !ENGINE.lifecycle().is_sandboxed() {
         SENDER.forked();
     }
 }
 
 /// Says that a forked child has tried to load something.
 pub fn load(load: &Load) {
-    if !SENDER.is_set() || ENGINE.lifecycle().is_shut_in() {
+    if !SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {
         return;
     }
     let outcome = match load.outcome {
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn heapprof_alive(name: *const c_char) {
 /// Says the same, and where it was called from.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn heapprof_alive_at(name: *const c_char, site: *const c_char) {
-    if !SENDER.is_set() || ENGINE.lifecycle().is_shut_in() {
+    if !SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {
         return;
     }
     // SAFETY: the caller's contract: each is a string, or null.

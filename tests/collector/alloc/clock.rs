@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::sync::Mutex;
 
-use heapprof_alloc::{HeapProf, Mode, Options};
+use heapprof_alloc::{HeapProf, RecordingMode, RecordingOptions};
 
 #[global_allocator]
 static ALLOCATOR: HeapProf = HeapProf::system();
@@ -33,9 +33,9 @@ pub unsafe extern "C" fn clock_gettime(_: libc::clockid_t, time: *mut libc::time
 
 fn main() {
     let path = std::env::args().nth(1).expect("clock FILE");
-    let options = Options {
-        mode: Mode::Exact,
-        ..Options::default()
+    let options = RecordingOptions {
+        mode: RecordingMode::Exact,
+        ..RecordingOptions::default()
     };
     assert!(heapprof_alloc::start(options));
     let held = CALLS.lock().unwrap();

@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::io::Write;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};
 
-use heapprof_alloc::{HeapProf, Mode, Options, Output};
+use heapprof_alloc::{DumpOutput, HeapProf, RecordingMode, RecordingOptions};
 
 #[cfg(not(bump))]
 #[global_allocator]
@@ -209,15 +209,15 @@ fn expect(child: bool) {
     .unwrap();
 }
 
-fn options(mode: Mode, output: &str) -> Options {
-    let output = Output {
+fn options(mode: RecordingMode, output: &str) -> RecordingOptions {
+    let output = DumpOutput {
         pattern: output.into(),
-        ..Output::default()
+        ..DumpOutput::default()
     };
-    Options {
+    RecordingOptions {
         mode,
         output,
-        ..Options::default()
+        ..RecordingOptions::default()
     }
 }
 
@@ -227,15 +227,18 @@ fn main() {
     assert!(heapprof_alloc::profile().is_empty() && heapprof_alloc::dump().is_err());
     let early = unrecorded(100);
     // What this recording finds is forgotten. What it leaves on the countdowns does not matter.
-    heapprof_alloc::start(options(Mode::Sampled, ""));
+    heapprof_alloc::start(options(RecordingMode::Sampled, ""));
     let forgotten = unrecorded(20_000);
     heapprof_alloc::stop();
     assert!(!heapprof_alloc::is_running());
     let stopped = unrecorded(100);
     match road {
-        "sampled" => assert!(heapprof_alloc::start(options(Mode::Sampled, output))),
+        "sampled" => assert!(heapprof_alloc::start(options(
+            RecordingMode::Sampled,
+            output
+        ))),
         "environment" => assert!(heapprof_alloc::start_from_environment().unwrap()),
-        _ => assert!(heapprof_alloc::start(options(Mode::Exact, output))),
+        _ => assert!(heapprof_alloc::start(options(RecordingMode::Exact, output))),
     }
     assert!(heapprof_alloc::is_running());
     drop((early, forgotten, stopped));

@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use heapprof_alloc::{HeapProf, Mode, Options};
+use heapprof_alloc::{HeapProf, RecordingMode, RecordingOptions};
 
 #[global_allocator]
 static ALLOCATOR: HeapProf = HeapProf::system();
@@ -39,10 +39,10 @@ fn fork_on() {
 }
 
 fn main() {
-    let mode = Mode::Exact;
-    assert!(heapprof_alloc::start(Options {
+    let mode = RecordingMode::Exact;
+    assert!(heapprof_alloc::start(RecordingOptions {
         mode,
-        ..Options::default()
+        ..RecordingOptions::default()
     }));
     // With this much memory a fork takes a while.
     let large = std::hint::black_box(vec![1u8; 64 << 20]);

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use heapprof_alloc::{HeapProf, Mode, Options};
+use heapprof_alloc::{HeapProf, RecordingMode, RecordingOptions};
 
 /// An allocator that gives out this many bytes and no more.
 struct Limited(AtomicUsize);
@@ -40,9 +40,9 @@ fn main() {
     let [_, road, last] = &arguments[..] else {
         panic!("short ROAD FILE");
     };
-    let mut options = Options {
-        mode: Mode::Exact,
-        ..Options::default()
+    let mut options = RecordingOptions {
+        mode: RecordingMode::Exact,
+        ..RecordingOptions::default()
     };
     options.output.pattern = b"short.pb.gz".to_vec();
     match road.as_str() {

@@ -10,53 +10,53 @@ use gimli::{
     Register, UnwindSection,
 };
 
-use crate::code::modules::Module;
-use crate::code::rule::{Kind, Rule};
+use crate::code::modules::LoadedModule;
+use crate::code::rule::{UnwindRule, UnwindRuleKind};
 
-type Slice = EndianSlice<'static, LittleEndian>;
-type Expression = gimli::UnwindExpression<usize>;
+type EhFrameSlice = EndianSlice<'static, LittleEndian>;
+type CfiExpression = gimli::UnwindExpression<usize>;
 
 const RBP: Register = Register(6);
 const RSP: Register = Register(7);
-const RA: Register = Register(16);
+const RETURN_ADDRESS: Register = Register(16);
 
 #[derive(Clone, Copy)]
-enum Cfa {
+enum CfaRule {
     Register(Register, i64),
-    Expression(Expression),
+    Expression(CfiExpression),
 }
 
 #[derive(Clone, Copy)]
-enum Saved {
+enum RegisterRule {
     Same,
     Undefined,
     /// At CFA + offset.
     At(i64),
     /// At the address the expression gives.
-    AtExpression(Expression),
+    AtExpression(CfiExpression),
     /// Something else.
     Other,
 }
 
 /// The row of a call frame table, as far as it concerns us.
 #[derive(Clone, Copy)]
-struct Row {
-    cfa: Cfa,
-    rbp: Saved,
-    ra: Saved,
-    rsp: Saved,
+struct CfiRow {
+    cfa: CfaRule,
+    rbp: RegisterRule,
+    ra: RegisterRule,
+    rsp: RegisterRule,
 }
 
-struct Found {
-    eh_frame: EhFrame<Slice>,
+struct CfiLookup {
+    eh_frame: EhFrame<EhFrameSlice>,
     encoding: gimli::Encoding,
     is_signal_frame: bool,
-    row: Row,
+    row: CfiRow,
 }
 
 /// Registers of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Registers {
+pub(crate) struct FrameRegisters {
     /// Where the frame goes on, as a return address. For an interrupted frame it is one more than
     /// its pc.
     pub(crate) pc: usize,
@@ -65,18 +65,18 @@ pub(crate) struct Registers {
 }
 
 /// The rule at `pc` in `module`.
-pub(crate) fn rule(module: &Module, pc: usize) -> Rule {
+pub(crate) fn find_rule(module: &LoadedModule, pc: usize) -> UnwindRule {
     match find(module, pc) {
-        Some(found) => compact(&found),
+        Some(found) => to_rule(&found),
         // No call returns to where a function begins, so makecontext put the address there, at a
         // stack's end. rbp is then still that of whoever made the context.
-        None if begins(module, pc + 1) => Rule::END,
-        None => Rule::FRAME_POINTER,
+        None if is_function_start(module, pc + 1) => UnwindRule::END,
+        None => UnwindRule::FRAME_POINTER,
     }
 }
 
 /// Whether a function begins at `pc`.
-fn begins(module: &Module, pc: usize) -> bool {
+fn is_function_start(module: &LoadedModule, pc: usize) -> bool {
     let fde = fde_offset(module, pc).and_then(|(eh_frame, bases, offset)| {
         let fde = eh_frame.fde_from_offset(&bases, offset, EhFrame::cie_from_offset);
         fde.ok()
@@ -85,46 +85,50 @@ fn begins(module: &Module, pc: usize) -> bool {
 }
 
 /// Whether the object has unwind tables that can be searched.
-pub(crate) fn has_tables(module: &Module) -> bool {
+pub(crate) fn has_tables(module: &LoadedModule) -> bool {
     module.eh_frame_hdr != 0 || module.index.is_some()
 }
 
 /// Whether its unwind tables say something of `pc`.
-pub(crate) fn covers(module: &Module, pc: usize) -> bool {
+pub(crate) fn covers(module: &LoadedModule, pc: usize) -> bool {
     find(module, pc).is_some()
 }
 
-fn compact(found: &Found) -> Rule {
+fn to_rule(found: &CfiLookup) -> UnwindRule {
     let row = found.row;
     match row.ra {
-        Saved::Undefined => return Rule::END,
-        Saved::At(-8) => {}
-        _ => return Rule::COMPLEX,
+        RegisterRule::Undefined => return UnwindRule::END,
+        RegisterRule::At(-8) => {}
+        _ => return UnwindRule::COMPLEX,
     }
-    if !matches!(row.rsp, Saved::Same) {
-        return Rule::COMPLEX;
+    if !matches!(row.rsp, RegisterRule::Same) {
+        return UnwindRule::COMPLEX;
     }
     match (row.cfa, row.rbp) {
-        (Cfa::Register(RSP, offset), Saved::Same | Saved::Undefined) => {
-            Rule::new(Kind::Rsp, offset, None)
+        (CfaRule::Register(RSP, offset), RegisterRule::Same | RegisterRule::Undefined) => {
+            UnwindRule::new(UnwindRuleKind::Rsp, offset, None)
         }
-        (Cfa::Register(RSP, offset), Saved::At(rbp)) => Rule::new(Kind::Rsp, offset, Some(rbp)),
-        (Cfa::Register(RBP, offset), Saved::Same | Saved::Undefined) => {
-            Rule::new(Kind::Rbp, offset, None)
+        (CfaRule::Register(RSP, offset), RegisterRule::At(rbp)) => {
+            UnwindRule::new(UnwindRuleKind::Rsp, offset, Some(rbp))
         }
-        (Cfa::Register(RBP, offset), Saved::At(rbp)) => Rule::new(Kind::Rbp, offset, Some(rbp)),
-        (Cfa::Expression(cfa), Saved::AtExpression(rbp)) => {
+        (CfaRule::Register(RBP, offset), RegisterRule::Same | RegisterRule::Undefined) => {
+            UnwindRule::new(UnwindRuleKind::Rbp, offset, None)
+        }
+        (CfaRule::Register(RBP, offset), RegisterRule::At(rbp)) => {
+            UnwindRule::new(UnwindRuleKind::Rbp, offset, Some(rbp))
+        }
+        (CfaRule::Expression(cfa), RegisterRule::AtExpression(rbp)) => {
             match (rbp_offset(found, cfa, true), rbp_offset(found, rbp, false)) {
-                (Some(cfa), Some(rbp)) => Rule::new(Kind::DerefRbp, cfa, Some(rbp)),
-                _ => Rule::COMPLEX,
+                (Some(cfa), Some(rbp)) => UnwindRule::new(UnwindRuleKind::DerefRbp, cfa, Some(rbp)),
+                _ => UnwindRule::COMPLEX,
             }
         }
-        _ => Rule::COMPLEX,
+        _ => UnwindRule::COMPLEX,
     }
 }
 
 /// The n of an expression that is `rbp + n`, or `*(rbp + n)` with `deref`.
-fn rbp_offset(found: &Found, expression: Expression, deref: bool) -> Option<i64> {
+fn rbp_offset(found: &CfiLookup, expression: CfiExpression, deref: bool) -> Option<i64> {
     let expression = expression.get(&found.eh_frame).ok()?;
     let mut operations = expression.operations(found.encoding);
     let Operation::RegisterOffset {
@@ -145,30 +149,30 @@ fn rbp_offset(found: &Found, expression: Expression, deref: bool) -> Option<i64>
 
 /// The caller's registers by full evaluation. `read` reads memory that may not be there.
 pub(crate) fn step(
-    module: &Module,
-    registers: Registers,
+    module: &LoadedModule,
+    registers: FrameRegisters,
     read: &mut dyn FnMut(usize) -> Option<usize>,
-) -> Option<Registers> {
+) -> Option<FrameRegisters> {
     let lookup = registers.pc.checked_sub(1)?;
     let found = find(module, lookup)?;
     let row = found.row;
     let cfa = match row.cfa {
-        Cfa::Register(RSP, offset) => registers.sp.wrapping_add(offset as usize),
-        Cfa::Register(RBP, offset) => registers.bp.wrapping_add(offset as usize),
-        Cfa::Register(..) => return None,
-        Cfa::Expression(expression) => evaluate(&found, expression, registers, 0, read)?,
+        CfaRule::Register(RSP, offset) => registers.sp.wrapping_add(offset as usize),
+        CfaRule::Register(RBP, offset) => registers.bp.wrapping_add(offset as usize),
+        CfaRule::Register(..) => return None,
+        CfaRule::Expression(expression) => evaluate(&found, expression, registers, 0, read)?,
     };
-    let mut saved = |saved: Saved, same: usize| match saved {
-        Saved::Same => Some(same),
-        Saved::At(offset) => read(cfa.wrapping_add(offset as usize)),
-        Saved::AtExpression(expression) => {
+    let mut saved = |saved: RegisterRule, same: usize| match saved {
+        RegisterRule::Same => Some(same),
+        RegisterRule::At(offset) => read(cfa.wrapping_add(offset as usize)),
+        RegisterRule::AtExpression(expression) => {
             let at = evaluate(&found, expression, registers, cfa, read)?;
             read(at)
         }
-        Saved::Undefined | Saved::Other => None,
+        RegisterRule::Undefined | RegisterRule::Other => None,
     };
     let pc = saved(row.ra, 0).filter(|&pc| pc != 0)?;
-    Some(Registers {
+    Some(FrameRegisters {
         pc: pc + usize::from(found.is_signal_frame),
         sp: saved(row.rsp, cfa)?,
         bp: saved(row.rbp, registers.bp).unwrap_or(0),
@@ -178,9 +182,9 @@ pub(crate) fn step(
 /// Evaluates an expression with the operations that signal trampolines, PLTs and stack realignment
 /// use.
 fn evaluate(
-    found: &Found,
-    expression: Expression,
-    registers: Registers,
+    found: &CfiLookup,
+    expression: CfiExpression,
+    registers: FrameRegisters,
     cfa: usize,
     read: &mut dyn FnMut(usize) -> Option<usize>,
 ) -> Option<usize> {
@@ -196,7 +200,7 @@ fn evaluate(
                 let value = match register {
                     RBP => registers.bp,
                     RSP => registers.sp,
-                    RA => registers.pc - 1,
+                    RETURN_ADDRESS => registers.pc - 1,
                     _ => return None,
                 };
                 value.wrapping_add(offset as usize)
@@ -231,9 +235,9 @@ fn evaluate(
 }
 
 fn fde_offset(
-    module: &Module,
+    module: &LoadedModule,
     pc: usize,
-) -> Option<(EhFrame<Slice>, BaseAddresses, gimli::EhFrameOffset)> {
+) -> Option<(EhFrame<EhFrameSlice>, BaseAddresses, gimli::EhFrameOffset)> {
     if let Some(index) = &module.index {
         let offset = index.find(module.start, pc)?;
         let bases = BaseAddresses::default().set_eh_frame(index.eh_frame as u64);
@@ -277,7 +281,7 @@ unsafe fn slice(start: usize, end: usize) -> &'static [u8] {
     unsafe { std::slice::from_raw_parts(start as *const u8, end - start) }
 }
 
-fn find(module: &Module, pc: usize) -> Option<Found> {
+fn find(module: &LoadedModule, pc: usize) -> Option<CfiLookup> {
     let (eh_frame, bases, offset) = fde_offset(module, pc)?;
     let fde = eh_frame
         .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
@@ -287,14 +291,14 @@ fn find(module: &Module, pc: usize) -> Option<Found> {
     }
     let cie = fde.cie();
     let factors = (cie.code_alignment_factor(), cie.data_alignment_factor());
-    let mut row = Row {
-        cfa: Cfa::Register(RSP, 0),
-        rbp: Saved::Same,
-        ra: Saved::Same,
-        rsp: Saved::Same,
+    let mut row = CfiRow {
+        cfa: CfaRule::Register(RSP, 0),
+        rbp: RegisterRule::Same,
+        ra: RegisterRule::Same,
+        rsp: RegisterRule::Same,
     };
     let mut first = row;
-    let mut program = Program {
+    let mut program = CfiProgram {
         factors,
         at: fde.initial_address(),
         pc: pc as u64,
@@ -315,7 +319,7 @@ fn find(module: &Module, pc: usize) -> Option<Found> {
     }
     let encoding = cie.encoding();
     let is_signal_frame = cie.is_signal_trampoline();
-    Some(Found {
+    Some(CfiLookup {
         eh_frame,
         encoding,
         is_signal_frame,
@@ -324,21 +328,21 @@ fn find(module: &Module, pc: usize) -> Option<Found> {
 }
 
 /// A call frame program on its way to the row of `pc`.
-struct Program {
+struct CfiProgram {
     factors: (u64, i64),
     at: u64,
     pc: u64,
-    saved: [Row; 8],
+    saved: [CfiRow; 8],
     depth: usize,
 }
 
-impl Program {
+impl CfiProgram {
     /// Applies one instruction. Returns `Some(false)` when the row is past `pc`.
     fn apply(
         &mut self,
         instruction: &CallFrameInstruction<usize>,
-        row: &mut Row,
-        first: &Row,
+        row: &mut CfiRow,
+        first: &CfiRow,
     ) -> Option<bool> {
         use CallFrameInstruction as I;
         let (code, data) = self.factors;
@@ -352,42 +356,45 @@ impl Program {
                 self.at = self.at.wrapping_add(u64::from(delta).wrapping_mul(code));
                 return Some(self.at <= self.pc);
             }
-            I::DefCfa { register, offset } => row.cfa = Cfa::Register(register, offset as i64),
+            I::DefCfa { register, offset } => row.cfa = CfaRule::Register(register, offset as i64),
             I::DefCfaSf {
                 register,
                 factored_offset,
-            } => row.cfa = Cfa::Register(register, unfactored(factored_offset)),
+            } => row.cfa = CfaRule::Register(register, unfactored(factored_offset)),
             I::DefCfaRegister { register } => match &mut row.cfa {
-                Cfa::Register(old, _) => *old = register,
-                Cfa::Expression(_) => return None,
+                CfaRule::Register(old, _) => *old = register,
+                CfaRule::Expression(_) => return None,
             },
             I::DefCfaOffset { offset } => match &mut row.cfa {
-                Cfa::Register(_, old) => *old = offset as i64,
-                Cfa::Expression(_) => return None,
+                CfaRule::Register(_, old) => *old = offset as i64,
+                CfaRule::Expression(_) => return None,
             },
             I::DefCfaOffsetSf { factored_offset } => match &mut row.cfa {
-                Cfa::Register(_, old) => *old = unfactored(factored_offset),
-                Cfa::Expression(_) => return None,
+                CfaRule::Register(_, old) => *old = unfactored(factored_offset),
+                CfaRule::Expression(_) => return None,
             },
-            I::DefCfaExpression { expression } => row.cfa = Cfa::Expression(expression),
-            I::Undefined { register } => row.set(register, Saved::Undefined),
-            I::SameValue { register } => row.set(register, Saved::Same),
+            I::DefCfaExpression { expression } => row.cfa = CfaRule::Expression(expression),
+            I::Undefined { register } => row.set(register, RegisterRule::Undefined),
+            I::SameValue { register } => row.set(register, RegisterRule::Same),
             I::Offset {
                 register,
                 factored_offset,
-            } => row.set(register, Saved::At(unfactored(factored_offset as i64))),
+            } => row.set(
+                register,
+                RegisterRule::At(unfactored(factored_offset as i64)),
+            ),
             I::OffsetExtendedSf {
                 register,
                 factored_offset,
-            } => row.set(register, Saved::At(unfactored(factored_offset))),
+            } => row.set(register, RegisterRule::At(unfactored(factored_offset))),
             I::Expression {
                 register,
                 expression,
-            } => row.set(register, Saved::AtExpression(expression)),
+            } => row.set(register, RegisterRule::AtExpression(expression)),
             I::ValOffset { register, .. }
             | I::ValOffsetSf { register, .. }
-            | I::ValExpression { register, .. } => row.set(register, Saved::Other),
-            I::Register { dest_register, .. } => row.set(dest_register, Saved::Other),
+            | I::ValExpression { register, .. } => row.set(register, RegisterRule::Other),
+            I::Register { dest_register, .. } => row.set(dest_register, RegisterRule::Other),
             I::Restore { register } => row.set(register, first.get(register)),
             I::RememberState => {
                 *self.saved.get_mut(self.depth)? = *row;
@@ -403,17 +410,17 @@ impl Program {
     }
 }
 
-impl Row {
-    fn set(&mut self, register: Register, saved: Saved) {
+impl CfiRow {
+    fn set(&mut self, register: Register, saved: RegisterRule) {
         match register {
             RBP => self.rbp = saved,
             RSP => self.rsp = saved,
-            RA => self.ra = saved,
+            RETURN_ADDRESS => self.ra = saved,
             _ => {}
         }
     }
 
-    fn get(&self, register: Register) -> Saved {
+    fn get(&self, register: Register) -> RegisterRule {
         match register {
             RBP => self.rbp,
             RSP => self.rsp,

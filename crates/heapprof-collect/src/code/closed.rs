@@ -4,15 +4,15 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::code::image::Image;
-use crate::code::modules::Module;
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::process::Process;
+use crate::code::image::MappedImage;
+use crate::code::modules::LoadedModule;
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
 use crate::platform::sys;
 
 /// Such code, and what a stack's walk asks of it.
 pub(crate) struct ClosedCode {
-    all: Locked<{ rank::CLOSED }, ClosedMappings>,
+    all: LockedValue<{ rank::CLOSED_MAPPINGS }, ClosedMappings>,
     /// How many there are.
     len: AtomicUsize,
 }
@@ -24,13 +24,13 @@ pub(crate) struct ClosedMappings(Vec<ClosedMapping>);
 pub(crate) struct ClosedMapping {
     start: usize,
     end: usize,
-    image: Image,
-    presence: Presence,
+    image: MappedImage,
+    presence: CodePresence,
 }
 
 /// Whether code is there.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Presence {
+enum CodePresence {
     /// It was when a thread began to close objects, and may go.
     MayGo,
     Gone,
@@ -41,17 +41,17 @@ enum Presence {
 
 impl ClosedMapping {
     /// What is to be noted of code that is there while a thread closes objects.
-    pub(crate) fn that_may_go(range: Range<usize>, image: Image) -> Self {
+    pub(crate) fn from_closing(range: Range<usize>, image: MappedImage) -> Self {
         Self {
             start: range.start,
             end: range.end,
             image,
-            presence: Presence::MayGo,
+            presence: CodePresence::MayGo,
         }
     }
 
     /// Whether it is what was noted of the code that lay there.
-    pub(crate) fn is_of(&self, range: &Range<usize>, image: &Image) -> bool {
+    pub(crate) fn is_of(&self, range: &Range<usize>, image: &MappedImage) -> bool {
         self.start == range.start && self.end == range.end && self.image == *image
     }
 }
@@ -59,18 +59,18 @@ impl ClosedMapping {
 impl ClosedMappings {
     /// Puts these in the place of those that may go.
     pub(crate) fn replace_closing(&mut self, new: impl Iterator<Item = ClosedMapping>) {
-        self.0.retain(|c| c.presence != Presence::MayGo);
+        self.0.retain(|c| c.presence != CodePresence::MayGo);
         self.0.extend(new);
     }
 
     /// Notes that code is gone. Returns whether it was noted before that it may go.
-    pub(crate) fn note_gone(&mut self, range: Range<usize>, image: Image) -> bool {
-        let presence = Presence::Gone;
+    pub(crate) fn note_gone(&mut self, range: Range<usize>, image: MappedImage) -> bool {
+        let presence = CodePresence::Gone;
         if let Some(noted) = self.0.iter_mut().find(|c| c.is_of(&range, &image)) {
             noted.presence = presence;
             return true;
         }
-        let gone = ClosedMapping::that_may_go(range, image);
+        let gone = ClosedMapping::from_closing(range, image);
         self.0.push(ClosedMapping { presence, ..gone });
         false
     }
@@ -79,7 +79,7 @@ impl ClosedMappings {
     /// generation it may have been there last.
     pub(crate) fn take_replaced(&mut self, mut learn: impl FnMut(&ClosedMapping, u32)) {
         self.0.retain(|c| match c.presence {
-            Presence::Replaced(last) => {
+            CodePresence::Replaced(last) => {
                 learn(c, last);
                 false
             }
@@ -89,9 +89,14 @@ impl ClosedMappings {
 
     /// Called when a stack leads through a module. Returns whether it has come to the place of
     /// another one.
-    fn met(&mut self, module: &Module, generation: u32, is_closing: impl Fn() -> bool) -> bool {
+    fn note_module(
+        &mut self,
+        module: &LoadedModule,
+        generation: u32,
+        is_closing: impl Fn() -> bool,
+    ) -> bool {
         let here = |c: &ClosedMapping| {
-            let is_replaced = matches!(c.presence, Presence::Replaced(_));
+            let is_replaced = matches!(c.presence, CodePresence::Replaced(_));
             !is_replaced && c.end > module.start && c.start < module.end
         };
         if !self.0.iter().any(here) {
@@ -99,7 +104,7 @@ impl ClosedMappings {
         }
         // A plugin that comes and goes mostly comes back to its place: its stacks are the same
         // then.
-        let now = Image::of(module.start, 0);
+        let now = MappedImage::read_at(module.start, 0);
         let mut is_other = false;
         self.0.retain_mut(|c| {
             if !here(c) {
@@ -108,13 +113,13 @@ impl ClosedMappings {
             let is_same = c.image == now;
             match c.presence {
                 // While a thread closes objects, this one may still go.
-                Presence::MayGo if is_same && now.is_known() => return is_closing(),
-                Presence::Gone if is_same && now.has_build_id() => return false,
-                Presence::MayGo => c.presence = Presence::Replaced(generation),
-                Presence::Gone | Presence::Replaced(_) => {}
+                CodePresence::MayGo if is_same && now.is_known() => return is_closing(),
+                CodePresence::Gone if is_same && now.has_build_id() => return false,
+                CodePresence::MayGo => c.presence = CodePresence::Replaced(generation),
+                CodePresence::Gone | CodePresence::Replaced(_) => {}
             }
             is_other = true;
-            c.presence != Presence::Gone
+            c.presence != CodePresence::Gone
         });
         is_other
     }
@@ -124,7 +129,7 @@ impl ClosedCode {
     /// There is none yet.
     pub(crate) const fn new() -> Self {
         Self {
-            all: Locked::new(ClosedMappings(Vec::new())),
+            all: LockedValue::new(ClosedMappings(Vec::new())),
             len: AtomicUsize::new(0),
         }
     }
@@ -132,7 +137,7 @@ impl ClosedCode {
     /// Runs `work` with them.
     pub(crate) fn with<R>(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         work: impl FnOnce(&mut ClosedMappings) -> R,
     ) -> R {
         self.all.with(process, |closed| {
@@ -145,10 +150,10 @@ impl ClosedCode {
     /// Called when a stack leads through a module. If that has come to the place of another one,
     /// `generation` is counted up. Returns whether it has. `is_closing` says whether a thread
     /// closes objects.
-    pub(crate) fn met(
+    pub(crate) fn note_module(
         &self,
-        process: &Process,
-        module: &Module,
+        process: &EngineProcess,
+        module: &LoadedModule,
         generation: &AtomicU32,
         is_closing: impl Fn() -> bool,
     ) -> bool {
@@ -159,7 +164,8 @@ impl ClosedCode {
         // lock, too.
         let mask = process.block_signals();
         let is_other = self.with(process, |closed| {
-            let is_other = closed.met(module, generation.load(Ordering::Acquire), is_closing);
+            let is_other =
+                closed.note_module(module, generation.load(Ordering::Acquire), is_closing);
             if is_other {
                 generation.fetch_add(1, Ordering::AcqRel);
             }
@@ -184,28 +190,28 @@ impl ClosedCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::pages::Pages;
+    use crate::platform::pages::PageSource;
 
     /// A module whose memory holds no image.
-    fn module() -> Module {
-        let start = sys::map(sys::PAGE).expose_provenance();
-        Module {
+    fn module() -> LoadedModule {
+        let start = sys::map(sys::PAGE_SIZE).expose_provenance();
+        LoadedModule {
             start,
-            end: start + sys::PAGE,
-            ..Module::default()
+            end: start + sys::PAGE_SIZE,
+            ..LoadedModule::default()
         }
     }
 
     #[test]
     fn what_comes_to_the_place_of_another_belongs_to_the_next_generation() {
-        let process = Process::new(Pages::of_kernel());
+        let process = EngineProcess::new(PageSource::from_kernel());
         let module = module();
-        for (presence, replaced) in [(Presence::MayGo, Some(7)), (Presence::Gone, None)] {
+        for (presence, replaced) in [(CodePresence::MayGo, Some(7)), (CodePresence::Gone, None)] {
             let (closed, generation) = (ClosedCode::new(), AtomicU32::new(7));
-            let met = || closed.met(&process, &module, &generation, || true);
+            let met = || closed.note_module(&process, &module, &generation, || true);
             assert!(!met());
             closed.with(&process, |closed| {
-                closed.note_gone(module.start..module.end, Image::UNKNOWN);
+                closed.note_gone(module.start..module.end, MappedImage::UNKNOWN);
                 closed.0[0].presence = presence;
             });
             assert!(met() && !met());
@@ -223,13 +229,15 @@ mod tests {
         let mut closed = ClosedMappings(Vec::new());
         let ranges = [10..20, 30..40];
         let all = ranges.clone().into_iter();
-        closed.replace_closing(all.map(|range| ClosedMapping::that_may_go(range, Image::UNKNOWN)));
+        closed.replace_closing(
+            all.map(|range| ClosedMapping::from_closing(range, MappedImage::UNKNOWN)),
+        );
         let [first, second] = ranges;
-        assert!(closed.note_gone(first.clone(), Image::UNKNOWN));
+        assert!(closed.note_gone(first.clone(), MappedImage::UNKNOWN));
         closed.replace_closing(std::iter::empty());
         assert_eq!(closed.0.len(), 1);
-        assert!(closed.note_gone(first, Image::UNKNOWN));
-        assert!(!closed.note_gone(second, Image::UNKNOWN));
+        assert!(closed.note_gone(first, MappedImage::UNKNOWN));
+        assert!(!closed.note_gone(second, MappedImage::UNKNOWN));
         assert_eq!(closed.0.len(), 2);
     }
 }

@@ -8,7 +8,7 @@ use crate::platform::sys;
 
 /// The parts of a process's data, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Data {
+pub(crate) struct ProcessData {
     /// All of it, except the engine's own mappings.
     pub(crate) all: u64,
     /// The engine's own mappings.
@@ -19,7 +19,7 @@ pub(crate) struct Data {
 
 /// A mapping while its lines are read.
 #[derive(Clone, Copy, Default)]
-struct Mapping {
+struct DataMapping {
     end: usize,
     len: u64,
     is_data: bool,
@@ -32,11 +32,11 @@ struct Mapping {
 /// The data of this process; `None` if the kernel does not show it. `end_of` says where the loaded
 /// object with an address ends: what the kernel shows behind a file may be another mapping, or hold
 /// one that came to lie there.
-pub(crate) fn data(end_of: impl Fn(usize) -> Option<usize>) -> Option<Data> {
-    let mut all = Data::default();
-    let mut last: Option<Mapping> = None;
-    maps::lines_of::<4096>(c"/proc/thread-self/smaps", |line| {
-        if let Some(mapping) = mapping_of(line, last, &end_of) {
+pub(crate) fn read_data(end_of: impl Fn(usize) -> Option<usize>) -> Option<ProcessData> {
+    let mut all = ProcessData::default();
+    let mut last: Option<DataMapping> = None;
+    maps::for_each_line_in::<4096>(c"/proc/thread-self/smaps", |line| {
+        if let Some(mapping) = parse_mapping(line, last, &end_of) {
             last = Some(mapping);
         } else if let (Some(flags), Some(mapping)) = (line.strip_prefix(b"VmFlags:"), last) {
             add(&mut all, mapping, flags);
@@ -46,12 +46,12 @@ pub(crate) fn data(end_of: impl Fn(usize) -> Option<usize>) -> Option<Data> {
 }
 
 /// The mapping that a line begins, after the `last` one.
-fn mapping_of(
+fn parse_mapping(
     line: &[u8],
-    last: Option<Mapping>,
+    last: Option<DataMapping>,
     end_of: &impl Fn(usize) -> Option<usize>,
-) -> Option<Mapping> {
-    let (start, end, rest) = maps::range(line)?;
+) -> Option<DataMapping> {
+    let (start, end, rest) = maps::parse_range(line)?;
     let flags = rest.get(..4)?;
     let mut fields = rest.split(|&byte| byte == b' ').filter(|f| !f.is_empty());
     let inode = fields.nth(3)?;
@@ -63,11 +63,14 @@ fn mapping_of(
         (true, _) => len,
         (_, true) => {
             let object = end_of(start - 1).unwrap_or(start);
-            (object.next_multiple_of(sys::PAGE).saturating_sub(start) as u64).min(len)
+            (object
+                .next_multiple_of(sys::PAGE_SIZE)
+                .saturating_sub(start) as u64)
+                .min(len)
         }
         _ => 0,
     };
-    Some(Mapping {
+    Some(DataMapping {
         end,
         len,
         is_data: flags[1] == b'w' && flags[3] == b'p',
@@ -76,7 +79,7 @@ fn mapping_of(
     })
 }
 
-fn add(all: &mut Data, mapping: Mapping, flags: &[u8]) {
+fn add(all: &mut ProcessData, mapping: DataMapping, flags: &[u8]) {
     let has = |wanted: &[u8]| flags.split(|&byte| byte == b' ').any(|flag| flag == wanted);
     // The main stack grows down.
     if !mapping.is_data || has(b"gd") {
@@ -114,9 +117,9 @@ mod tests {
         let heap = b"7f0000002000-7f0000009000 rw-p 00000000 00:00 0 [heap]";
         let apart = b"7f0000003000-7f0000009000 rw-p 00000000 00:00 0";
         let of = |end: Option<usize>, line: &[u8]| {
-            let file = mapping_of(file, None, &|_| None).unwrap();
+            let file = parse_mapping(file, None, &|_| None).unwrap();
             assert_eq!(file.of_file, 0x2000);
-            mapping_of(line, Some(file), &|address| {
+            parse_mapping(line, Some(file), &|address| {
                 assert_eq!(address, 0x7f00_0000_1fff);
                 end
             })
@@ -138,14 +141,14 @@ mod tests {
         assert!(!at.is_null());
         // Other tests may map something meanwhile.
         let is_right = || {
-            let (before, data, after) = (counted(), data(|_| None).unwrap(), counted());
+            let (before, data, after) = (counted(), read_data(|_| None).unwrap(), counted());
             let sum = data.all + data.own;
             before == after && sum == before && data.own >= LEN as u64 && data.of_files > 0
         };
         assert!(
             (0..100).any(|_| is_right()),
             "{:?} {}",
-            data(|_| None),
+            read_data(|_| None),
             counted()
         );
         // SAFETY: nobody refers to it.

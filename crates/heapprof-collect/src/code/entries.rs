@@ -7,7 +7,7 @@ use crate::platform::sys;
 /// Where the kernel starts a program: in its loader, and in the program itself. The code there may
 /// have no unwind tables.
 #[derive(Debug)]
-pub(crate) struct Entries {
+pub(crate) struct EntryPoints {
     program: AtomicUsize,
     loader: AtomicUsize,
 }
@@ -19,7 +19,7 @@ const LOADER_ENTRY_LEN: usize = 128;
 /// Where an ELF file's header says where the kernel is to start it.
 const E_ENTRY: usize = 24;
 
-impl Entries {
+impl EntryPoints {
     /// None is known yet.
     pub(crate) const fn new() -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Entries {
     }
 
     /// Whether this is code where the kernel starts one of them.
-    pub(crate) fn hold(&self, pc: usize) -> bool {
+    pub(crate) fn contains(&self, pc: usize) -> bool {
         let holds = |entry: &AtomicUsize, len: usize| match entry.load(Ordering::Relaxed) {
             0 => false,
             entry => pc.wrapping_sub(entry) < len,

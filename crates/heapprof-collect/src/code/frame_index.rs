@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 
-use crate::platform::sys::{self, File, PAGE};
+use crate::platform::sys::{self, EngineFile, PAGE_SIZE};
 
 /// So many objects have an index.
 const MAX_OBJECTS: usize = 64;
 /// An `.eh_frame` that is longer is left alone.
-const MAX_SECTION: usize = 64 << 20;
+const MAX_SECTION_LEN: usize = 64 << 20;
 /// Bytes that all indexes may take.
-const MAX_MEMORY: usize = 16 << 20;
+const MAX_INDEX_MEMORY: usize = 16 << 20;
 /// A file with more headers of either kind is left alone.
 const MAX_HEADERS: usize = 4096;
 
@@ -26,7 +26,7 @@ const MAX_HEADERS: usize = 4096;
 /// of the object or of the section.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Entry {
+struct FrameIndexEntry {
     function: u32,
     entry: u32,
 }
@@ -37,24 +37,24 @@ pub(crate) struct FrameIndex {
     /// Where the section is in memory.
     pub(crate) eh_frame: usize,
     pub(crate) end: usize,
-    entries: *const Entry,
+    entries: *const FrameIndexEntry,
     len: usize,
 }
 
 /// The indexes of all objects that need one.
 pub(crate) struct FrameIndexes {
-    slot: [Slot; MAX_OBJECTS],
+    slot: [FrameIndexSlot; MAX_OBJECTS],
     taken: AtomicUsize,
 }
 
 /// An object that was looked at. Only looks at code write it, one at a time.
-struct Slot {
+struct FrameIndexSlot {
     /// Where the object begins; 0 if there is none, or none any more.
     start: AtomicUsize,
     eh_frame: AtomicUsize,
     end: AtomicUsize,
     /// Null if the object has no section that can be used.
-    entries: AtomicPtr<Entry>,
+    entries: AtomicPtr<FrameIndexEntry>,
     len: AtomicUsize,
     /// How often it began and ended to change: odd while it does. A walk may be interrupted for as
     /// long as another object takes to come to the same place.
@@ -77,7 +77,7 @@ impl FrameIndexes {
     pub(crate) const fn new() -> Self {
         Self {
             slot: [const {
-                Slot {
+                FrameIndexSlot {
                     start: AtomicUsize::new(0),
                     eh_frame: AtomicUsize::new(0),
                     end: AtomicUsize::new(0),
@@ -90,8 +90,8 @@ impl FrameIndexes {
         }
     }
 
-    fn slot(&self, start: usize) -> Option<&Slot> {
-        let holds = |slot: &&Slot| slot.start.load(Ordering::Acquire) == start;
+    fn slot(&self, start: usize) -> Option<&FrameIndexSlot> {
+        let holds = |slot: &&FrameIndexSlot| slot.start.load(Ordering::Acquire) == start;
         self.slot.iter().find(holds)
     }
 
@@ -131,8 +131,8 @@ impl FrameIndexes {
         let Some(slot) = self.slot(0) else {
             return false;
         };
-        let made = section(object, path).and_then(|section| {
-            let index = index(object, &section, self.taken.load(Ordering::Relaxed));
+        let made = find_section(object, path).and_then(|section| {
+            let index = build_index(object, &section, self.taken.load(Ordering::Relaxed));
             section.copy.release();
             index
         });
@@ -154,14 +154,14 @@ impl FrameIndexes {
 
 /// Memory of our own for a while.
 #[derive(Clone, Copy)]
-struct Buffer {
+struct MappedBuffer {
     at: *mut u8,
     len: usize,
 }
 
-impl Buffer {
+impl MappedBuffer {
     fn new(len: usize) -> Option<Self> {
-        let len = len.next_multiple_of(PAGE);
+        let len = len.next_multiple_of(PAGE_SIZE);
         let at = sys::map(len);
         (!at.is_null()).then_some(Self { at, len })
     }
@@ -173,21 +173,21 @@ impl Buffer {
 }
 
 /// An `.eh_frame`: a copy of it, how many bytes it has, and where it is in memory.
-struct Section {
-    copy: Buffer,
+struct EhFrameSection {
+    copy: MappedBuffer,
     len: usize,
     at: usize,
 }
 
 /// A number in a header.
-fn number<const N: usize>(header: &[u8], at: usize) -> Option<usize> {
+fn parse_number<const N: usize>(header: &[u8], at: usize) -> Option<usize> {
     let mut bytes = [0; 8];
     bytes[..N].copy_from_slice(header.get(at..at + N)?);
     Some(u64::from_le_bytes(bytes) as usize)
 }
 
 /// Reads a header of the file.
-fn header<const N: usize>(file: &File, at: usize) -> Option<[u8; N]> {
+fn read_header<const N: usize>(file: &EngineFile, at: usize) -> Option<[u8; N]> {
     let mut header = [0; N];
     (file.read_at(&mut header, at as u64) == N).then_some(header)
 }
@@ -205,44 +205,44 @@ fn is_in_memory(at: usize, bytes: &[u8]) -> bool {
 }
 
 /// Finds the section in the file, and copies it if it is what is in memory.
-fn section(object: &Range<usize>, path: &CStr) -> Option<Section> {
+fn find_section(object: &Range<usize>, path: &CStr) -> Option<EhFrameSection> {
     const LOAD: usize = libc::PT_LOAD as usize;
-    let file = File::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
-    let elf: [u8; 64] = header(&file, 0)?;
+    let file = EngineFile::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
+    let elf: [u8; 64] = read_header(&file, 0)?;
     if !elf.starts_with(b"\x7fELF\x02\x01") || !is_in_memory(object.start, &elf) {
         return None;
     }
-    let (programs, programs_len) = (number::<8>(&elf, 32)?, number::<2>(&elf, 56)?);
-    let (sections, sections_len) = (number::<8>(&elf, 40)?, number::<2>(&elf, 60)?);
-    let sizes = (number::<2>(&elf, 54)?, number::<2>(&elf, 58)?);
+    let (programs, programs_len) = (parse_number::<8>(&elf, 32)?, parse_number::<2>(&elf, 56)?);
+    let (sections, sections_len) = (parse_number::<8>(&elf, 40)?, parse_number::<2>(&elf, 60)?);
+    let sizes = (parse_number::<2>(&elf, 54)?, parse_number::<2>(&elf, 58)?);
     if sizes != (56, 64) || programs_len.max(sections_len) > MAX_HEADERS {
         return None;
     }
     // Where the program headers say that the file is, less where it is.
     let (mut bias, mut holds) = (None, [0usize; 3]);
-    let names = sections.checked_add(64 * number::<2>(&elf, 62)?)?;
-    let names = number::<8>(&header::<64>(&file, names)?, 24)?;
+    let names = sections.checked_add(64 * parse_number::<2>(&elf, 62)?)?;
+    let names = parse_number::<8>(&read_header::<64>(&file, names)?, 24)?;
     let mut found = None;
     for i in 0..sections_len {
-        let section: [u8; 64] = header(&file, sections.checked_add(64 * i)?)?;
-        let name = names.checked_add(number::<4>(&section, 0)?)?;
-        let is_loaded = number::<8>(&section, 8)? & 2 != 0;
-        if is_loaded && header::<10>(&file, name)? == *b".eh_frame\0" {
-            found = Some([16, 24, 32].map(|at| number::<8>(&section, at).unwrap_or(0)));
+        let section: [u8; 64] = read_header(&file, sections.checked_add(64 * i)?)?;
+        let name = names.checked_add(parse_number::<4>(&section, 0)?)?;
+        let is_loaded = parse_number::<8>(&section, 8)? & 2 != 0;
+        if is_loaded && read_header::<10>(&file, name)? == *b".eh_frame\0" {
+            found = Some([16, 24, 32].map(|at| parse_number::<8>(&section, at).unwrap_or(0)));
         }
     }
     let [address, offset, len] = found?;
     for i in 0..programs_len {
         let at = programs.checked_add(56 * i)?;
-        let program: [u8; 56] = header(&file, at)?;
+        let program: [u8; 56] = read_header(&file, at)?;
         if !is_in_memory(object.start.checked_add(at)?, &program) {
             return None;
         }
-        if number::<4>(&program, 0)? != LOAD {
+        if parse_number::<4>(&program, 0)? != LOAD {
             continue;
         }
-        let place = [16, 8, 32].map(|at| number::<8>(&program, at).unwrap_or(0));
-        bias.get_or_insert(object.start.wrapping_sub(place[0] & !(PAGE - 1)));
+        let place = [16, 8, 32].map(|at| parse_number::<8>(&program, at).unwrap_or(0));
+        bias.get_or_insert(object.start.wrapping_sub(place[0] & !(PAGE_SIZE - 1)));
         if place[0] <= address && address < place[0].saturating_add(place[2]) {
             holds = place;
         }
@@ -250,11 +250,11 @@ fn section(object: &Range<usize>, path: &CStr) -> Option<Section> {
     let [piece, piece_offset, piece_len] = holds;
     let within = address.checked_sub(piece)?;
     let is_there = within.checked_add(len)? <= piece_len && piece_offset + within == offset;
-    if !is_there || len == 0 || len > MAX_SECTION {
+    if !is_there || len == 0 || len > MAX_SECTION_LEN {
         return None;
     }
     let at = bias?.wrapping_add(address);
-    let copy = Buffer::new(len)?;
+    let copy = MappedBuffer::new(len)?;
     // SAFETY: it has at least so many bytes, and nobody else knows it.
     let bytes = unsafe { std::slice::from_raw_parts_mut(copy.at, len) };
     let mut read = 0;
@@ -268,28 +268,32 @@ fn section(object: &Range<usize>, path: &CStr) -> Option<Section> {
         copy.release();
         return None;
     }
-    Some(Section { copy, len, at })
+    Some(EhFrameSection { copy, len, at })
 }
 
 /// The entries of a section: where they are, how many, where the section is, and how many bytes
 /// they take.
-type Made = (*mut Entry, usize, [usize; 2], usize);
+type BuiltIndex = (*mut FrameIndexEntry, usize, [usize; 2], usize);
 
 /// Makes the entries of a section, if there is room for them besides what is `taken`.
-fn index(object: &Range<usize>, section: &Section, taken: usize) -> Option<Made> {
+fn build_index(
+    object: &Range<usize>,
+    section: &EhFrameSection,
+    taken: usize,
+) -> Option<BuiltIndex> {
     // SAFETY: the copy is there until the caller gives it back, and nothing of it is kept.
     let bytes = unsafe { std::slice::from_raw_parts(section.copy.at.cast_const(), section.len) };
     let mut count = 0;
-    each_function(object, section, bytes, |_| count += 1);
-    let room = count * size_of::<Entry>();
-    if count == 0 || taken + room > MAX_MEMORY {
+    for_each_function(object, section, bytes, |_| count += 1);
+    let room = count * size_of::<FrameIndexEntry>();
+    if count == 0 || taken + room > MAX_INDEX_MEMORY {
         return None;
     }
-    let copy = Buffer::new(room)?;
+    let copy = MappedBuffer::new(room)?;
     // SAFETY: there is room for so many, all zero, and nobody else knows it.
-    let all = unsafe { std::slice::from_raw_parts_mut(copy.at.cast::<Entry>(), count) };
+    let all = unsafe { std::slice::from_raw_parts_mut(copy.at.cast::<FrameIndexEntry>(), count) };
     let mut places = all.iter_mut();
-    each_function(object, section, bytes, |entry| {
+    for_each_function(object, section, bytes, |entry| {
         if let Some(place) = places.next() {
             *place = entry;
         }
@@ -301,11 +305,11 @@ fn index(object: &Range<usize>, section: &Section, taken: usize) -> Option<Made>
 
 /// Calls `with` for the entry of each function of the object. It ends where the section does, or
 /// where it is damaged.
-fn each_function(
+fn for_each_function(
     object: &Range<usize>,
-    section: &Section,
+    section: &EhFrameSection,
     bytes: &[u8],
-    mut with: impl FnMut(Entry),
+    mut with: impl FnMut(FrameIndexEntry),
 ) {
     let eh_frame = EhFrame::new(bytes, LittleEndian);
     let bases = BaseAddresses::default().set_eh_frame(section.at as u64);
@@ -323,7 +327,7 @@ fn each_function(
             function.is_some_and(|function| (function as usize) < object.end - object.start);
         if let (Some(function), true, Ok(entry)) = (function, is_code, u32::try_from(fde.offset()))
         {
-            with(Entry { function, entry });
+            with(FrameIndexEntry { function, entry });
         }
     }
 }

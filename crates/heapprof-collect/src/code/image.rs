@@ -1,16 +1,16 @@
 //! The ELF image that a mapping is of: where it begins, and its build id, read without trusting
 //! that anything is there.
 
-use crate::platform::sys::{self, PAGE};
+use crate::platform::sys::{self, PAGE_SIZE};
 
 /// The longest build id that is kept, in bytes.
-const LONGEST: usize = 64;
+const MAX_BUILD_ID_LEN: usize = 64;
 
 /// What is known of an image: enough to tell whether another one is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Image {
+pub(crate) struct MappedImage {
     start: usize,
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_BUILD_ID_LEN],
     len: usize,
     /// What its first page has, if it has no build id: programs that are not the same differ there
     /// in sizes and names.
@@ -25,38 +25,38 @@ pub(crate) struct CodePiece {
     pub(crate) offset: u64,
 }
 
-impl Image {
+impl MappedImage {
     /// An image of which nothing could be read.
     pub(crate) const UNKNOWN: Self = Self {
         start: 0,
-        bytes: [0; LONGEST],
+        bytes: [0; MAX_BUILD_ID_LEN],
         len: 0,
         first_page: 0,
     };
 
     /// The image that has file offset `offset` at `start`.
-    pub(crate) fn of(start: usize, offset: u64) -> Self {
+    pub(crate) fn read_at(start: usize, offset: u64) -> Self {
         Self::find(start, offset).unwrap_or(Self::UNKNOWN)
     }
 
     /// Puts into `to` where the kernel has the code of the image that begins at `start`. Returns
     /// how many pieces there are, for which there may be no room; none if there is no image.
-    pub(crate) fn code(start: usize, to: &mut [CodePiece]) -> usize {
-        let Some(headers) = Headers::at(start) else {
+    pub(crate) fn find_code(start: usize, to: &mut [CodePiece]) -> usize {
+        let Some(headers) = ImageHeaders::read_at(start) else {
             return 0;
         };
-        let is_code = |piece: &Header| {
+        let is_code = |piece: &ImageHeader| {
             piece.kind == libc::PT_LOAD && piece.flags & libc::PF_X != 0 && piece.len != 0
         };
         let mut count = 0;
         for piece in headers.all().filter(is_code) {
             if let Some(to) = to.get_mut(count) {
                 let at = headers.bias.wrapping_add(piece.address);
-                let last = at.saturating_add(piece.len - 1) | (PAGE - 1);
+                let last = at.saturating_add(piece.len - 1) | (PAGE_SIZE - 1);
                 *to = CodePiece {
-                    start: at & !(PAGE - 1),
+                    start: at & !(PAGE_SIZE - 1),
                     end: last.saturating_add(1),
-                    offset: (piece.offset & !(PAGE - 1)) as u64,
+                    offset: (piece.offset & !(PAGE_SIZE - 1)) as u64,
                 };
             }
             count += 1;
@@ -83,28 +83,29 @@ impl Image {
         // If the image was mapped in one piece, its first page lies as far in front of the code as
         // it does in the file. Linkers may leave gaps of pages between file and memory, so this
         // looks a little further.
-        let mut starts = (0..64).filter_map(|pages| direct.checked_sub(pages * PAGE));
-        let headers =
-            starts.find_map(|at| Headers::at(at).filter(|headers| headers.place(start, offset)))?;
+        let mut starts = (0..64).filter_map(|pages| direct.checked_sub(pages * PAGE_SIZE));
+        let headers = starts.find_map(|at| {
+            ImageHeaders::read_at(at).filter(|headers| headers.places_offset(start, offset))
+        })?;
         let mut notes = headers.all().filter(|header| header.kind == libc::PT_NOTE);
         let mut image = Self::UNKNOWN;
         image.start = headers.memory.at;
         let len = notes.find_map(|notes| {
             let notes_at = headers.bias.wrapping_add(notes.address);
-            build_id(notes_at, notes.len, &mut image.bytes)
+            read_build_id(notes_at, notes.len, &mut image.bytes)
         });
         match len {
             Some(len) => image.len = len,
-            None => image.first_page = sum_of_page(image.start),
+            None => image.first_page = checksum_page(image.start),
         }
         Some(image)
     }
 }
 
 /// A number that depends on every byte of a page.
-fn sum_of_page(start: usize) -> u64 {
+fn checksum_page(start: usize) -> u64 {
     let (mut sum, mut bytes) = (0u64, [0; 512]);
-    for at in (start..start.saturating_add(PAGE)).step_by(bytes.len()) {
+    for at in (start..start.saturating_add(PAGE_SIZE)).step_by(bytes.len()) {
         let len = sys::read_memory(at, &mut bytes);
         for word in bytes[..len].as_chunks().0 {
             sum = (sum.rotate_left(23) ^ u64::from_le_bytes(*word))
@@ -116,18 +117,18 @@ fn sum_of_page(start: usize) -> u64 {
 
 /// Memory that may not be there, of which the first bytes were read at once: a file's header is
 /// followed by its program headers, and each system call costs more than what it reads.
-struct Window {
+struct HeaderWindow {
     at: usize,
     len: usize,
-    bytes: [u8; WINDOW],
+    bytes: [u8; WINDOW_LEN],
 }
 
 /// Fourteen program headers fit in. There may be little room on this stack.
-const WINDOW: usize = 896;
+const WINDOW_LEN: usize = 896;
 
-impl Window {
-    fn at(at: usize) -> Self {
-        let mut bytes = [0; WINDOW];
+impl HeaderWindow {
+    fn read_at(at: usize) -> Self {
+        let mut bytes = [0; WINDOW_LEN];
         let len = sys::read_memory(at, &mut bytes);
         Self { at, len, bytes }
     }
@@ -153,8 +154,8 @@ impl Window {
 }
 
 /// The program headers of an ELF file in memory.
-struct Headers {
-    memory: Window,
+struct ImageHeaders {
+    memory: HeaderWindow,
     at: usize,
     size: usize,
     count: usize,
@@ -163,7 +164,7 @@ struct Headers {
 }
 
 /// A program header: a piece of the file, and its place in memory.
-struct Header {
+struct ImageHeader {
     kind: u32,
     flags: u32,
     offset: usize,
@@ -171,11 +172,11 @@ struct Header {
     len: usize,
 }
 
-impl Headers {
+impl ImageHeaders {
     /// The headers of the image that begins at `start`, if one does.
-    fn at(start: usize) -> Option<Self> {
+    fn read_at(start: usize) -> Option<Self> {
         let mut magic = [0; 5];
-        let memory = Window::at(start);
+        let memory = HeaderWindow::read_at(start);
         if !memory.read(start, &mut magic) || magic != *b"\x7fELF\x02" {
             return None;
         }
@@ -192,7 +193,7 @@ impl Headers {
         Some(headers)
     }
 
-    fn all(&self) -> impl Iterator<Item = Header> + '_ {
+    fn all(&self) -> impl Iterator<Item = ImageHeader> + '_ {
         (0..self.count).map_while(|i| {
             let mut words = [0; 40];
             let at = self.at.wrapping_add(i * self.size);
@@ -202,7 +203,7 @@ impl Headers {
             let (words, _) = words.as_chunks();
             let [kind, offset, address, _, len] =
                 std::array::from_fn(|i| u64::from_le_bytes(words[i]));
-            Some(Header {
+            Some(ImageHeader {
                 kind: kind as u32,
                 flags: (kind >> 32) as u32,
                 offset: offset as usize,
@@ -214,7 +215,7 @@ impl Headers {
 
     /// Whether one of the pieces has the file's `offset` at `start`. Another library's header may
     /// lie below a mapping of something else.
-    fn place(&self, start: usize, offset: u64) -> bool {
+    fn places_offset(&self, start: usize, offset: u64) -> bool {
         let offset = offset as usize;
         self.all().any(|piece| {
             let place = self.bias.wrapping_add(piece.address);
@@ -225,10 +226,10 @@ impl Headers {
     }
 }
 
-/// Reads the build id among the notes at `at` into `id`. Returns its length.
-fn build_id(mut at: usize, len: usize, id: &mut [u8]) -> Option<usize> {
+/// Reads the build id among the notes at `read_at` into `id`. Returns its length.
+fn read_build_id(mut at: usize, len: usize, id: &mut [u8]) -> Option<usize> {
     let end = at.checked_add(len)?;
-    let memory = Window::at(at);
+    let memory = HeaderWindow::read_at(at);
     while at.checked_add(12)? <= end {
         let sizes = memory.word(at)?;
         let (name, desc) = (sizes as u32 as usize, (sizes >> 32) as usize);

@@ -9,14 +9,14 @@ use crate::platform::sys;
 const MAX_THREADS: usize = 32;
 /// So long a fork waits for threads that unload code, or these for a fork, in nanoseconds. What a
 /// library does at its end may itself wait for whoever forks. Only a test that hangs waits longer.
-const TIMEOUT: i64 = if cfg!(test) {
+const LOADER_TIMEOUT: i64 = if cfg!(test) {
     600_000_000_000
 } else {
     100_000_000
 };
 
 /// Who is at the loader, and who forks.
-pub(crate) struct Loading {
+pub(crate) struct LoaderAccess {
     /// The threads that unload code, or ask the loader what is there: their numbers, below zero if
     /// a fork has waited for one in vain. Later forks do not wait for that one again.
     threads: [AtomicI32; MAX_THREADS],
@@ -25,9 +25,9 @@ pub(crate) struct Loading {
 }
 
 /// A thread's place among those that are at the loader, which it leaves when this is dropped.
-pub(crate) struct AtLoader<'a>(Option<&'a AtomicI32>);
+pub(crate) struct LoaderVisit<'a>(Option<&'a AtomicI32>);
 
-impl Drop for AtLoader<'_> {
+impl Drop for LoaderVisit<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
             place.store(0, Ordering::SeqCst);
@@ -35,13 +35,13 @@ impl Drop for AtLoader<'_> {
     }
 }
 
-/// Waits until `is_so`, but not for longer than [`TIMEOUT`]. Returns whether it is.
+/// Waits until `is_so`, but not for longer than [`LOADER_TIMEOUT`]. Returns whether it is.
 fn wait_until(is_so: impl Fn() -> bool) -> bool {
     let mut until = 0;
     while !is_so() {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
         if until == 0 {
-            until = now + TIMEOUT;
+            until = now + LOADER_TIMEOUT;
         }
         if now > until {
             return false;
@@ -51,7 +51,7 @@ fn wait_until(is_so: impl Fn() -> bool) -> bool {
     true
 }
 
-impl Loading {
+impl LoaderAccess {
     pub(crate) const fn new() -> Self {
         Self {
             threads: [const { AtomicI32::new(0) }; MAX_THREADS],
@@ -60,11 +60,11 @@ impl Loading {
     }
 
     /// Comes to the loader, once no thread forks.
-    pub(crate) fn come(&self) -> AtLoader<'_> {
+    pub(crate) fn enter(&self) -> LoaderVisit<'_> {
         let own = sys::thread_id();
-        if self.has(own) {
+        if self.has_thread(own) {
             // What a library does at its end may close another one.
-            return AtLoader(None);
+            return LoaderVisit(None);
         }
         loop {
             let is_free = wait_until(|| self.forks.load(Ordering::SeqCst) == 0);
@@ -76,25 +76,25 @@ impl Loading {
         }
     }
 
-    /// As [`come`](Self::come), for a thread that a fork may wait for: it does not wait.
-    pub(crate) fn come_at_once(&self) -> AtLoader<'_> {
+    /// As [`enter`](Self::enter), for a thread that a fork may wait for: it does not wait.
+    pub(crate) fn enter_at_once(&self) -> LoaderVisit<'_> {
         self.take_place(sys::thread_id())
     }
 
     /// Whether this thread is at the loader, as far as there was a place for it.
-    pub(crate) fn is_there(&self) -> bool {
-        self.has(sys::thread_id())
+    pub(crate) fn is_inside(&self) -> bool {
+        self.has_thread(sys::thread_id())
     }
 
-    fn has(&self, thread: i32) -> bool {
+    fn has_thread(&self, thread: i32) -> bool {
         let is_it = |place: &AtomicI32| place.load(Ordering::Relaxed).abs() == thread;
         self.threads.iter().any(is_it)
     }
 
-    fn take_place(&self, own: i32) -> AtLoader<'_> {
+    fn take_place(&self, own: i32) -> LoaderVisit<'_> {
         let (all, relaxed) = (Ordering::SeqCst, Ordering::Relaxed);
         let mut places = self.threads.iter();
-        AtLoader(places.find(|place| place.compare_exchange(0, own, all, relaxed).is_ok()))
+        LoaderVisit(places.find(|place| place.compare_exchange(0, own, all, relaxed).is_ok()))
     }
 
     /// Called before a fork: waits until no other thread is at the loader, and lets none come.
@@ -140,15 +140,15 @@ mod tests {
 
     #[test]
     fn who_forks_and_who_unloads_wait_for_each_other() {
-        static LOADING: Loading = Loading::new();
+        static LOADING: LoaderAccess = LoaderAccess::new();
         static IS_INSIDE: AtomicBool = AtomicBool::new(false);
         static FORKS: AtomicBool = AtomicBool::new(false);
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..2000 {
-                        let outer = LOADING.come();
-                        let inner = LOADING.come();
+                        let outer = LOADING.enter();
+                        let inner = LOADING.enter();
                         assert!(outer.0.is_some() && inner.0.is_none());
                         IS_INSIDE.store(true, Ordering::SeqCst);
                         assert!(!FORKS.load(Ordering::SeqCst));
@@ -171,7 +171,7 @@ mod tests {
         let (came, has_come) = std::sync::mpsc::channel();
         let (leave, may_leave) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {
-            let at_loader = LOADING.come();
+            let at_loader = LOADING.enter();
             came.send(()).unwrap();
             let _ = may_leave.recv();
             drop(at_loader);
@@ -191,10 +191,10 @@ mod tests {
                 .all(|place| place.load(Ordering::SeqCst) == 0)
         );
         // A thread that forks while it unloads code does not wait for itself.
-        let inside = LOADING.come();
+        let inside = LOADING.enter();
         LOADING.before_fork();
         LOADING.in_child();
         drop(inside);
-        drop(LOADING.come());
+        drop(LOADING.enter());
     }
 }

@@ -6,29 +6,29 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::code::closed::{ClosedCode, ClosedMapping, ClosedMappings};
-use crate::code::image::Image;
+use crate::code::image::MappedImage;
 use crate::code::maps;
-use crate::code::modules::Module;
-use crate::platform::kept::Lot;
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::pages::Pages;
-use crate::platform::process::Process;
+use crate::code::modules::LoadedModule;
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::pages::PageSource;
+use crate::platform::process::EngineProcess;
+use crate::platform::table_file::TableLifetime;
 use crate::platform::weak;
-use crate::tables::chunks::Chunks;
+use crate::tables::chunks::ChunkedArray;
 use crate::tables::word_memory::WordMemory;
 
 mod met;
 
 /// Code that is or was mapped.
 #[derive(Clone, Debug)]
-pub(crate) struct Mapping {
+pub(crate) struct CodeMapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) offset: u64,
     pub(crate) path: Box<[u8]>,
     /// Whether the file there is another one by now, or none.
     pub(crate) deleted: bool,
-    pub(crate) image: Image,
+    pub(crate) image: MappedImage,
     /// The last generation in which it was there.
     pub(crate) last: u32,
     closed: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Mapping {
     is_loaders: bool,
 }
 
-impl Mapping {
+impl CodeMapping {
     fn range(&self) -> Range<usize> {
         self.start..self.end
     }
@@ -63,8 +63,8 @@ impl Mapping {
 }
 
 /// What is known of mappings, and memory for the paths that are shown of them.
-struct Known {
-    all: Vec<Mapping>,
+struct KnownMappings {
+    all: Vec<CodeMapping>,
     paths: WordMemory,
     /// Whether some of it has changed since it was shown.
     is_changed: bool,
@@ -75,12 +75,12 @@ struct Known {
     turn: u64,
 }
 
-impl Known {
+impl KnownMappings {
     /// Notes a mapping that is there. Those that begin where it does are among `here`, and what is
     /// told of it was found out after `turn`. Returns its number; `None` if it is gone since.
     fn note(
         &mut self,
-        mut mapping: Mapping,
+        mut mapping: CodeMapping,
         mut here: impl Iterator<Item = usize> + Clone,
         turn: u64,
         generation: u32,
@@ -91,7 +91,7 @@ impl Known {
             self.all[i].learn(mapping);
             return Some(i);
         }
-        let image = Image::of(mapping.start, mapping.offset);
+        let image = MappedImage::read_at(mapping.start, mapping.offset);
         // The mapping was closed, and is back before anything else came to its place.
         let is_back = |&i: &usize| {
             let m = &self.all[i];
@@ -123,12 +123,12 @@ impl Known {
 }
 
 /// The mappings of the process, now and before.
-pub(crate) struct Mappings {
+pub(crate) struct CodeMappings {
     generation: AtomicU32,
-    known: Locked<{ rank::KNOWN }, Known>,
+    known: LockedValue<{ rank::KNOWN_MAPPINGS }, KnownMappings>,
     /// What is known, for whoever reads it from outside: how many mappings, and what of each.
     pub(crate) published: AtomicU32,
-    pub(crate) mapping: Chunks<heapprof_books::Mapping>,
+    pub(crate) mapping: ChunkedArray<heapprof_books::LedgerMapping>,
     /// Code that was unloaded, or may be just now, while nothing else has come to its place.
     closed: ClosedCode,
     /// How many bytes it took to read what is mapped when it was read last.
@@ -137,7 +137,7 @@ pub(crate) struct Mappings {
 
 /// What the kernel told of what is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum CodeScanOutcome {
     All,
     /// Perhaps there was no descriptor left.
     Nothing,
@@ -146,14 +146,14 @@ pub(crate) enum Told {
 }
 
 /// So often it is read again, because it has changed meanwhile.
-const TRIES: usize = 10;
+const MAX_READ_ATTEMPTS: usize = 10;
 
-impl Mappings {
+impl CodeMappings {
     /// Nothing is known yet.
     pub(crate) const fn new() -> Self {
         Self {
             generation: AtomicU32::new(0),
-            known: Locked::new(Known {
+            known: LockedValue::new(KnownMappings {
                 all: Vec::new(),
                 paths: WordMemory::new(),
                 is_changed: false,
@@ -161,7 +161,7 @@ impl Mappings {
                 turn: 0,
             }),
             published: AtomicU32::new(0),
-            mapping: Chunks::new(),
+            mapping: ChunkedArray::new(),
             closed: ClosedCode::new(),
             reading: AtomicUsize::new(0),
         }
@@ -177,26 +177,27 @@ impl Mappings {
     /// that was unloaded, or that a thread unloads just now. Then the stack that is being unwound
     /// belongs to the next generation. `is_closing` says whether a thread closes objects. Returns
     /// whether the module has come to the place of another one.
-    pub(crate) fn touched(
+    pub(crate) fn note_module(
         &self,
-        process: &Process,
-        module: &Module,
+        process: &EngineProcess,
+        module: &LoadedModule,
         is_closing: impl Fn() -> bool,
     ) -> bool {
         let generation = &self.generation;
-        self.closed.met(process, module, generation, is_closing)
+        self.closed
+            .note_module(process, module, generation, is_closing)
     }
 
     /// Called before a thread closes objects: notes the code that may go with them, which is all
     /// that `stays` does not name. So whoever meets other code in its place knows it at once, and
     /// not only when [`note_gone`](Self::note_gone) has looked.
-    pub(crate) fn note_closing(&self, process: &Process, stays: impl Fn(usize) -> bool) {
+    pub(crate) fn note_closing(&self, process: &EngineProcess, stays: impl Fn(usize) -> bool) {
         self.known.with(process, |known| {
             self.closed.with(process, |closed| {
                 mark_replaced(known, closed);
-                let may_go = |m: &&Mapping| !m.closed && !stays(m.start);
+                let may_go = |m: &&CodeMapping| !m.closed && !stays(m.start);
                 let may_go = known.all.iter().filter(may_go);
-                let may_go = may_go.map(|m| ClosedMapping::that_may_go(m.range(), m.image));
+                let may_go = may_go.map(|m| ClosedMapping::from_closing(m.range(), m.image));
                 closed.replace_closing(may_go);
             });
         });
@@ -207,7 +208,7 @@ impl Mappings {
     /// that this takes.
     pub(crate) fn note_gone(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         is_last: impl Fn() -> bool,
         reserve: impl Fn(usize) -> bool,
     ) -> Vec<Range<usize>> {
@@ -220,7 +221,7 @@ impl Mappings {
         }
         // The kernel tells them in their order. If it does not tell, perhaps for lack of a
         // descriptor (at least this code is mapped), the loader knows its objects.
-        let is_there = |mapping: &Mapping| {
+        let is_there = |mapping: &CodeMapping| {
             if !is_told {
                 let is_vdso = !mapping.path.starts_with(b"/");
                 return is_vdso || weak::dl_find_object(mapping.start).is_some();
@@ -233,7 +234,7 @@ impl Mappings {
                 mark_replaced(known, closed);
                 let generation = self.generation();
                 // What another thread has found since may be mapped since.
-                let is_open = |m: &&mut Mapping| !m.closed && m.turn <= turn;
+                let is_open = |m: &&mut CodeMapping| !m.closed && m.turn <= turn;
                 for mapping in known.all.iter_mut().filter(is_open) {
                     if is_there(mapping) {
                         continue;
@@ -257,25 +258,25 @@ impl Mappings {
     }
 
     /// Whether a mapping is known that is there, and lies in these addresses.
-    pub(crate) fn knows(&self, process: &Process, range: &Range<usize>) -> bool {
-        let is_it = |m: &Mapping| !m.closed && m.start < range.end && range.start < m.end;
+    pub(crate) fn knows(&self, process: &EngineProcess, range: &Range<usize>) -> bool {
+        let is_it = |m: &CodeMapping| !m.closed && m.start < range.end && range.start < m.end;
         self.known
             .with(process, |known| known.all.iter().any(is_it))
     }
 
     /// Remembers that code of an object that nobody has looked at lay there, and is gone. Stacks
     /// through it have no names, and what comes to its place is other code.
-    pub(crate) fn note_unknown_gone(&self, process: &Process, range: Range<usize>) {
+    pub(crate) fn note_unknown_gone(&self, process: &EngineProcess, range: Range<usize>) {
         self.known.with(process, |known| {
             // The program's own code comes first.
             if !known.all.is_empty() {
-                known.all.push(Mapping {
+                known.all.push(CodeMapping {
                     start: range.start,
                     end: range.end,
                     offset: 0,
                     path: Box::default(),
                     deleted: false,
-                    image: Image::UNKNOWN,
+                    image: MappedImage::UNKNOWN,
                     last: self.generation(),
                     closed: true,
                     turn: known.turn,
@@ -285,22 +286,27 @@ impl Mappings {
                 self.publish(known, &process.pages);
             }
         });
-        self.closed
-            .with(process, |closed| closed.note_gone(range, Image::UNKNOWN));
+        self.closed.with(process, |closed| {
+            closed.note_gone(range, MappedImage::UNKNOWN)
+        });
     }
 
     /// Adds what is mapped now to what is known. `reserve` sets aside the bytes that this takes.
-    pub(crate) fn remember(&self, process: &Process, reserve: impl Fn(usize) -> bool) -> Told {
-        let mut told = Told::Nothing;
-        for _ in 0..TRIES {
+    pub(crate) fn remember(
+        &self,
+        process: &EngineProcess,
+        reserve: impl Fn(usize) -> bool,
+    ) -> CodeScanOutcome {
+        let mut told = CodeScanOutcome::Nothing;
+        for _ in 0..MAX_READ_ATTEMPTS {
             let turn = self.known.with(process, |known| known.turn);
             let Some(now) = self.read(process, &reserve) else {
-                return Told::NoMemory;
+                return CodeScanOutcome::NoMemory;
             };
             told = if now.is_empty() {
-                Told::Nothing
+                CodeScanOutcome::Nothing
             } else {
-                Told::All
+                CodeScanOutcome::All
             };
             if self.add(process, now, turn) {
                 break;
@@ -312,7 +318,7 @@ impl Mappings {
     /// Adds what was mapped after `turn`. Returns whether all of it is known now, and none of it is
     /// gone since, as far as another thread has found out. A thread that unloads code adds it
     /// before, so what is gone is no news.
-    fn add(&self, process: &Process, now: Vec<Mapping>, turn: u64) -> bool {
+    fn add(&self, process: &EngineProcess, now: Vec<CodeMapping>, turn: u64) -> bool {
         self.known.with(process, |known| {
             let generation = self.closed.with(process, |closed| {
                 mark_replaced(known, closed);
@@ -336,27 +342,27 @@ impl Mappings {
 
     /// Shows what is known to whoever reads it from outside. Mappings are never taken out, and
     /// their paths stay where they are.
-    fn publish(&self, known: &mut Known, pages: &Pages) {
+    fn publish(&self, known: &mut KnownMappings, pages: &PageSource) {
         known.is_changed = false;
         if (0..known.all.len()).all(|i| self.publish_one(known, i, pages)) {
             self.count_published(known.all.len(), pages);
         }
     }
 
-    fn count_published(&self, len: usize, pages: &Pages) {
+    fn count_published(&self, len: usize, pages: &PageSource) {
         self.published.store(len as u32, Ordering::Release);
         pages.copy(&self.published);
     }
 
     /// Shows one mapping. Returns false if there is no memory for it.
-    fn publish_one(&self, known: &mut Known, i: usize, pages: &Pages) -> bool {
-        let to = self.mapping.touch(i, pages, Lot::Lasting);
+    fn publish_one(&self, known: &mut KnownMappings, i: usize, pages: &PageSource) -> bool {
+        let to = self.mapping.touch(i, pages, TableLifetime::Lasting);
         if to.is_null() {
             return false;
         }
         let mapping = &mut known.all[i];
         if mapping.shown_at == 0 {
-            mapping.shown_at = show(&mapping.path, &mut known.paths, pages);
+            mapping.shown_at = store_path(&mapping.path, &mut known.paths, pages);
         }
         let mut id = [0; 64];
         let build_id = mapping.image.build_id();
@@ -364,7 +370,7 @@ impl Mappings {
         // SAFETY: it is mapped, and only whoever holds the lock writes it. A reader outside may see
         // it half written, and is told so.
         unsafe {
-            to.write(heapprof_books::Mapping {
+            to.write(heapprof_books::LedgerMapping {
                 start: mapping.start as u64,
                 end: mapping.end as u64,
                 offset: mapping.offset,
@@ -384,7 +390,7 @@ impl Mappings {
 
     /// All code that is or was mapped, the program's own first, as far as
     /// [`remember`](Self::remember) saw it.
-    pub(crate) fn known(&self, process: &Process) -> Vec<Mapping> {
+    pub(crate) fn known_mappings(&self, process: &EngineProcess) -> Vec<CodeMapping> {
         self.known.with(process, |known| {
             self.closed
                 .with(process, |closed| mark_replaced(known, closed));
@@ -393,18 +399,18 @@ impl Mappings {
     }
 
     /// Where each mapping lies of which it is known that it is there.
-    pub(crate) fn there(&self, process: &Process) -> Vec<Range<usize>> {
+    pub(crate) fn present_ranges(&self, process: &EngineProcess) -> Vec<Range<usize>> {
         self.known.with(process, |known| {
             let there = known.all.iter().filter(|m| !m.closed);
-            there.map(Mapping::range).collect()
+            there.map(CodeMapping::range).collect()
         })
     }
 
     /// The first of the mappings that are there of which `is_wanted` makes something, with its path
     /// in `path`.
-    pub(crate) fn first_of<'a, T>(
+    pub(crate) fn find_first<'a, T>(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         is_wanted: impl Fn(usize) -> Option<T>,
         path: &'a mut [u8],
     ) -> Option<(T, &'a CStr)> {
@@ -435,15 +441,16 @@ impl Mappings {
         [&known.lock, closed.lock()]
     }
 
-    /// Bytes that [`remember`](Self::remember) and [`known`](Self::known) may take.
-    pub(crate) fn memory_needed(&self, process: &Process) -> usize {
+    /// Bytes that [`remember`](Self::remember) and [`known_mappings`](Self::known_mappings) may
+    /// take.
+    pub(crate) fn memory_needed(&self, process: &EngineProcess) -> usize {
         self.memory_for(process, self.room())
     }
 
     /// The same, if reading what is mapped takes at most `room` bytes: three times those of the
     /// mappings that are known, the room, and some more.
-    fn memory_for(&self, process: &Process, room: usize) -> usize {
-        let of_each = |m: &Mapping| 3 * (size_of::<Mapping>() + m.path.len() + 64);
+    fn memory_for(&self, process: &EngineProcess, room: usize) -> usize {
+        let of_each = |m: &CodeMapping| 3 * (size_of::<CodeMapping>() + m.path.len() + 64);
         let known = self.known.with(process, |known| {
             let bytes = known.all.iter().map(of_each).sum::<usize>();
             (bytes, known.all.len())
@@ -461,13 +468,17 @@ impl Mappings {
 
     /// The executable mappings of files; none if the kernel does not tell. `None` if `reserve` has
     /// no memory for them.
-    fn read(&self, process: &Process, reserve: &impl Fn(usize) -> bool) -> Option<Vec<Mapping>> {
-        for _ in 0..TRIES {
+    fn read(
+        &self,
+        process: &EngineProcess,
+        reserve: &impl Fn(usize) -> bool,
+    ) -> Option<Vec<CodeMapping>> {
+        for _ in 0..MAX_READ_ATTEMPTS {
             let room = self.room();
             if !reserve(self.memory_for(process, room)) {
                 return None;
             }
-            if let all @ Some(_) = self.code(room) {
+            if let all @ Some(_) = self.read_code(room) {
                 return all;
             }
         }
@@ -475,12 +486,12 @@ impl Mappings {
     }
 
     /// The executable mappings of files. `None` if reading them takes more than `room` bytes.
-    fn code(&self, room: usize) -> Option<Vec<Mapping>> {
+    fn read_code(&self, room: usize) -> Option<Vec<CodeMapping>> {
         let (mut all, mut taken) = (Vec::new(), 0);
-        maps::lines::<8192>(|line| {
+        maps::for_each_line::<8192>(|line| {
             if line.contains(&b'x') {
                 // Each line is parsed, kept and copied, in lists that double.
-                taken += 6 * size_of::<Mapping>() + 3 * line.len();
+                taken += 6 * size_of::<CodeMapping>() + 3 * line.len();
                 if taken <= room {
                     add_code(&mut all, line);
                 }
@@ -494,10 +505,10 @@ impl Mappings {
 }
 
 /// Begins another turn, and marks the mappings as closed to whose place other code has come.
-fn mark_replaced(known: &mut Known, closed: &mut ClosedMappings) {
+fn mark_replaced(known: &mut KnownMappings, closed: &mut ClosedMappings) {
     known.turn += 1;
     closed.take_replaced(|replaced, last| {
-        let is_it = |m: &&mut Mapping| !m.closed && replaced.is_of(&m.range(), &m.image);
+        let is_it = |m: &&mut CodeMapping| !m.closed && replaced.is_of(&m.range(), &m.image);
         if let Some(mapping) = known.all.iter_mut().rfind(is_it) {
             (mapping.closed, mapping.last) = (true, last);
             mapping.turn = known.turn;
@@ -507,7 +518,7 @@ fn mark_replaced(known: &mut Known, closed: &mut ClosedMappings) {
 }
 
 /// Puts a path where it stays. Returns where that is; 0 without memory.
-fn show(path: &[u8], paths: &mut WordMemory, pages: &Pages) -> u64 {
+fn store_path(path: &[u8], paths: &mut WordMemory, pages: &PageSource) -> u64 {
     let Some(at) = paths.take(path.len().div_ceil(8), pages) else {
         return 0;
     };
@@ -520,8 +531,8 @@ fn show(path: &[u8], paths: &mut WordMemory, pages: &Pages) -> u64 {
 }
 
 /// Adds the executable mapping of a file, if a line of /proc/thread-self/maps tells of one.
-fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
-    let Some((start, end, rest)) = maps::range(line) else {
+fn add_code(all: &mut Vec<CodeMapping>, line: &[u8]) {
+    let Some((start, end, rest)) = maps::parse_range(line) else {
         return;
     };
     // perms offset dev inode path
@@ -530,15 +541,15 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         return;
     };
     let path = fields.nth(2).unwrap_or_default().trim_ascii();
-    let path = maps::behind_number(path);
+    let path = maps::skip_number(path);
     let code = perms.get(2) == Some(&b'x');
     if !code || !(path.starts_with(b"/") || path == b"[vdso]") {
         return;
     }
     let intact = path.strip_suffix(b" (deleted)");
     let (path, deleted) = (intact.unwrap_or(path), intact.is_some());
-    let path = maps::without_escapes(path);
-    let (offset, _) = maps::hex(offset);
+    let path = maps::unescape_path(path);
+    let (offset, _) = maps::parse_hex(offset);
     // Neighbours that continue each other in the file are one mapping.
     if let Some(last) = all.last_mut()
         && last.end == start
@@ -548,13 +559,13 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
         last.end = end;
         return;
     }
-    all.push(Mapping {
+    all.push(CodeMapping {
         start,
         end,
         offset: offset as u64,
         path,
         deleted,
-        image: Image::UNKNOWN,
+        image: MappedImage::UNKNOWN,
         last: 0,
         closed: false,
         turn: 0,
@@ -565,8 +576,8 @@ fn add_code(all: &mut Vec<Mapping>, line: &[u8]) {
 
 /// The mapping that held `address` in `generation`: of those that ever held it, the first one that
 /// was still there then. What came to its place later came in a later generation.
-pub(crate) fn find(known: &[Mapping], address: usize, generation: u32) -> Option<usize> {
-    let holds = |m: &Mapping| m.start <= address && address < m.end;
+pub(crate) fn find(known: &[CodeMapping], address: usize, generation: u32) -> Option<usize> {
+    let holds = |m: &CodeMapping| m.start <= address && address < m.end;
     let then = known.iter().position(|m| holds(m) && generation <= m.last);
     then.or_else(|| known.iter().rposition(holds))
 }

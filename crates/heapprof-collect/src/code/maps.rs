@@ -3,17 +3,17 @@
 
 use std::ffi::CStr;
 
-use crate::platform::sys::File;
+use crate::platform::sys::EngineFile;
 
 /// Gives each line to `each`, with a buffer of `N` bytes on the stack and without allocating. There
 /// may be a hundred thousand lines. A line that is longer than the buffer comes in parts.
-pub(crate) fn lines<const N: usize>(each: impl FnMut(&[u8])) {
-    lines_of::<N>(c"/proc/thread-self/maps", each);
+pub(crate) fn for_each_line<const N: usize>(each: impl FnMut(&[u8])) {
+    for_each_line_in::<N>(c"/proc/thread-self/maps", each);
 }
 
 /// Gives the lines of a file in the same way.
-pub(crate) fn lines_of<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) {
-    let Ok(file) = File::open(path, libc::O_RDONLY, 0) else {
+pub(crate) fn for_each_line_in<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8])) {
+    let Ok(file) = EngineFile::open(path, libc::O_RDONLY, 0) else {
         return;
     };
     let (mut buffer, mut filled) = ([0; N], 0);
@@ -39,15 +39,15 @@ pub(crate) fn lines_of<const N: usize>(path: &CStr, mut each: impl FnMut(&[u8]))
 }
 
 /// What a line begins with, `start-end `, and the rest of it.
-pub(crate) fn range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
-    let (start, n) = hex(line);
+pub(crate) fn parse_range(line: &[u8]) -> Option<(usize, usize, &[u8])> {
+    let (start, n) = parse_hex(line);
     let rest = line.get(n..)?.strip_prefix(b"-")?;
-    let (end, n) = hex(rest);
+    let (end, n) = parse_hex(rest);
     Some((start, end, rest.get(n..)?.strip_prefix(b" ")?))
 }
 
 /// The hexadecimal number at the beginning, and how many digits it has.
-pub(crate) fn hex(text: &[u8]) -> (usize, usize) {
+pub(crate) fn parse_hex(text: &[u8]) -> (usize, usize) {
     let mut value = 0usize;
     for (i, byte) in text.iter().enumerate() {
         match (*byte as char).to_digit(16) {
@@ -59,7 +59,7 @@ pub(crate) fn hex(text: &[u8]) -> (usize, usize) {
 }
 
 /// A path as it is: the kernel writes a newline in it as `\012`, and nothing else in this way.
-pub(crate) fn without_escapes(path: &[u8]) -> Box<[u8]> {
+pub(crate) fn unescape_path(path: &[u8]) -> Box<[u8]> {
     const NEWLINE: &[u8] = b"\\012";
     if !path.contains(&b'\\') {
         return path.into();
@@ -82,7 +82,7 @@ pub(crate) fn without_escapes(path: &[u8]) -> Box<[u8]> {
 }
 
 /// What follows a number (the inode's).
-pub(crate) fn behind_number(text: &[u8]) -> &[u8] {
+pub(crate) fn skip_number(text: &[u8]) -> &[u8] {
     let digits = text.iter().take_while(|b| b.is_ascii_digit()).count();
     text[digits..].trim_ascii_start()
 }

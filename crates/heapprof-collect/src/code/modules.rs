@@ -5,15 +5,15 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::code::frame_index::{FrameIndex, FrameIndexes};
-use crate::code::loading::Loading;
-use crate::platform::kept::Lot;
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::process::Process;
+use crate::code::loading::LoaderAccess;
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
+use crate::platform::table_file::TableLifetime;
 use crate::platform::{sys, weak};
 
 /// A loaded object, as far as unwinding needs it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Module {
+pub(crate) struct LoadedModule {
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) eh_frame_hdr: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Module {
     pub(crate) index: Option<FrameIndex>,
 }
 
-impl Module {
+impl LoadedModule {
     /// Whether its linker made no table of its unwind tables. Another thread may close it just now,
     /// so its memory is read as one that may not be there, and then it lacks nothing.
     pub(crate) fn lacks_table(&self) -> bool {
@@ -39,32 +39,32 @@ impl Module {
 
 /// The loaded objects: those that libc does not tell of without a lock, how often some were closed,
 /// and whether some are just now.
-pub(crate) struct Modules {
+pub(crate) struct LoadedModules {
     /// How often it changed what is loaded, or may have.
     unloads: AtomicU32,
     /// How many threads close objects now.
     closers: AtomicU32,
     /// Who is at the loader, and who forks.
-    pub(crate) loading: Loading,
+    pub(crate) loading: LoaderAccess,
     /// The loaded objects, for a libc without `_dl_find_object` (glibc before 2.35, musl) and for
     /// static executables. They are read under the loader's lock, when an address is new.
-    snapshot: Locked<{ rank::MODULES }, Snapshot>,
+    snapshot: LockedValue<{ rank::MODULES }, ModuleSnapshot>,
     /// What stands for tables that objects lack.
     pub(crate) indexes: FrameIndexes,
 }
 
 /// A list of loaded objects, in memory that stays.
-struct Snapshot {
-    module: *mut Module,
+struct ModuleSnapshot {
+    module: *mut LoadedModule,
     len: usize,
 }
 
 // SAFETY: the list is reached only under its lock.
-unsafe impl Send for Snapshot {}
+unsafe impl Send for ModuleSnapshot {}
 
-impl Snapshot {
+impl ModuleSnapshot {
     /// The objects.
-    fn all(&self) -> &[Module] {
+    fn all(&self) -> &[LoadedModule] {
         match self.module.is_null() {
             true => &[],
             // SAFETY: so many were written.
@@ -73,27 +73,27 @@ impl Snapshot {
     }
 
     /// Puts other objects in the place of those that are there, if there is memory for them.
-    fn replace(&mut self, process: &Process, new: &[Module]) {
+    fn replace(&mut self, process: &EngineProcess, new: &[LoadedModule]) {
         if self.module.is_null() {
-            let len = CAPACITY * size_of::<Module>();
-            self.module = process.pages.map(len, Lot::Own).cast();
+            let len = MAX_MODULES * size_of::<LoadedModule>();
+            self.module = process.pages.map(len, TableLifetime::Own).cast();
         }
         if !self.module.is_null() {
-            self.len = new.len().min(CAPACITY);
+            self.len = new.len().min(MAX_MODULES);
             // SAFETY: there is room for so many.
             unsafe { self.module.copy_from_nonoverlapping(new.as_ptr(), self.len) };
         }
     }
 }
 
-impl Modules {
+impl LoadedModules {
     /// Nothing is known yet.
     pub(crate) const fn new() -> Self {
         Self {
             unloads: AtomicU32::new(0),
             closers: AtomicU32::new(0),
-            loading: Loading::new(),
-            snapshot: Locked::new(Snapshot {
+            loading: LoaderAccess::new(),
+            snapshot: LockedValue::new(ModuleSnapshot {
                 module: std::ptr::null_mut(),
                 len: 0,
             }),
@@ -102,8 +102,8 @@ impl Modules {
     }
 
     /// The object that holds `pc`.
-    pub(crate) fn find(&self, process: &Process, pc: usize) -> Option<Module> {
-        let mut module = self.loaded(process, pc)?;
+    pub(crate) fn find(&self, process: &EngineProcess, pc: usize) -> Option<LoadedModule> {
+        let mut module = self.find_loaded(process, pc)?;
         // Few objects have an index. Only for one that does is its memory looked at, because
         // another object may have come to its place.
         let index = self.indexes.find(module.start);
@@ -111,10 +111,10 @@ impl Modules {
         Some(module)
     }
 
-    fn loaded(&self, process: &Process, pc: usize) -> Option<Module> {
+    fn find_loaded(&self, process: &EngineProcess, pc: usize) -> Option<LoadedModule> {
         if weak::has_dl_find_object() {
             let found = weak::dl_find_object(pc)?;
-            let module = Module {
+            let module = LoadedModule {
                 start: found.map_start,
                 end: found.map_end,
                 eh_frame_hdr: found.eh_frame,
@@ -131,7 +131,7 @@ impl Modules {
             // What lies there may be another object by now, whose unwind tables lie elsewhere.
             self.refresh(process);
         }
-        let holds = |m: &&Module| m.start <= pc && pc < m.end;
+        let holds = |m: &&LoadedModule| m.start <= pc && pc < m.end;
         let known = || {
             self.snapshot
                 .with(process, |s| s.all().iter().find(holds).copied())
@@ -150,7 +150,7 @@ impl Modules {
     }
 
     /// Says that objects were unloaded: what was remembered about stacks may no longer hold.
-    pub(crate) fn note_unload(&self, process: &Process) {
+    pub(crate) fn note_unload(&self, process: &EngineProcess) {
         self.unloads.fetch_add(1, Ordering::AcqRel);
         if !weak::has_dl_find_object() {
             self.refresh(process);
@@ -209,13 +209,13 @@ impl Modules {
         [&snapshot.lock]
     }
 
-    fn refresh(&self, process: &Process) {
+    fn refresh(&self, process: &EngineProcess) {
         // The objects are collected without our lock, so that nobody waits for the loader's lock
         // while holding ours.
-        let mut new: Vec<Module> = Vec::with_capacity(CAPACITY);
-        let at_loader = self.loading.come_at_once();
+        let mut new: Vec<LoadedModule> = Vec::with_capacity(MAX_MODULES);
+        let at_loader = self.loading.enter_at_once();
         // SAFETY: the callback gets the vector and lives no longer than the call.
-        unsafe { libc::dl_iterate_phdr(Some(collect), (&raw mut new).cast()) };
+        unsafe { libc::dl_iterate_phdr(Some(collect_module), (&raw mut new).cast()) };
         drop(at_loader);
         self.snapshot
             .with(process, |snapshot| snapshot.replace(process, &new));
@@ -223,16 +223,20 @@ impl Modules {
 }
 
 /// The most objects that are looked at.
-const CAPACITY: usize = 1024;
+const MAX_MODULES: usize = 1024;
 
-unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> i32 {
+unsafe extern "C" fn collect_module(
+    info: *mut libc::dl_phdr_info,
+    _: usize,
+    data: *mut c_void,
+) -> i32 {
     // SAFETY: the loader passes valid headers, and `data` is the vector of `refresh`.
-    let (info, all) = unsafe { (&*info, &mut *data.cast::<Vec<Module>>()) };
+    let (info, all) = unsafe { (&*info, &mut *data.cast::<Vec<LoadedModule>>()) };
     // SAFETY: as the loader says.
     let headers =
         unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
     let base = info.dlpi_addr as usize;
-    let mut module = Module {
+    let mut module = LoadedModule {
         start: usize::MAX,
         end: 0,
         eh_frame_hdr: 0,
@@ -249,7 +253,7 @@ unsafe extern "C" fn collect(info: *mut libc::dl_phdr_info, _: usize, data: *mut
             _ => {}
         }
     }
-    if all.len() < CAPACITY {
+    if all.len() < MAX_MODULES {
         all.push(module);
     }
     0
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_child_has_the_thread_that_forked() {
-        let modules = Modules::new();
+        let modules = LoadedModules::new();
         let is_new = |change: &dyn Fn()| {
             let before = modules.unloads();
             change();
@@ -269,7 +273,7 @@ mod tests {
         };
         let [begin, end, fork]: [&dyn Fn(); 3] =
             [&|| modules.begin_close(), &|| modules.end_close(), &|| {
-                modules.in_child(modules.loading.is_there())
+                modules.in_child(modules.loading.is_inside())
             }];
         assert!(is_new(begin) && is_new(begin) && is_new(end));
         assert_eq!(modules.closers(), 1);
@@ -277,7 +281,7 @@ mod tests {
         assert!(is_new(fork));
         assert_eq!(modules.closers(), 0);
         // This one does, and so did a library at its end.
-        let at_loader = modules.loading.come();
+        let at_loader = modules.loading.enter();
         assert!(is_new(begin) && is_new(begin) && is_new(fork));
         assert_eq!(modules.closers(), 1);
         drop(at_loader);

@@ -3,12 +3,12 @@
 
 /// A rule of unwinding at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rule(pub(crate) u64);
+pub(crate) struct UnwindRule(pub(crate) u64);
 
 /// Where the canonical frame address comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum UnwindRuleKind {
     /// There is no caller.
     End = 0,
     /// CFA = rsp + offset.
@@ -25,12 +25,12 @@ pub(crate) enum Kind {
 
 const SAVES_RBP: u64 = 8;
 
-impl Rule {
-    pub(crate) const END: Self = Self(Kind::End as u64);
-    pub(crate) const COMPLEX: Self = Self(Kind::Complex as u64);
+impl UnwindRule {
+    pub(crate) const END: Self = Self(UnwindRuleKind::End as u64);
+    pub(crate) const COMPLEX: Self = Self(UnwindRuleKind::Complex as u64);
     /// `push rbp; mov rbp, rsp`.
     pub(crate) const FRAME_POINTER: Self = Self(Self::new_const(
-        Kind::FramePointer as u64 | SAVES_RBP,
+        UnwindRuleKind::FramePointer as u64 | SAVES_RBP,
         16,
         -16,
     ));
@@ -40,7 +40,7 @@ impl Rule {
     }
 
     /// A rule; `rbp` is where the caller's rbp is kept, from the CFA (from rbp for `DerefRbp`).
-    pub(crate) fn new(kind: Kind, cfa: i64, rbp: Option<i64>) -> Self {
+    pub(crate) fn new(kind: UnwindRuleKind, cfa: i64, rbp: Option<i64>) -> Self {
         let fits = |v: i64, bits: u32| v >= -(1 << (bits - 1)) && v < 1 << (bits - 1);
         if !fits(cfa, 32) || !fits(rbp.unwrap_or(0), 24) {
             return Self::COMPLEX;
@@ -54,14 +54,14 @@ impl Rule {
     }
 
     #[inline]
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> UnwindRuleKind {
         match self.0 & 7 {
-            0 => Kind::End,
-            1 => Kind::Rsp,
-            2 => Kind::Rbp,
-            3 => Kind::DerefRbp,
-            4 => Kind::Complex,
-            _ => Kind::FramePointer,
+            0 => UnwindRuleKind::End,
+            1 => UnwindRuleKind::Rsp,
+            2 => UnwindRuleKind::Rbp,
+            3 => UnwindRuleKind::DerefRbp,
+            4 => UnwindRuleKind::Complex,
+            _ => UnwindRuleKind::FramePointer,
         }
     }
 
@@ -81,7 +81,10 @@ impl Rule {
     /// Whether the CFA depends on rbp.
     #[inline]
     pub(crate) fn uses_rbp(self) -> bool {
-        matches!(self.kind(), Kind::Rbp | Kind::DerefRbp | Kind::FramePointer)
+        matches!(
+            self.kind(),
+            UnwindRuleKind::Rbp | UnwindRuleKind::DerefRbp | UnwindRuleKind::FramePointer
+        )
     }
 }
 
@@ -92,17 +95,23 @@ mod tests {
     #[test]
     fn packs_and_unpacks() {
         for (kind, cfa, rbp) in [
-            (Kind::Rsp, 8, None),
-            (Kind::Rsp, 1 << 20, Some(-16)),
-            (Kind::Rbp, 16, Some(-16)),
-            (Kind::DerefRbp, -8, Some(0)),
+            (UnwindRuleKind::Rsp, 8, None),
+            (UnwindRuleKind::Rsp, 1 << 20, Some(-16)),
+            (UnwindRuleKind::Rbp, 16, Some(-16)),
+            (UnwindRuleKind::DerefRbp, -8, Some(0)),
         ] {
-            let rule = Rule::new(kind, cfa, rbp);
+            let rule = UnwindRule::new(kind, cfa, rbp);
             assert_eq!(rule.kind(), kind);
             assert_eq!(rule.cfa() as i64, cfa);
             assert_eq!(rule.saved_rbp().map(|o| o as i64), rbp);
         }
-        assert_eq!(Rule::new(Kind::Rsp, 1 << 40, None), Rule::COMPLEX);
-        assert_eq!(Rule::FRAME_POINTER.saved_rbp(), Some(-16isize as usize));
+        assert_eq!(
+            UnwindRule::new(UnwindRuleKind::Rsp, 1 << 40, None),
+            UnwindRule::COMPLEX
+        );
+        assert_eq!(
+            UnwindRule::FRAME_POINTER.saved_rbp(),
+            Some(-16isize as usize)
+        );
     }
 }

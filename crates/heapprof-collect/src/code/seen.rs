@@ -3,32 +3,32 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 /// More objects are not told apart: each is new whenever it is met.
-const MOST: usize = 1024;
+const MAX_OBJECTS: usize = 1024;
 /// A look takes at most one part in so many of the time: the kernel writes a line for each mapping,
 /// and a program that loads many objects has many.
-const SHARE: i64 = 50;
+const SCAN_TIME_DIVISOR: i64 = 50;
 /// What is left over of so much time, in microseconds, is there for looks one after the other.
 /// Objects come in groups, and nobody looks any more once a program waits.
-const BURST: i64 = 100_000;
+const MAX_SCAN_BURST: i64 = 100_000;
 /// So long no look takes at least.
-const LEAST: i64 = 20;
+const MIN_SCAN_TIME: i64 = 20;
 
 /// Where objects begin, as a hash table without a lock.
-pub(crate) struct Seen {
-    start: [AtomicUsize; MOST],
+pub(crate) struct SeenObjects {
+    start: [AtomicUsize; MAX_OBJECTS],
     /// Whether somebody is to look.
     is_due: AtomicBool,
     /// By when looks up to now have had their share of the time.
     paid: AtomicI64,
 }
 
-impl Seen {
+impl SeenObjects {
     /// None was met.
     pub(crate) const fn new() -> Self {
         Self {
-            start: [const { AtomicUsize::new(0) }; MOST],
+            start: [const { AtomicUsize::new(0) }; MAX_OBJECTS],
             is_due: AtomicBool::new(false),
-            paid: AtomicI64::new(-BURST),
+            paid: AtomicI64::new(-MAX_SCAN_BURST),
         }
     }
 
@@ -59,7 +59,7 @@ impl Seen {
     /// Where the object that begins at `start` may be noted, the first place first.
     fn places(&self, start: usize) -> impl Iterator<Item = &AtomicUsize> {
         let first = (start as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        (0..MOST).map(move |i| &self.start[(first as usize).wrapping_add(i) % MOST])
+        (0..MAX_OBJECTS).map(move |i| &self.start[(first as usize).wrapping_add(i) % MAX_OBJECTS])
     }
 
     /// Where the objects begin that were met.
@@ -76,7 +76,7 @@ impl Seen {
 
     /// Says that time is counted from now on. What looks have cost before is forgotten.
     pub(crate) fn begin(&self) {
-        self.paid.store(-BURST, Ordering::Relaxed);
+        self.paid.store(-MAX_SCAN_BURST, Ordering::Relaxed);
     }
 
     /// Whether somebody is to look, and it is time to look again: so many microseconds have passed
@@ -89,15 +89,17 @@ impl Seen {
 
     /// Says that somebody is to look: an object was met of which more is to be known, or nothing
     /// came of a look.
-    pub(crate) fn ask(&self) {
+    pub(crate) fn request_scan(&self) {
         self.is_due.store(true, Ordering::Release);
     }
 
     /// Notes that a look took so many microseconds, and ended so many after the recording began.
-    pub(crate) fn looked(&self, micros: i64, took: i64) {
-        let price = took.max(LEAST).saturating_mul(SHARE);
+    pub(crate) fn note_scan(&self, micros: i64, took: i64) {
+        let price = took.max(MIN_SCAN_TIME).saturating_mul(SCAN_TIME_DIVISOR);
         let paid = self.paid.load(Ordering::Relaxed);
-        let paid = paid.max(micros.saturating_sub(BURST)).saturating_add(price);
+        let paid = paid
+            .max(micros.saturating_sub(MAX_SCAN_BURST))
+            .saturating_add(price);
         self.paid.store(paid, Ordering::Relaxed);
     }
 }
@@ -108,23 +110,23 @@ mod tests {
 
     #[test]
     fn each_object_is_new_once() {
-        let seen = Seen::new();
+        let seen = SeenObjects::new();
         let is_new = |start| {
             let is_new = seen.is_new(start);
             seen.note(start);
             is_new
         };
-        let starts = (1..=MOST).map(|i| i * 4096);
+        let starts = (1..=MAX_OBJECTS).map(|i| i * 4096);
         for start in starts.clone() {
             assert!(is_new(start) && !is_new(start));
         }
         // There is no room for more.
         assert!(is_new(4096 * 7777) && is_new(4096 * 7777));
-        assert!(seen.all().count() == MOST && !is_new(4096));
+        assert!(seen.all().count() == MAX_OBJECTS && !is_new(4096));
         seen.clear();
         assert!(starts.clone().all(is_new));
         assert!(!seen.take_due(0));
-        seen.ask();
+        seen.request_scan();
         assert!(seen.take_due(0) && !seen.take_due(0));
     }
 
@@ -132,12 +134,12 @@ mod tests {
     #[test]
     fn looks_take_a_small_part_of_the_time() {
         for (took, at_once) in [(0, 101), (100, 21), (1500, 2), (10_000, 1)] {
-            let seen = Seen::new();
+            let seen = SeenObjects::new();
             let is_time = |micros| {
-                seen.ask();
+                seen.request_scan();
                 let is_time = seen.take_due(micros);
                 if is_time {
-                    seen.looked(micros, took);
+                    seen.note_scan(micros, took);
                 }
                 is_time
             };
@@ -147,7 +149,7 @@ mod tests {
                 .step_by(100)
                 .filter(|&at| is_time(at))
                 .count();
-            let share = 10_000_000 / (took.max(LEAST) * SHARE);
+            let share = 10_000_000 / (took.max(MIN_SCAN_TIME) * SCAN_TIME_DIVISOR);
             assert!(
                 (share - 1..=share + 1).contains(&(later as i64)),
                 "{took}: {later}"

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering}
 use crate::platform::sys;
 
 /// The clock: a thread of ours, or none.
-pub(crate) struct Clock {
+pub(crate) struct IntervalClock {
     /// The interval, in milliseconds; 0 if no clock runs.
     pub(crate) interval: AtomicU32,
     /// Which clock thread is the current one. The others end. The threads wait on this word.
@@ -18,15 +18,15 @@ pub(crate) struct Clock {
     /// How many threads are about to wait for the clock's end.
     pub(crate) ending: AtomicU32,
     /// Whether there can be no threads yet.
-    pub(crate) held: AtomicBool,
+    pub(crate) is_suspended: AtomicBool,
 }
 
-/// Which of [`Clock::numbers`] is the clock's.
-pub(crate) const CLOCK: usize = 0;
-/// Which of [`Clock::numbers`] is that of the thread that dumps for it.
-pub(crate) const DUMPER: usize = 1;
+/// Which of [`IntervalClock::numbers`] is the clock's.
+pub(crate) const CLOCK_THREAD: usize = 0;
+/// Which of [`IntervalClock::numbers`] is that of the thread that dumps for it.
+pub(crate) const DUMPER_THREAD: usize = 1;
 
-impl Clock {
+impl IntervalClock {
     /// No clock runs.
     pub(crate) const fn new() -> Self {
         Self {
@@ -35,7 +35,7 @@ impl Clock {
             thread: AtomicUsize::new(0),
             numbers: [const { AtomicI32::new(0) }; 2],
             ending: AtomicU32::new(0),
-            held: AtomicBool::new(false),
+            is_suspended: AtomicBool::new(false),
         }
     }
 
@@ -70,7 +70,7 @@ impl Clock {
     }
 
     /// Forgets the parent's clock, in a forked child. Returns whether one ran.
-    pub(crate) fn forked(&self) -> bool {
+    pub(crate) fn reset_in_child(&self) -> bool {
         self.thread.store(0, Ordering::Relaxed);
         self.numbers
             .iter()

@@ -3,27 +3,27 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use crate::dump::following::Following;
-use crate::dump::live::Live;
-use crate::options::Triggers;
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::process::Process;
+use crate::dump::following::LineGrowthSchedule;
+use crate::dump::live::LiveRequests;
+use crate::options::DumpTriggers;
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
 use crate::platform::sys;
-use crate::reason::Reason;
-use crate::tables::counters::Heap;
+use crate::reason::DumpReason;
+use crate::tables::counters::HeapCounters;
 use crate::tables::sampler;
 
 /// What may make a dump due, and whether one is.
-pub(crate) struct Due {
+pub(crate) struct DumpSchedule {
     /// Threads report what they allocated and freed each time it is this much. The amount is small
     /// if a small amount makes a dump.
-    most_unreported: AtomicU64,
-    /// The most that `most_unreported` may be.
+    max_unreported: AtomicU64,
+    /// The most that `max_unreported` may be.
     coarsest: AtomicU64,
-    triggers: Locked<{ rank::TRIGGERS }, Triggers>,
-    /// What is to be done: a reason's number + 1, or [`NOTHING`].
+    triggers: LockedValue<{ rank::TRIGGERS }, DumpTriggers>,
+    /// What is to be done: a reason's number + 1, or [`NOTHING_PENDING`].
     pending: AtomicU8,
-    dumper: OnceLock<&'static dyn Dumper>,
+    dumper: OnceLock<&'static dyn DueDumper>,
     allocated: AtomicU64,
     freed: AtomicU64,
     allocated_limit: AtomicU64,
@@ -32,36 +32,36 @@ pub(crate) struct Due {
     /// time.
     deadline: AtomicI64,
     last_peak: AtomicI64,
-    pub(crate) following: Following,
-    pub(crate) live: Live,
+    pub(crate) following: LineGrowthSchedule,
+    pub(crate) live: LiveRequests,
 }
 
 /// Whoever makes the dumps that are due.
-pub(crate) trait Dumper: Sync {
+pub(crate) trait DueDumper: Sync {
     /// Makes a dump.
-    fn dump_due(&'static self, reason: Reason);
+    fn run_due_dump(&'static self, reason: DumpReason);
 
     /// Looks by how much lines have grown, and what code is mapped, and answers `record --live`.
-    fn look_due(&'static self);
+    fn run_due_scan(&'static self);
 }
 
-const MOST_UNREPORTED: u64 = 1 << 20;
+const MAX_UNREPORTED: u64 = 1 << 20;
 /// As above, if somebody may ask for a profile at any time.
-const MOST_UNREPORTED_LIVE: u64 = 64 << 10;
+const MAX_UNREPORTED_LIVE: u64 = 64 << 10;
 /// What threads may leave unreported while little happens.
-const LEAST_UNREPORTED: u64 = 4 << 10;
-const NOTHING: u8 = 0;
+const MIN_UNREPORTED: u64 = 4 << 10;
+const NOTHING_PENDING: u8 = 0;
 /// A look at lines or code is to be made. A dump makes one, too, so it may take this one's place.
-const LOOK: u8 = u8::MAX;
-const TERMINATED: u8 = Reason::Terminated as u8 + 1;
+const SCAN_PENDING: u8 = u8::MAX;
+const TERMINATED_PENDING: u8 = DumpReason::Terminated as u8 + 1;
 
-impl Due {
+impl DumpSchedule {
     /// Nothing is due, and nothing makes it so.
     pub(crate) const fn new() -> Self {
         Self {
-            most_unreported: AtomicU64::new(MOST_UNREPORTED),
-            coarsest: AtomicU64::new(MOST_UNREPORTED),
-            triggers: Locked::new(Triggers {
+            max_unreported: AtomicU64::new(MAX_UNREPORTED),
+            coarsest: AtomicU64::new(MAX_UNREPORTED),
+            triggers: LockedValue::new(DumpTriggers {
                 interval: None,
                 growth: None,
                 peak: false,
@@ -71,7 +71,7 @@ impl Due {
                 line_growth: None,
                 live: false,
             }),
-            pending: AtomicU8::new(NOTHING),
+            pending: AtomicU8::new(NOTHING_PENDING),
             dumper: OnceLock::new(),
             allocated: AtomicU64::new(0),
             freed: AtomicU64::new(0),
@@ -79,8 +79,8 @@ impl Due {
             freed_limit: AtomicU64::new(u64::MAX),
             deadline: AtomicI64::new(i64::MAX),
             last_peak: AtomicI64::new(0),
-            following: Following::new(),
-            live: Live::new(),
+            following: LineGrowthSchedule::new(),
+            live: LiveRequests::new(),
         }
     }
 
@@ -88,7 +88,7 @@ impl Due {
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 2] {
         let Self {
             triggers,
-            most_unreported: _,
+            max_unreported: _,
             coarsest: _,
             pending: _,
             dumper: _,
@@ -107,33 +107,33 @@ impl Due {
     /// Whether something is to be done after this event.
     #[inline(always)]
     pub(crate) fn is_pending(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) != NOTHING
+        self.pending.load(Ordering::Relaxed) != NOTHING_PENDING
     }
 
     /// How much a thread may have allocated or freed without reporting it.
     #[inline(always)]
-    pub(crate) fn most_unreported(&self) -> u64 {
-        self.most_unreported.load(Ordering::Relaxed)
+    pub(crate) fn max_unreported(&self) -> u64 {
+        self.max_unreported.load(Ordering::Relaxed)
     }
 
     /// Has threads report less often, or as often as can be.
     pub(crate) fn change_pace(&self, is_slower: bool) {
         let coarsest = self.coarsest.load(Ordering::Relaxed);
         let most = match is_slower {
-            true => self.most_unreported().saturating_mul(2),
-            false => LEAST_UNREPORTED,
+            true => self.max_unreported().saturating_mul(2),
+            false => MIN_UNREPORTED,
         };
-        self.most_unreported
+        self.max_unreported
             .store(most.min(coarsest), Ordering::Relaxed);
     }
 
     /// Has `dumper` make the dumps that are due on these triggers from now on.
     pub(crate) fn arm(
         &self,
-        process: &Process,
-        heap: &Heap,
-        triggers: Triggers,
-        dumper: &'static dyn Dumper,
+        process: &EngineProcess,
+        heap: &HeapCounters,
+        triggers: DumpTriggers,
+        dumper: &'static dyn DueDumper,
     ) {
         let _ = self.dumper.set(dumper);
         self.triggers.with(process, |t| *t = triggers);
@@ -144,20 +144,20 @@ impl Due {
         let step = self.following.begin(triggers.line_growth);
         let most = (least / 64).min(step.unwrap_or(u64::MAX) / 4);
         let largest = match triggers.live {
-            true => MOST_UNREPORTED_LIVE,
-            false => MOST_UNREPORTED,
+            true => MAX_UNREPORTED_LIVE,
+            false => MAX_UNREPORTED,
         };
         let most = most.clamp(1, largest);
         self.coarsest.store(most, Ordering::Relaxed);
-        self.most_unreported
-            .store(most.min(LEAST_UNREPORTED), Ordering::Relaxed);
+        self.max_unreported
+            .store(most.min(MIN_UNREPORTED), Ordering::Relaxed);
         self.last_peak.store(0, Ordering::Relaxed);
         self.deadline.store(i64::MAX, Ordering::Relaxed);
         self.rearm(process, heap);
     }
 
     /// Moves the limits on, after a dump.
-    pub(crate) fn rearm(&self, process: &Process, heap: &Heap) {
+    pub(crate) fn rearm(&self, process: &EngineProcess, heap: &HeapCounters) {
         let triggers = self.triggers.with(process, |t| *t);
         let bits = sampler::byte_bits(process.recorded.is_exact());
         let scaled = |bytes: u64| {
@@ -191,8 +191,8 @@ impl Due {
     }
 
     /// Lets allocations look at the clock, if no thread of ours can.
-    pub(crate) fn count_time_inline(&self, triggers: &Triggers) {
-        self.live.look_inline(triggers.live);
+    pub(crate) fn count_time_inline(&self, triggers: &DumpTriggers) {
+        self.live.check_inline(triggers.live);
         if let Some(interval) = triggers.interval {
             let interval = i64::try_from(interval.as_millis()).unwrap_or(i64::MAX);
             // The greatest number says that nobody counts.
@@ -204,16 +204,17 @@ impl Due {
     /// Ends what [`count_time_inline`](Self::count_time_inline) began.
     pub(crate) fn stop_counting(&self) {
         self.deadline.store(i64::MAX, Ordering::Relaxed);
-        self.live.look_inline(false);
+        self.live.check_inline(false);
     }
 
     /// Asks for a dump. It is made when this thread, or another one that comes first, leaves the
     /// engine.
-    pub(crate) fn ask(&self, reason: Reason) {
+    pub(crate) fn request_dump(&self, reason: DumpReason) {
         // Nothing else takes the place of an end. What nobody asked for does not take the place of
         // what somebody asked for.
         let stays = |pending| {
-            pending == TERMINATED || pending == Reason::Signal as u8 + 1 && reason.is_automatic()
+            pending == TERMINATED_PENDING
+                || pending == DumpReason::Signal as u8 + 1 && reason.is_automatic()
         };
         let asked = |pending| (!stays(pending)).then_some(reason as u8 + 1);
         let _ = self
@@ -223,9 +224,14 @@ impl Due {
 
     /// Asks for a look at lines and code, unless something else is asked for. Returns whether it
     /// did.
-    pub(crate) fn ask_to_look(&self) -> bool {
+    pub(crate) fn request_scan(&self) -> bool {
         self.pending
-            .compare_exchange(NOTHING, LOOK, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(
+                NOTHING_PENDING,
+                SCAN_PENDING,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            )
             .is_ok()
     }
 
@@ -235,9 +241,9 @@ impl Due {
     }
 
     /// Notes a look that began at `began`, in nanoseconds.
-    pub(crate) fn looked(&self, began: i64) {
+    pub(crate) fn note_scan(&self, began: i64) {
         let allocated = self.allocated.load(Ordering::Relaxed);
-        self.following.looked(began, allocated);
+        self.following.note_scan(began, allocated);
     }
 
     /// Whether lines may have grown of which nothing was told: the program waits, or little
@@ -249,7 +255,7 @@ impl Due {
 
     /// Called when the heap passed the alarm's limit.
     #[cold]
-    pub(crate) fn alarm(&self, process: &Process, heap: &Heap) {
+    pub(crate) fn handle_alarm(&self, process: &EngineProcess, heap: &HeapCounters) {
         // There is one dump per crossing, not one for each thread that sees it.
         heap.set_alarm(i64::MAX);
         // Signals are blocked because a handler that ends the process dumps, and that takes this
@@ -257,10 +263,10 @@ impl Due {
         let mask = process.block_signals();
         let triggers = self.triggers.with(process, |t| *t);
         sys::restore_signals(mask);
-        self.ask(if triggers.growth.is_some() {
-            Reason::Growth
+        self.request_dump(if triggers.growth.is_some() {
+            DumpReason::Growth
         } else {
-            Reason::Peak
+            DumpReason::Peak
         });
     }
 
@@ -273,42 +279,42 @@ impl Due {
                 allocated,
                 &self.allocated,
                 &self.allocated_limit,
-                Reason::Allocated,
+                DumpReason::Allocated,
             ),
-            (freed, &self.freed, &self.freed_limit, Reason::Freed),
+            (freed, &self.freed, &self.freed_limit, DumpReason::Freed),
         ] {
             let now = so_far.fetch_add(bytes, Ordering::Relaxed) + bytes;
             if now >= limit.load(Ordering::Relaxed) {
                 limit.store(u64::MAX, Ordering::Relaxed);
-                self.ask(reason);
+                self.request_dump(reason);
             }
         }
         let deadline = self.deadline.load(Ordering::Relaxed);
         if deadline != i64::MAX && now() >= deadline {
-            self.ask(Reason::Interval);
+            self.request_dump(DumpReason::Interval);
         }
         let allocated = self.allocated.load(Ordering::Relaxed);
         if self.following.is_due(allocated) || self.live.is_asked_inline() {
-            self.ask_to_look();
+            self.request_scan();
         }
     }
 
     /// Forgets what was asked for, in a forked child: it is the parent's.
-    pub(crate) fn forked(&self) {
-        self.pending.store(NOTHING, Ordering::Release);
+    pub(crate) fn reset_in_child(&self) {
+        self.pending.store(NOTHING_PENDING, Ordering::Release);
     }
 
     /// Does what is pending.
     #[cold]
     pub(crate) fn run(&self) {
-        let pending = self.pending.swap(NOTHING, Ordering::AcqRel);
+        let pending = self.pending.swap(NOTHING_PENDING, Ordering::AcqRel);
         let Some(dumper) = self.dumper.get() else {
             return;
         };
         match pending {
-            NOTHING => {}
-            LOOK => dumper.look_due(),
-            reason => dumper.dump_due(Reason::from_number(reason - 1)),
+            NOTHING_PENDING => {}
+            SCAN_PENDING => dumper.run_due_scan(),
+            reason => dumper.run_due_dump(DumpReason::from_number(reason - 1)),
         }
     }
 }

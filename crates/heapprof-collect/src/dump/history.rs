@@ -2,19 +2,19 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
-use crate::platform::kept;
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::process::Process;
-use crate::tables::moments::{MOST, Moments};
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
+use crate::platform::table_file;
+use crate::tables::moments::{HeapMoments, MAX_MOMENTS};
 use heapprof_profile::Moment;
 
 /// Moments of a recording. Times are microseconds since it began.
-pub(crate) struct History {
-    pub(crate) moments: Locked<{ rank::MOMENTS }, Moments>,
+pub(crate) struct RecordingHistory {
+    pub(crate) moments: LockedValue<{ rank::MOMENTS }, HeapMoments>,
     /// The time before which no other moment is wanted.
     next: AtomicI64,
     /// When a thread last looked, and how many looks in a row came early.
-    looked: AtomicI64,
+    last_check: AtomicI64,
     early: AtomicU32,
     /// The largest size of the heap that a look has seen, in the recording's unit, and when.
     peak: AtomicI64,
@@ -23,30 +23,30 @@ pub(crate) struct History {
 
 /// A look takes some 50 ns. One that comes sooner than this, in microseconds, is early; one that
 /// comes later than the other is late.
-const EARLY: i64 = 20;
-const LATE: i64 = 80;
+const EARLY_CHECK_LIMIT: i64 = 20;
+const LATE_CHECK_LIMIT: i64 = 80;
 /// So many early looks in a row make the pace slower. So a burst of allocations, after which the
 /// program may rest, leaves the pace quick.
-const IN_A_ROW: u32 = 8;
+const MAX_EARLY_CHECKS: u32 = 8;
 
 /// How often the heap should be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum CheckPace {
     /// Less often than now.
     Slower,
     /// As often as now.
-    Kept,
+    Unchanged,
     /// As often as can be, because little has happened lately.
     Quickest,
 }
 
-impl History {
+impl RecordingHistory {
     /// No moments.
     pub(crate) const fn new() -> Self {
         Self {
-            moments: Locked::new(Moments::new()),
+            moments: LockedValue::new(HeapMoments::new()),
             next: AtomicI64::new(0),
-            looked: AtomicI64::new(0),
+            last_check: AtomicI64::new(0),
             early: AtomicU32::new(0),
             peak: AtomicI64::new(0),
             peak_at: AtomicI64::new(0),
@@ -54,41 +54,45 @@ impl History {
     }
 
     /// Begins anew with a moment, at which the heap was largest so far.
-    pub(crate) fn begin(&self, process: &Process, first: Moment, peak: i64) {
-        let add = |moments: &mut Moments| {
+    pub(crate) fn begin(&self, process: &EngineProcess, first: Moment, peak: i64) {
+        let add = |moments: &mut HeapMoments| {
             moments.clear();
             let next = moments.add(first);
-            show(process, moments, 0);
+            publish_moments(process, moments, 0);
             next
         };
         let next = self.moments.with(process, add);
         self.next.store(next, Ordering::Relaxed);
-        self.looked.store(first.micros, Ordering::Relaxed);
+        self.last_check.store(first.micros, Ordering::Relaxed);
         self.peak.store(peak, Ordering::Relaxed);
         self.peak_at.store(first.micros, Ordering::Relaxed);
     }
 
     /// Notes that somebody looks: how large the heap was at most so far, in the recording's unit.
     /// Returns at what pace it goes on.
-    pub(crate) fn look(&self, micros: i64, peak: i64) -> Pace {
+    pub(crate) fn note_check(&self, micros: i64, peak: i64) -> CheckPace {
         if peak > self.peak.load(Ordering::Relaxed) {
             self.peak.store(peak, Ordering::Relaxed);
             self.peak_at.store(micros, Ordering::Relaxed);
         }
-        match micros - self.looked.swap(micros, Ordering::Relaxed) {
-            ..EARLY => {
+        match micros - self.last_check.swap(micros, Ordering::Relaxed) {
+            ..EARLY_CHECK_LIMIT => {
                 let early = self.early.load(Ordering::Relaxed) + 1;
-                let is_slower = early >= IN_A_ROW;
+                let is_slower = early >= MAX_EARLY_CHECKS;
                 let early = if is_slower { 0 } else { early };
                 self.early.store(early, Ordering::Relaxed);
-                if is_slower { Pace::Slower } else { Pace::Kept }
+                if is_slower {
+                    CheckPace::Slower
+                } else {
+                    CheckPace::Unchanged
+                }
             }
             since => {
                 self.early.store(0, Ordering::Relaxed);
-                if since > LATE {
-                    Pace::Quickest
+                if since > LATE_CHECK_LIMIT {
+                    CheckPace::Quickest
                 } else {
-                    Pace::Kept
+                    CheckPace::Unchanged
                 }
             }
         }
@@ -101,13 +105,13 @@ impl History {
     }
 
     /// Adds a moment.
-    pub(crate) fn add(&self, process: &Process, moment: Moment) {
-        let add = |moments: &mut Moments| {
+    pub(crate) fn add(&self, process: &EngineProcess, moment: Moment) {
+        let add = |moments: &mut HeapMoments| {
             let before = moments.len;
             let next = moments.add(moment);
             // If there are fewer than before, they have moved.
             let from = if moments.len > before { before } else { 0 };
-            show(process, moments, from);
+            publish_moments(process, moments, from);
             next
         };
         let next = self.moments.with(process, add);
@@ -115,8 +119,8 @@ impl History {
     }
 
     /// The moments before this time.
-    pub(crate) fn before(&self, process: &Process, micros: i64) -> Vec<Moment> {
-        let mut all = Vec::with_capacity(MOST + 1);
+    pub(crate) fn before(&self, process: &EngineProcess, micros: i64) -> Vec<Moment> {
+        let mut all = Vec::with_capacity(MAX_MOMENTS + 1);
         self.moments.with(process, |moments| {
             let before = |moment: &&Moment| moment.micros < micros;
             all.extend(moments.all().iter().take_while(before));
@@ -125,8 +129,8 @@ impl History {
     }
 
     /// What was in use when the recording began, in bytes: what a forked child has inherited.
-    pub(crate) fn first_bytes(&self, process: &Process) -> i64 {
-        let first = |moments: &mut Moments| moments.all().first().map(|moment| moment.bytes);
+    pub(crate) fn first_bytes(&self, process: &EngineProcess) -> i64 {
+        let first = |moments: &mut HeapMoments| moments.all().first().map(|moment| moment.bytes);
         self.moments.with(process, first).unwrap_or(0)
     }
 
@@ -142,13 +146,16 @@ impl History {
 }
 
 /// Shows readers of a file of kept books the moments from this one on.
-fn show(process: &Process, moments: &Moments, from: usize) {
-    const HEAD: usize = heapprof_books::moments::FIRST / 8;
-    const EACH: usize = heapprof_books::moments::LEN / 8;
-    let kept = &process.pages.kept;
+fn publish_moments(process: &EngineProcess, moments: &HeapMoments, from: usize) {
+    const HEAD_WORDS: usize = heapprof_books::moments::FIRST_MOMENT / 8;
+    const MOMENT_WORDS: usize = heapprof_books::moments::LEN / 8;
+    let kept = &process.pages.table_file;
     if kept.is_there() {
-        kept.copy_words(kept::MOMENTS, HEAD + from * EACH..HEAD + moments.len * EACH);
-        kept.copy_words(kept::MOMENTS, 0..HEAD);
+        kept.copy_words(
+            table_file::MOMENTS_COPY,
+            HEAD_WORDS + from * MOMENT_WORDS..HEAD_WORDS + moments.len * MOMENT_WORDS,
+        );
+        kept.copy_words(table_file::MOMENTS_COPY, 0..HEAD_WORDS);
     }
 }
 
@@ -158,14 +165,14 @@ mod tests {
 
     #[test]
     fn the_pace_follows_the_time_between_looks() {
-        let history = History::new();
-        for micros in 1..IN_A_ROW {
-            assert_eq!(history.look(micros.into(), 5), Pace::Kept);
+        let history = RecordingHistory::new();
+        for micros in 1..MAX_EARLY_CHECKS {
+            assert_eq!(history.note_check(micros.into(), 5), CheckPace::Unchanged);
         }
-        assert_eq!(history.look(10, 5), Pace::Slower);
-        assert_eq!(history.look(11, 5), Pace::Kept);
-        assert_eq!(history.look(51, 5), Pace::Kept);
-        assert_eq!(history.look(151, 7), Pace::Quickest);
+        assert_eq!(history.note_check(10, 5), CheckPace::Slower);
+        assert_eq!(history.note_check(11, 5), CheckPace::Unchanged);
+        assert_eq!(history.note_check(51, 5), CheckPace::Unchanged);
+        assert_eq!(history.note_check(151, 7), CheckPace::Quickest);
         assert_eq!(history.peak_at(), 151);
         assert!(history.is_due(151));
     }

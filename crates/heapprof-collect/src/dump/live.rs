@@ -8,10 +8,10 @@ use std::ffi::CString;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-use crate::platform::sys::{self, File};
+use crate::platform::sys::{self, EngineFile};
 
 /// What was asked and answered.
-pub(crate) struct Live {
+pub(crate) struct LiveRequests {
     /// In its upper half which process is asked (0 is all), in its lower half how often somebody
     /// has asked.
     word: OnceLock<&'static AtomicU64>,
@@ -24,11 +24,11 @@ pub(crate) struct Live {
 }
 
 /// An answer takes at most one part in so many of the time.
-const SHARE: i64 = 10;
+const ANSWER_TIME_DIVISOR: i64 = 10;
 /// The name of the word's file in the folder of the list.
-const NAME: &[u8] = b"/asked";
+const REQUEST_FILE_NAME: &[u8] = b"/asked";
 
-impl Live {
+impl LiveRequests {
     /// Nobody asks.
     pub(crate) const fn new() -> Self {
         Self {
@@ -45,8 +45,8 @@ impl Live {
             return;
         }
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-        let path = CString::new([list, NAME].concat()).unwrap_or_default();
-        let word = File::open(&path, flags, 0).ok();
+        let path = CString::new([list, REQUEST_FILE_NAME].concat()).unwrap_or_default();
+        let word = EngineFile::open(&path, flags, 0).ok();
         if let Some(word) = word.and_then(|file| sys::map_word(&file)) {
             // What was asked of an earlier image is not asked of this one.
             self.answered
@@ -56,17 +56,17 @@ impl Live {
     }
 
     /// Lets allocations look at the word, or no longer.
-    pub(crate) fn look_inline(&self, is_inline: bool) {
+    pub(crate) fn check_inline(&self, is_inline: bool) {
         self.is_inline.store(is_inline, Ordering::Relaxed);
     }
 
     /// Whether allocations look at the word, and it asks something of this process.
     pub(crate) fn is_asked_inline(&self) -> bool {
-        self.is_inline.load(Ordering::Relaxed) && self.asked().is_some()
+        self.is_inline.load(Ordering::Relaxed) && self.pending_request().is_some()
     }
 
     /// The word, if it asks something of this process that is not answered yet.
-    pub(crate) fn asked(&self) -> Option<u64> {
+    pub(crate) fn pending_request(&self) -> Option<u64> {
         let word = self.word.get()?.load(Ordering::Relaxed);
         let is_new = word != self.answered.load(Ordering::Relaxed);
         let whom = (word >> 32) as i32;
@@ -79,9 +79,9 @@ impl Live {
     }
 
     /// Notes the answer to `word`, which began at `began`.
-    pub(crate) fn answered(&self, word: u64, began: i64) {
+    pub(crate) fn note_answer(&self, word: u64, began: i64) {
         let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
-        let pause = (now - began).saturating_mul(SHARE);
+        let pause = (now - began).saturating_mul(ANSWER_TIME_DIVISOR);
         self.not_before
             .store(now.saturating_add(pause), Ordering::Relaxed);
         self.answered.store(word, Ordering::Relaxed);

@@ -5,20 +5,20 @@ mod place;
 use std::ffi::{CStr, CString};
 use std::io::{BufWriter, Write};
 
-use crate::options::{Format, Options, Output};
-use crate::platform::sys::{self, File, Patience};
-use crate::reason::Reason;
-pub(crate) use place::Identity;
-use place::Place;
+use crate::options::{DumpFormat, DumpOutput, RecordingOptions};
+use crate::platform::sys::{self, EngineFile, WaitTimeout};
+use crate::reason::DumpReason;
+pub(crate) use place::DumpFileIdentity;
+use place::DumpPlace;
 
-impl Output {
+impl DumpOutput {
     /// Turns a pattern that is a folder into one for files of default names in it.
-    pub(crate) fn look_into_folder(&mut self) {
+    pub(crate) fn use_folder_names(&mut self) {
         if self.numbered_prefix || self.pattern.is_empty() {
             return;
         }
         let is_folder =
-            |path: &CString| File::open(path, libc::O_PATH | libc::O_DIRECTORY, 0).is_ok();
+            |path: &CString| EngineFile::open(path, libc::O_PATH | libc::O_DIRECTORY, 0).is_ok();
         if CString::new(&*self.pattern).is_ok_and(|p| is_folder(&p)) {
             let folder = std::mem::take(&mut self.pattern);
             for byte in folder {
@@ -34,7 +34,7 @@ impl Output {
 }
 
 /// What a process knows about the names of its dumps.
-pub(crate) struct Naming {
+pub(crate) struct DumpNaming {
     /// Whether this is the process that the recording was started for.
     is_main: bool,
     program: Vec<u8>,
@@ -42,10 +42,10 @@ pub(crate) struct Naming {
     /// Dumps so far.
     count: u32,
     /// A dump made for an exec. If another dump follows, the exec failed, and this file must go.
-    exec: Option<(CString, Option<Identity>)>,
+    exec: Option<(CString, Option<DumpFileIdentity>)>,
 }
 
-impl Naming {
+impl DumpNaming {
     pub(crate) const fn new() -> Self {
         Self {
             is_main: false,
@@ -57,7 +57,7 @@ impl Naming {
     }
 
     /// Notes who and where we are, at the start, before the program changes it.
-    pub(crate) fn prepare(&mut self, output: &Output, format: Format, program: &[u8]) {
+    pub(crate) fn prepare(&mut self, output: &DumpOutput, format: DumpFormat, program: &[u8]) {
         self.is_main = output
             .parent
             .is_some_and(|parent| parent == sys::parent_id());
@@ -74,9 +74,9 @@ impl Naming {
     }
 
     /// Removes the numbered files that an earlier run left, as far as their numbers go on.
-    fn remove_earlier(&self, output: &Output, format: Format) {
+    fn remove_earlier(&self, output: &DumpOutput, format: DumpFormat) {
         for number in 1.. {
-            let place = Place::of(&self.numbered(output, format, number), false);
+            let place = DumpPlace::from_path(&self.numbered_name(output, format, number), false);
             if !place.is_ok_and(|place| place.remove()) {
                 break;
             }
@@ -93,14 +93,14 @@ impl Naming {
     }
 
     /// gperftools' name of a dump.
-    fn numbered(&self, output: &Output, format: Format, number: u32) -> Vec<u8> {
+    fn numbered_name(&self, output: &DumpOutput, format: DumpFormat, number: u32) -> Vec<u8> {
         let mut path = self.start(&output.pattern);
         path.extend_from_slice(&output.pattern);
         if output.always_id || !self.is_main {
             path.extend_from_slice(format!("_{}", sys::process_id()).as_bytes());
         }
         path.extend_from_slice(format!(".{number:04}").as_bytes());
-        path.extend_from_slice(if format == Format::Text {
+        path.extend_from_slice(if format == DumpFormat::Text {
             b".heap"
         } else {
             b".pb.gz"
@@ -114,19 +114,20 @@ impl Naming {
     }
 
     /// Begins anew in a forked child, which is not the main process.
-    pub(crate) fn forked(&mut self) {
+    pub(crate) fn reset_in_child(&mut self) {
         (self.is_main, self.count, self.exec) = (false, 0, None);
     }
 
     /// The path of the next dump; `None` when there is nowhere to write.
-    pub(crate) fn next(
+    pub(crate) fn next_path(
         &mut self,
-        output: &Output,
-        format: Format,
-        reason: Reason,
+        output: &DumpOutput,
+        format: DumpFormat,
+        reason: DumpReason,
     ) -> Option<CString> {
         if let Some((failed, file)) = self.exec.take() {
-            if let (Some(file), Ok(place)) = (file, Place::of(failed.to_bytes(), false)) {
+            if let (Some(file), Ok(place)) = (file, DumpPlace::from_path(failed.to_bytes(), false))
+            {
                 place.remove_only(file);
             }
             self.count = self.count.saturating_sub(1);
@@ -137,7 +138,7 @@ impl Naming {
         self.count += 1;
         let mut path;
         if output.numbered_prefix {
-            path = self.numbered(output, format, self.count);
+            path = self.numbered_name(output, format, self.count);
         } else {
             let is_child = !self.is_main && !output.children.is_empty();
             let pattern = match is_child {
@@ -146,20 +147,20 @@ impl Naming {
             };
             path = self.start(pattern);
             let (patterned, numbered) = self.expand(pattern, &mut path);
-            let plain_name = self.is_main && reason != Reason::Exec;
+            let plain_name = self.is_main && reason != DumpReason::Exec;
             if !patterned && !plain_name {
-                insert(&mut path, &sys::process_id().to_string());
+                insert_part(&mut path, &sys::process_id().to_string());
             }
             if !numbered && !reason.is_last() {
-                insert(&mut path, &format!("{:04}", self.count));
-            } else if !numbered && reason == Reason::Exec
+                insert_part(&mut path, &format!("{:04}", self.count));
+            } else if !numbered && reason == DumpReason::Exec
                 || ((!self.is_main || patterned) && exists(&path))
             {
                 // An earlier image of this process may have had the name.
                 let plain = path.clone();
                 for n in 1.. {
                     path.clone_from(&plain);
-                    insert(&mut path, &n.to_string());
+                    insert_part(&mut path, &n.to_string());
                     if !exists(&path) {
                         break;
                     }
@@ -167,14 +168,14 @@ impl Naming {
             }
         }
         let path = CString::new(path).ok()?;
-        if reason == Reason::Exec {
+        if reason == DumpReason::Exec {
             self.exec = Some((path.clone(), None));
         }
         Some(path)
     }
 
     /// Notes what was written for an exec. This file is removed again if the exec fails.
-    pub(crate) fn written_for_exec(&mut self, file: Option<Identity>) {
+    pub(crate) fn note_exec_file(&mut self, file: Option<DumpFileIdentity>) {
         if let Some(exec) = &mut self.exec {
             exec.1 = file;
         }
@@ -208,7 +209,7 @@ impl Naming {
 }
 
 /// Puts `.part` in front of the file's extension.
-fn insert(path: &mut Vec<u8>, part: &str) {
+fn insert_part(path: &mut Vec<u8>, part: &str) {
     let end = [&b".pb.gz"[..], b".heap"]
         .into_iter()
         .find(|e| path.ends_with(e))
@@ -218,7 +219,8 @@ fn insert(path: &mut Vec<u8>, part: &str) {
 }
 
 fn exists(path: &[u8]) -> bool {
-    CString::new(path).is_ok_and(|path| File::open(&path, libc::O_RDONLY | libc::O_PATH, 0).is_ok())
+    CString::new(path)
+        .is_ok_and(|path| EngineFile::open(&path, libc::O_RDONLY | libc::O_PATH, 0).is_ok())
 }
 
 /// The folder that the process is in.
@@ -235,11 +237,11 @@ pub fn working_folder() -> Vec<u8> {
 /// if it is a plain one. The error is an errno.
 pub(crate) fn write(
     path: &CStr,
-    options: &Options,
+    options: &RecordingOptions,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-) -> Result<Option<Identity>, i32> {
+) -> Result<Option<DumpFileIdentity>, i32> {
     let is_of_child = options.output.is_of_child(path.to_bytes());
-    let place = Place::of(path.to_bytes(), is_of_child)?;
+    let place = DumpPlace::from_path(path.to_bytes(), is_of_child)?;
     if let Some(file) = place.open_special()? {
         return fill_up(file, fill).map(|()| None);
     }
@@ -250,7 +252,7 @@ pub(crate) fn write(
     draft.finish()
 }
 
-impl Output {
+impl DumpOutput {
     /// Whether a path is in the folder of the children.
     fn is_of_child(&self, path: &[u8]) -> bool {
         let folder = |path: &[u8]| path.iter().rposition(|&b| b == b'/');
@@ -259,7 +261,7 @@ impl Output {
         };
         let mut children = Vec::new();
         // Only percent signs stand for something there.
-        Naming::new().expand(&self.children[..end], &mut children);
+        DumpNaming::new().expand(&self.children[..end], &mut children);
         folder(path).is_some_and(|end| path[..end] == children)
     }
 }
@@ -267,16 +269,19 @@ impl Output {
 /// A file that is not tried again once it failed, in a pipe perhaps after a long wait. Compressors
 /// do try again when they are dropped. A reader that takes a little now and then holds the program
 /// up no longer than one that takes nothing.
-struct Target {
-    file: File,
-    patience: Patience,
+struct DumpWriter {
+    file: EngineFile,
+    patience: WaitTimeout,
     failed: Option<i32>,
 }
 
-impl Write for Target {
+impl Write for DumpWriter {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.failed.is_none() {
-            self.failed = self.file.write_patiently(bytes, &mut self.patience).err();
+            self.failed = self
+                .file
+                .write_with_timeout(bytes, &mut self.patience)
+                .err();
         }
         let failed = self.failed.map(std::io::Error::from_raw_os_error);
         failed.map_or(Ok(bytes.len()), Err)
@@ -289,12 +294,12 @@ impl Write for Target {
 
 /// Lets `fill` write to a file, and closes the file.
 fn fill_up(
-    file: File,
+    file: EngineFile,
     fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<(), i32> {
-    let target = Target {
+    let target = DumpWriter {
         file,
-        patience: Patience::new(),
+        patience: WaitTimeout::new(),
         failed: None,
     };
     let mut file = BufWriter::with_capacity(64 << 10, target);
@@ -320,18 +325,18 @@ pub(crate) fn add_to_list(list: &[u8], entry: &CStr) {
 }
 
 /// Says in the list of a recording why this process is no part of it.
-pub fn say_unrecorded(list: &[u8], why: &str) {
-    let program = sys::executed().map_or(&b""[..], |path| path.to_bytes());
-    say_of_program(list, '?', why, program);
+pub fn report_unrecorded(list: &[u8], why: &str) {
+    let program = sys::executed_path().map_or(&b""[..], |path| path.to_bytes());
+    report_program(list, '?', why, program);
 }
 
 /// Says in the list of a recording that this process is about to become a program that is no part
 /// of it, and why.
-pub fn say_becoming_unrecorded(list: &[u8], why: &str, program: &[u8]) {
-    say_of_program(list, '>', why, program);
+pub fn report_becoming_unrecorded(list: &[u8], why: &str, program: &[u8]) {
+    report_program(list, '>', why, program);
 }
 
-fn say_of_program(list: &[u8], what: char, why: &str, program: &[u8]) {
+fn report_program(list: &[u8], what: char, why: &str, program: &[u8]) {
     let mut entry = format!("{what}{} {why}\n", sys::process_id()).into_bytes();
     entry.extend_from_slice(program);
     if let Ok(entry) = CString::new(entry) {
@@ -341,27 +346,27 @@ fn say_of_program(list: &[u8], what: char, why: &str, program: &[u8]) {
 
 /// The most bytes that what processes say of their stacks may take, because nobody may be reading
 /// it any more.
-const MOST_OF_LINES: i64 = 256 << 20;
+const MAX_LINES_BYTES: i64 = 256 << 20;
 
 /// The file for a process's word on how its stacks have grown; `None` if there is none, or if it is
 /// full.
-pub(crate) fn open_lines(list: &[u8]) -> Option<File> {
-    open_told(list, ".lines")
+pub(crate) fn open_lines(list: &[u8]) -> Option<EngineFile> {
+    open_report(list, ".lines")
 }
 
 /// The file for the profiles that `record --live` asks for; `None` as above.
-pub(crate) fn open_live(list: &[u8]) -> Option<File> {
-    open_told(list, ".live")
+pub(crate) fn open_live(list: &[u8]) -> Option<EngineFile> {
+    open_report(list, ".live")
 }
 
-fn open_told(list: &[u8], ending: &str) -> Option<File> {
+fn open_report(list: &[u8], ending: &str) -> Option<EngineFile> {
     if list.is_empty() {
         return None;
     }
     let file = place::open_own(&CString::new(list).ok()?, ending)?;
     // What was read is given back, so the length says nothing.
     let taken = file.stat()?.st_blocks.saturating_mul(512);
-    (taken < MOST_OF_LINES).then_some(file)
+    (taken < MAX_LINES_BYTES).then_some(file)
 }
 
 #[cfg(test)]
@@ -371,62 +376,62 @@ mod tests {
     #[test]
     fn names_follow_the_pattern() {
         let pid = sys::process_id();
-        let next = |naming: &mut Naming, pattern: &str, reason| {
-            let output = Output {
+        let next = |naming: &mut DumpNaming, pattern: &str, reason| {
+            let output = DumpOutput {
                 pattern: pattern.into(),
-                ..Output::default()
+                ..DumpOutput::default()
             };
             naming
-                .next(&output, Format::Pprof, reason)
+                .next_path(&output, DumpFormat::Pprof, reason)
                 .unwrap()
                 .into_string()
                 .unwrap()
         };
-        let mut naming = Naming {
+        let mut naming = DumpNaming {
             is_main: true,
             program: b"app".to_vec(),
-            ..Naming::new()
+            ..DumpNaming::new()
         };
         assert_eq!(
-            next(&mut naming, "/no/a.pb.gz", Reason::Interval),
+            next(&mut naming, "/no/a.pb.gz", DumpReason::Interval),
             "/no/a.0001.pb.gz"
         );
         assert_eq!(
-            next(&mut naming, "/no/a.pb.gz", Reason::Exit),
+            next(&mut naming, "/no/a.pb.gz", DumpReason::Exit),
             "/no/a.pb.gz"
         );
         assert_eq!(
-            next(&mut naming, "/no/a.pb.gz", Reason::Exec),
+            next(&mut naming, "/no/a.pb.gz", DumpReason::Exec),
             format!("/no/a.{pid}.1.pb.gz")
         );
         assert_eq!(
-            next(&mut naming, "/no/%e.%p.%n.pb.gz", Reason::Exit),
+            next(&mut naming, "/no/%e.%p.%n.pb.gz", DumpReason::Exit),
             format!("/no/app.{pid}.0003.pb.gz")
         );
-        naming.forked();
-        let children = Output {
+        naming.reset_in_child();
+        let children = DumpOutput {
             pattern: b"/no/a.pb.gz".into(),
             children: b"/no/50%%/a.children/%e.%p.pb.gz".into(),
-            ..Output::default()
+            ..DumpOutput::default()
         };
-        let of_child = naming.next(&children, Format::Pprof, Reason::Growth);
+        let of_child = naming.next_path(&children, DumpFormat::Pprof, DumpReason::Growth);
         let expected = format!("/no/50%/a.children/app.{pid}.0001.pb.gz");
         assert_eq!(of_child.unwrap().to_str().unwrap(), expected);
         assert!(children.is_of_child(expected.as_bytes()));
         assert!(!children.is_of_child(b"/no/50%/app.1.pb.gz"));
-        naming.forked();
+        naming.reset_in_child();
         assert_eq!(
-            next(&mut naming, "/no/a.pb.gz", Reason::Growth),
+            next(&mut naming, "/no/a.pb.gz", DumpReason::Growth),
             format!("/no/a.{pid}.0001.pb.gz")
         );
         assert_eq!(
-            next(&mut naming, "/no/a.pb.gz", Reason::Exit),
+            next(&mut naming, "/no/a.pb.gz", DumpReason::Exit),
             format!("/no/a.{pid}.pb.gz")
         );
-        assert_eq!(next(&mut naming, "/no/%e%%", Reason::Exit), "/no/app%");
+        assert_eq!(next(&mut naming, "/no/%e%%", DumpReason::Exit), "/no/app%");
         // A percent sign alone makes no pattern: the process and the number are put in.
         assert_eq!(
-            next(&mut naming, "/no/50%%/a%x.pb.gz", Reason::Interval),
+            next(&mut naming, "/no/50%%/a%x.pb.gz", DumpReason::Interval),
             format!("/no/50%/a%x.{pid}.0004.pb.gz")
         );
     }

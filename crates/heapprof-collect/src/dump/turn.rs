@@ -3,26 +3,26 @@
 
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-use crate::platform::lock::{ForkLock, Guard, Lock, rank};
-use crate::platform::process::Process;
-use crate::reason::Reason;
+use crate::platform::lock::{ForkLock, FutexLock, LockGuard, rank};
+use crate::platform::process::EngineProcess;
+use crate::reason::DumpReason;
 
 /// The turn.
-pub(crate) struct Turn {
+pub(crate) struct DumpTurn {
     /// Held while a dump is made.
-    dumping: Lock<{ rank::DUMPING }>,
+    dumping: FutexLock<{ rank::DUMPING }>,
     /// Whether a signal asked for a dump in the middle of another thread's.
     noted: AtomicBool,
 }
 
 /// A thread's turn, until it is dropped.
-pub(crate) type Taken<'a> = Guard<'a, { rank::DUMPING }>;
+pub(crate) type DumpTurnGuard<'a> = LockGuard<'a, { rank::DUMPING }>;
 
-impl Turn {
+impl DumpTurn {
     /// It is nobody's turn.
     pub(crate) const fn new() -> Self {
         Self {
-            dumping: Lock::new(),
+            dumping: FutexLock::new(),
             noted: AtomicBool::new(false),
         }
     }
@@ -31,10 +31,10 @@ impl Turn {
     /// thread that forks for at most `patience` nanoseconds. Any other thread does not wait.
     pub(crate) fn take(
         &self,
-        process: &Process,
-        reason: Reason,
+        process: &EngineProcess,
+        reason: DumpReason,
         patience: i64,
-    ) -> Option<Taken<'_>> {
+    ) -> Option<DumpTurnGuard<'_>> {
         match reason.is_last() {
             true => self.dumping.lock_past_fork(process, patience),
             false => self.dumping.try_lock(),
@@ -68,7 +68,7 @@ impl Turn {
     }
 
     /// Forgets the parent's notes, in a forked child.
-    pub(crate) fn forked(&self) {
+    pub(crate) fn reset_in_child(&self) {
         self.noted.store(false, Ordering::Relaxed);
     }
 

@@ -1,22 +1,22 @@
 //! What happens at an allocation, at a free and at a reallocation, in exact and in sampled mode.
 
-use crate::books::access::Open;
-use crate::books::live::{Block, Full, Spot};
 use crate::dropped::count;
 use crate::engine::Engine;
-use crate::event::entry::Countdown::{GoesOn, RanOut};
-use crate::event::entry::{Event, Tables, charge};
+use crate::event::entry::CountdownState::{GoesOn, RanOut};
+use crate::event::entry::{StateOwnership, ThreadEvent, charge};
 use crate::event::moment;
-use crate::event::stack::{capture, foresee, number, stack};
-use crate::mode::Mode;
-use crate::platform::sys::hint;
+use crate::event::stack::{capture, find_stack_number, number_captured, prefetch_captured};
+use crate::ledger::access::OpenLedger;
+use crate::ledger::live::{BlockSpot, LiveBlock, TableFull};
+use crate::mode::RecordingMode;
+use crate::platform::sys::prefetch;
 use crate::platform::tls::{self, ThreadSlot};
 use crate::stack::call_site::CallSite;
-use crate::tables::counters::{Counted, Weight};
-use crate::tables::log::{Logged, What};
+use crate::tables::counters::{CountOutcome, EventWeight};
+use crate::tables::log::{LogBlock, LogEventKind};
 use crate::tables::sampler;
-use crate::tables::spread::Spread;
-use crate::thread::state::{Own, ThreadState};
+use crate::tables::spread::StackSpread;
+use crate::thread::state::{ThreadOwnState, ThreadState};
 
 /// Makes an allocation that the countdown chose, and records what `real` gives.
 ///
@@ -40,27 +40,27 @@ pub(super) fn allocate(
         }
         let epoch = recorded.epoch();
         match recorded.mode() {
-            Mode::Exact => {
-                let event = Event::enter(engine, slot, Tables::Own, GoesOn, epoch, 0);
+            RecordingMode::Exact => {
+                let event = ThreadEvent::enter(engine, slot, StateOwnership::Own, GoesOn, epoch, 0);
                 let Some(mut event) = event else {
                     return real();
                 };
                 let (state, own) = event.tables();
                 // The real allocation runs while the stack's place in the tables is fetched.
                 let captured = capture(engine, own, frame, size);
-                foresee(engine, state, own, captured);
+                prefetch_captured(engine, state, own, captured);
                 let address = real();
-                let spot = engine.books.live.spot(address as usize);
+                let spot = engine.ledger.live.find_spot(address as usize);
                 // This is done even if there is no block: the record holds this stack now, and the
                 // next one may be the same.
-                let stack = number(engine, own, frame, captured);
+                let stack = number_captured(engine, own, frame, captured);
                 if !address.is_null() {
-                    record::<true>(engine, state, own, spot, stack, size);
+                    add_to_ledger::<true>(engine, state, own, spot, stack, size);
                 }
                 address
             }
-            Mode::Sampled => allocate_sampled(engine, slot, size, frame, epoch, real),
-            Mode::Off => {
+            RecordingMode::Sampled => allocate_sampled(engine, slot, size, frame, epoch, real),
+            RecordingMode::Off => {
                 (*slot).countdown = 0;
                 real()
             }
@@ -71,26 +71,31 @@ pub(super) fn allocate(
 /// As [`allocate`], for a block that was made already, and whose place in the table of blocks is
 /// being fetched.
 #[inline]
-pub(super) fn allocated(engine: &'static Engine, made: *mut u8, size: usize, frame: CallSite) {
+pub(super) fn record_allocation(
+    engine: &'static Engine,
+    made: *mut u8,
+    size: usize,
+    frame: CallSite,
+) {
     debug_assert!(!made.is_null());
     // Its place is fetched while the stack is captured.
-    let spot = engine.books.live.spot(made as usize);
+    let spot = engine.ledger.live.find_spot(made as usize);
     let slot = tls::current();
     let recorded = &engine.process.recorded;
     // SAFETY: as in `allocate`.
     unsafe {
         let epoch = recorded.epoch();
-        if (*slot).busy != 0 || recorded.mode() != Mode::Exact {
+        if (*slot).busy != 0 || recorded.mode() != RecordingMode::Exact {
             allocate(engine, size, frame, || made);
             return;
         }
-        let event = Event::enter(engine, slot, Tables::Own, GoesOn, epoch, 0);
+        let event = ThreadEvent::enter(engine, slot, StateOwnership::Own, GoesOn, epoch, 0);
         let Some(mut event) = event else {
             return;
         };
         let (state, own) = event.tables();
-        let stack = stack(engine, own, frame, size);
-        record::<true>(engine, state, own, spot, stack, size);
+        let stack = find_stack_number(engine, own, frame, size);
+        add_to_ledger::<true>(engine, state, own, spot, stack, size);
     }
 }
 
@@ -107,11 +112,12 @@ unsafe fn allocate_sampled(
 ) -> *mut u8 {
     let period = || engine.process.recorded.period();
     // SAFETY: the caller's contract.
-    let event = unsafe { Event::enter(engine, slot, Tables::Own, RanOut, epoch, period()) };
+    let event =
+        unsafe { ThreadEvent::enter(engine, slot, StateOwnership::Own, RanOut, epoch, period()) };
     let Some(mut event) = event else {
         return real();
     };
-    let begins = event.begins();
+    let begins = event.ends_first_countdown();
     let (state, own) = event.tables();
     if begins {
         // Every thread's first allocation comes here, because its countdown starts at zero.
@@ -121,11 +127,11 @@ unsafe fn allocate_sampled(
             return real();
         }
     }
-    let stack = stack(engine, own, frame, size);
+    let stack = find_stack_number(engine, own, frame, size);
     let address = real();
     if !address.is_null() {
-        let spot = engine.books.live.spot(address as usize);
-        record::<false>(engine, state, own, spot, stack, size);
+        let spot = engine.ledger.live.find_spot(address as usize);
+        add_to_ledger::<false>(engine, state, own, spot, stack, size);
     }
     let next = own.random.interval(period());
     event.finish(next);
@@ -135,35 +141,38 @@ unsafe fn allocate_sampled(
 /// Enters a new block in the books (the counters and the table of blocks), if they are still those
 /// of the event's recording.
 #[inline(always)]
-fn record<const EXACT: bool>(
+fn add_to_ledger<const EXACT: bool>(
     engine: &'static Engine,
     state: &ThreadState,
-    own: &mut Own,
-    spot: Spot<'static>,
+    own: &mut ThreadOwnState,
+    spot: BlockSpot<'static>,
     stack: Option<u32>,
     size: usize,
 ) {
     let address = spot.address();
-    let (process, books) = (&engine.process, &engine.books);
+    let (process, books) = (&engine.process, &engine.ledger);
     let counters = stack.and_then(|stack| state.counters(stack, &process.pages));
     let (Some(counters), Some(stack)) = (counters, stack) else {
         count(&process.dropped.no_memory);
         return;
     };
     let size = size as u64;
-    let (block, weight) = (Block { stack, size }, weight_of::<EXACT>(engine, size));
-    let Some(mut open) = books.shared.open(process, state) else {
+    let (block, weight) = (
+        LiveBlock { stack, size },
+        block_weight::<EXACT>(engine, size),
+    );
+    let Some(mut open) = books.access.open(process, state) else {
         return;
     };
-    let counted = open.allocated(counters, weight);
+    let counted = open.count_allocation(counters, weight);
     if !counted.is_counted() {
         return;
     }
-    state.sizes.allocated(size, weight);
+    state.sizes.count_allocation(size, weight);
     if !EXACT {
         let period = process.recorded.period();
         note_spread(engine, state, stack, |spread| {
-            spread.allocated(size, period);
+            spread.note_allocation(size, period);
         });
     }
     let inserted = books.live.insert::<EXACT>(spot, block, &mut open);
@@ -172,33 +181,33 @@ fn record<const EXACT: bool>(
         books.filter.add(address);
     }
     drop(open);
-    if counted == Counted::Alarm {
-        engine.dumping.due.alarm(process, &books.shared.heap);
+    if counted == CountOutcome::Alarm {
+        engine.dumping.due.handle_alarm(process, &books.access.heap);
     }
     if !matches!(inserted, Ok(None)) {
-        not_as_expected::<EXACT>(engine, state, own, inserted, block);
+        handle_insert_problem::<EXACT>(engine, state, own, inserted, block);
     }
     if EXACT && inserted.is_ok() {
         own.recent.note(address);
-        log(engine, What::Allocated, address, block);
+        log(engine, LogEventKind::Allocated, address, block);
     }
-    report::<EXACT>(engine, own, ALLOCATED, weight);
+    report::<EXACT>(engine, own, ALLOCATED_INDEX, weight);
 }
 
 /// Adds an event to the log, if there is one. It is called before a free and after an allocation,
 /// while nobody else can get the address.
 #[inline(always)]
-fn log(engine: &'static Engine, what: What, address: usize, block: Block) {
-    if !engine.log.place().is_null() {
+fn log(engine: &'static Engine, what: LogEventKind, address: usize, block: LiveBlock) {
+    if !engine.log.ring_place().is_null() {
         add_to_log(engine, what, address, block);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn add_to_log(engine: &'static Engine, what: What, address: usize, block: Block) {
-    let Block { stack, size } = block;
-    let block = Logged {
+fn add_to_log(engine: &'static Engine, what: LogEventKind, address: usize, block: LiveBlock) {
+    let LiveBlock { stack, size } = block;
+    let block = LogBlock {
         address,
         size,
         stack,
@@ -207,30 +216,35 @@ fn add_to_log(engine: &'static Engine, what: What, address: usize, block: Block)
     engine.log.add(what, block, thread);
 }
 
-const ALLOCATED: usize = 0;
-const FREED: usize = 1;
+const ALLOCATED_INDEX: usize = 0;
+const FREED_INDEX: usize = 1;
 
 /// Adds to what the thread has not reported yet.
 #[inline(always)]
-fn report<const EXACT: bool>(engine: &Engine, own: &mut Own, what: usize, weight: Weight) {
+fn report<const EXACT: bool>(
+    engine: &Engine,
+    own: &mut ThreadOwnState,
+    what: usize,
+    weight: EventWeight,
+) {
     let due = &engine.dumping.due;
     let finer = if EXACT { 0 } else { sampler::BYTE_BITS };
     let sum = own.unreported[what].wrapping_add(weight.bytes >> finer);
     own.unreported[what] = sum;
-    if sum >= due.most_unreported() {
+    if sum >= due.max_unreported() {
         due.report(&mut own.unreported);
-        moment::look(engine);
+        moment::take_due_moment(engine);
     }
 }
 
 /// A block that could not be remembered, or whose address was still taken.
 #[cold]
-fn not_as_expected<const EXACT: bool>(
+fn handle_insert_problem<const EXACT: bool>(
     engine: &'static Engine,
     state: &ThreadState,
-    own: &mut Own,
-    inserted: Result<Option<Block>, Full>,
-    block: Block,
+    own: &mut ThreadOwnState,
+    inserted: Result<Option<LiveBlock>, TableFull>,
+    block: LiveBlock,
 ) {
     let process = &engine.process;
     if state.epoch.get() != process.recorded.epoch() {
@@ -242,7 +256,7 @@ fn not_as_expected<const EXACT: bool>(
             count_end::<EXACT>(engine, state, own, None, old);
         }
         Ok(None) => {}
-        Err(Full) => {
+        Err(TableFull) => {
             count(&process.dropped.no_memory);
             count_end::<EXACT>(engine, state, own, None, block);
         }
@@ -251,14 +265,14 @@ fn not_as_expected<const EXACT: bool>(
 
 /// What a block of `size` bytes counts.
 #[inline]
-fn weight_of<const EXACT: bool>(engine: &Engine, size: u64) -> Weight {
+fn block_weight<const EXACT: bool>(engine: &Engine, size: u64) -> EventWeight {
     if EXACT {
-        Weight {
+        EventWeight {
             objects: 1,
             bytes: size,
         }
     } else {
-        sampler::weight(size, engine.process.recorded.period())
+        sampler::sample_weight(size, engine.process.recorded.period())
     }
 }
 
@@ -267,12 +281,12 @@ fn weight_of<const EXACT: bool>(engine: &Engine, size: u64) -> Weight {
 fn count_end<const EXACT: bool>(
     engine: &'static Engine,
     state: &ThreadState,
-    own: &mut Own,
+    own: &mut ThreadOwnState,
     address: Option<usize>,
-    block: Block,
+    block: LiveBlock,
 ) {
-    let weight = weight_of::<EXACT>(engine, block.size);
-    let Some(open) = engine.books.shared.open(&engine.process, state) else {
+    let weight = block_weight::<EXACT>(engine, block.size);
+    let Some(open) = engine.ledger.access.open(&engine.process, state) else {
         return;
     };
     count_end_open::<EXACT>(engine, state, block, weight, &open);
@@ -280,22 +294,22 @@ fn count_end<const EXACT: bool>(
         note_end::<EXACT>(engine, state, own, address, block);
     }
     drop(open);
-    report::<EXACT>(engine, own, FREED, weight);
+    report::<EXACT>(engine, own, FREED_INDEX, weight);
 }
 
 #[inline(always)]
 fn count_end_open<const EXACT: bool>(
     engine: &Engine,
     state: &ThreadState,
-    block: Block,
-    weight: Weight,
-    open: &Open<'_>,
+    block: LiveBlock,
+    weight: EventWeight,
+    open: &OpenLedger<'_>,
 ) {
     match state.counters(block.stack, &engine.process.pages) {
         Some(counters) => {
-            open.freed(counters, weight);
+            open.count_free(counters, weight);
             if !open.is_overtaken() {
-                state.sizes.freed(block.size, weight);
+                state.sizes.count_free(block.size, weight);
             }
         }
         None => count(&engine.process.dropped.no_memory),
@@ -303,7 +317,7 @@ fn count_end_open<const EXACT: bool>(
     if !EXACT && !open.is_overtaken() {
         let period = engine.process.recorded.period();
         note_spread(engine, state, block.stack, |spread| {
-            spread.freed(block.size, period);
+            spread.note_free(block.size, period);
         });
     }
 }
@@ -311,7 +325,7 @@ fn count_end_open<const EXACT: bool>(
 /// Notes what a sample says of how sure the sums of its stack are. Without memory for that the sums
 /// are as right, but said to be surer than they are.
 #[inline(always)]
-fn note_spread(engine: &Engine, state: &ThreadState, stack: u32, note: impl FnOnce(&Spread)) {
+fn note_spread(engine: &Engine, state: &ThreadState, stack: u32, note: impl FnOnce(&StackSpread)) {
     if let Some(spread) = state.spread(stack, &engine.process.pages) {
         note(spread);
     }
@@ -323,69 +337,76 @@ fn note_spread(engine: &Engine, state: &ThreadState, stack: u32, note: impl FnOn
 fn note_end<const EXACT: bool>(
     engine: &Engine,
     state: &ThreadState,
-    own: &mut Own,
+    own: &mut ThreadOwnState,
     address: usize,
-    block: Block,
+    block: LiveBlock,
 ) {
     if !EXACT {
-        engine.books.filter.remove(address);
+        engine.ledger.filter.remove(address);
         return;
     }
-    if own.recent.freed(address)
+    if own.recent.note_free(address)
         && let Some(temporary) = state.temporary(block.stack, &engine.process.pages)
     {
-        temporary.0.add(weight_of::<EXACT>(engine, block.size));
+        temporary.0.add(block_weight::<EXACT>(engine, block.size));
     }
 }
 
 /// Takes a block out of the table without counting its end yet.
 #[inline(always)]
-fn take(engine: &Engine, state: &ThreadState, address: *mut u8) -> Option<Block> {
-    let mut open = engine.books.shared.open(&engine.process, state)?;
-    let spot = engine.books.live.spot(address as usize);
-    engine.books.live.remove(spot, &mut open)
+fn take_block(engine: &Engine, state: &ThreadState, address: *mut u8) -> Option<LiveBlock> {
+    let mut open = engine.ledger.access.open(&engine.process, state)?;
+    let spot = engine.ledger.live.find_spot(address as usize);
+    engine.ledger.live.remove(spot, &mut open)
 }
 
 /// Whose allocator a block was freed with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Freed {
+pub(super) enum FreeingAllocator {
     /// malloc's: blocks that are not known are counted.
-    ByAll,
+    Malloc,
     /// Another one's, which may have passed it on from malloc, or from nobody who is seen.
-    BySome,
+    Other,
 }
 
 /// Records a free that the filter chose, and returns whether the block was known. It is called
 /// before the real free, after which another thread may get the address.
 #[inline]
-pub(super) fn release(engine: &'static Engine, address: *mut u8, by: Freed) -> bool {
-    let spot = engine.books.live.spot(address as usize);
+pub(super) fn release(engine: &'static Engine, address: *mut u8, by: FreeingAllocator) -> bool {
+    let spot = engine.ledger.live.find_spot(address as usize);
     let watched = &engine.scripts.watched;
-    watched.is_freed(address as usize, engine.books.filter);
+    watched.note_free(address as usize, engine.ledger.filter);
     let slot = tls::current();
     let recorded = &engine.process.recorded;
     // SAFETY: as in `allocate`.
     unsafe {
         let epoch = recorded.epoch();
         let mode = recorded.mode();
-        if mode == Mode::Off {
+        if mode == RecordingMode::Off {
             return false;
         }
         if (*slot).busy != 0 {
-            if by == Freed::ByAll {
+            if by == FreeingAllocator::Malloc {
                 count(&engine.process.dropped.nested);
             }
             return false;
         }
         let countdown = (*slot).countdown;
-        let event = Event::enter(engine, slot, Tables::Borrowed, GoesOn, epoch, countdown);
+        let event = ThreadEvent::enter(
+            engine,
+            slot,
+            StateOwnership::Borrowed,
+            GoesOn,
+            epoch,
+            countdown,
+        );
         let Some(mut event) = event else {
             return false;
         };
         let (state, own) = event.tables();
         // The real free reads the block's header, so its cache miss and ours overlap.
-        hint(address.wrapping_sub(16));
-        let was_known = if mode == Mode::Exact {
+        prefetch(address.wrapping_sub(16));
+        let was_known = if mode == RecordingMode::Exact {
             forget::<true>(engine, state, own, spot, by)
         } else {
             forget::<false>(engine, state, own, spot, by)
@@ -401,28 +422,28 @@ pub(super) fn release(engine: &'static Engine, address: *mut u8, by: Freed) -> b
 fn forget<const EXACT: bool>(
     engine: &'static Engine,
     state: &ThreadState,
-    own: &mut Own,
-    spot: Spot<'static>,
-    by: Freed,
+    own: &mut ThreadOwnState,
+    spot: BlockSpot<'static>,
+    by: FreeingAllocator,
 ) -> bool {
-    let Some(mut open) = engine.books.shared.open(&engine.process, state) else {
+    let Some(mut open) = engine.ledger.access.open(&engine.process, state) else {
         return false;
     };
-    let freed = engine.books.live.remove(spot, &mut open);
+    let freed = engine.ledger.live.remove(spot, &mut open);
     if let Some(freed) = freed {
-        let weight = weight_of::<EXACT>(engine, freed.size);
+        let weight = block_weight::<EXACT>(engine, freed.size);
         count_end_open::<EXACT>(engine, state, freed, weight, &open);
         note_end::<EXACT>(engine, state, own, spot.address(), freed);
         drop(open);
         if EXACT {
-            log(engine, What::Freed, spot.address(), freed);
+            log(engine, LogEventKind::Freed, spot.address(), freed);
         }
-        report::<EXACT>(engine, own, FREED, weight);
+        report::<EXACT>(engine, own, FREED_INDEX, weight);
         true
     } else {
         let is_overtaken = open.is_overtaken();
         drop(open);
-        if EXACT && !is_overtaken && by == Freed::ByAll {
+        if EXACT && !is_overtaken && by == FreeingAllocator::Malloc {
             count(&engine.process.dropped.unknown);
         }
         false
@@ -442,15 +463,17 @@ pub(super) fn reallocate(
     real: impl FnOnce() -> *mut u8,
 ) -> *mut u8 {
     let chosen = charge(size);
-    if !chosen && !engine.books.filter.may_hold(old as usize) {
+    if !chosen && !engine.ledger.filter.may_hold(old as usize) {
         return real();
     }
     let epoch = engine.process.recorded.epoch();
     let chosen = (chosen, epoch);
     match engine.process.recorded.mode() {
-        Mode::Exact => reallocate_chosen::<true>(engine, old, size, frame, chosen, real),
-        Mode::Sampled => reallocate_chosen::<false>(engine, old, size, frame, chosen, real),
-        Mode::Off => {
+        RecordingMode::Exact => reallocate_chosen::<true>(engine, old, size, frame, chosen, real),
+        RecordingMode::Sampled => {
+            reallocate_chosen::<false>(engine, old, size, frame, chosen, real)
+        }
+        RecordingMode::Off => {
             tls::rewind();
             real()
         }
@@ -481,11 +504,11 @@ fn reallocate_chosen<const EXACT: bool>(
             (true, false) => period(),
         };
         let ends = if chosen && !EXACT { RanOut } else { GoesOn };
-        let event = Event::enter(engine, slot, Tables::Own, ends, epoch, otherwise);
+        let event = ThreadEvent::enter(engine, slot, StateOwnership::Own, ends, epoch, otherwise);
         let Some(mut event) = event else {
             return real();
         };
-        let begins = event.begins();
+        let begins = event.ends_first_countdown();
         let (state, own) = event.tables();
         let mut next = if EXACT { 0 } else { countdown };
         if chosen && !EXACT {
@@ -494,12 +517,12 @@ fn reallocate_chosen<const EXACT: bool>(
                 (chosen, next) = (false, next - (size as u64 + 1));
             }
         }
-        let freed = take(engine, state, old);
+        let freed = take_block(engine, state, old);
         if EXACT && let Some(freed) = freed {
-            log(engine, What::Freed, old as usize, freed);
+            log(engine, LogEventKind::Freed, old as usize, freed);
         }
         let stack = if chosen {
-            stack(engine, own, frame, size)
+            find_stack_number(engine, own, frame, size)
         } else {
             None
         };
@@ -512,15 +535,15 @@ fn reallocate_chosen<const EXACT: bool>(
         match freed {
             Some(freed) if address.is_null() && size != 0 => {
                 // The old block is untouched.
-                if let Some(mut open) = engine.books.shared.open(process, state) {
-                    let spot = engine.books.live.spot(old as usize);
-                    let inserted = engine.books.live.insert::<EXACT>(spot, freed, &mut open);
+                if let Some(mut open) = engine.ledger.access.open(process, state) {
+                    let spot = engine.ledger.live.find_spot(old as usize);
+                    let inserted = engine.ledger.live.insert::<EXACT>(spot, freed, &mut open);
                     drop(open);
                     if EXACT && inserted.is_ok() {
-                        log(engine, What::Allocated, old as usize, freed);
+                        log(engine, LogEventKind::Allocated, old as usize, freed);
                     }
                     if inserted.is_err() {
-                        not_as_expected::<EXACT>(engine, state, own, inserted, freed);
+                        handle_insert_problem::<EXACT>(engine, state, own, inserted, freed);
                     }
                 }
             }
@@ -531,8 +554,8 @@ fn reallocate_chosen<const EXACT: bool>(
             None => {}
         }
         if chosen && !address.is_null() {
-            let spot = engine.books.live.spot(address as usize);
-            record::<EXACT>(engine, state, own, spot, stack, size);
+            let spot = engine.ledger.live.find_spot(address as usize);
+            add_to_ledger::<EXACT>(engine, state, own, spot, stack, size);
         }
         event.finish(next);
         address

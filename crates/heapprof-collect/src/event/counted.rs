@@ -2,36 +2,36 @@
 
 use crate::dropped::count;
 use crate::engine::Engine;
-use crate::event::entry::{self, Tables, state_of};
-use crate::event::stack::stack;
+use crate::event::entry::{self, StateOwnership, acquire_state};
+use crate::event::stack::find_stack_number;
 use crate::platform::tls;
 use crate::stack::call_site::CallSite;
-use crate::tables::counters::{Counted, Weight};
+use crate::tables::counters::{CountOutcome, EventWeight};
 use crate::tables::sampler;
-use crate::thread::state::{Own, ThreadState};
+use crate::thread::state::{ThreadOwnState, ThreadState};
 
 /// The books (the counters), for events that are counted one by one in either mode.
-pub(crate) struct Counting<'a> {
+pub(crate) struct EventCounter<'a> {
     engine: &'static Engine,
     state: &'static ThreadState,
-    own: &'a mut Own,
+    own: &'a mut ThreadOwnState,
 }
 
 /// Bytes that such an event allocates of the engine's own memory at most.
-const ROOM: usize = 64 << 10;
+const MAX_EVENT_MEMORY: usize = 64 << 10;
 
 /// Runs `work` with the books, or not at all if there is no memory for them.
-pub(crate) fn with_books(engine: &'static Engine, work: impl FnOnce(&mut Counting<'_>)) {
+pub(crate) fn with_ledger(engine: &'static Engine, work: impl FnOnce(&mut EventCounter<'_>)) {
     let slot = tls::current();
-    engine.guarded(|| {
-        if !engine.reserve(ROOM) {
+    engine.with_guard_and_signals_blocked(|| {
+        if !engine.reserve(MAX_EVENT_MEMORY) {
             return count(&engine.process.dropped.no_memory);
         }
         // SAFETY: the slot is this thread's own, and busy.
-        if let Some(state) = unsafe { state_of(engine, slot, Tables::Own) } {
+        if let Some(state) = unsafe { acquire_state(engine, slot, StateOwnership::Own) } {
             // SAFETY: this is the thread's one event.
             let own = unsafe { state.own() };
-            work(&mut Counting { engine, state, own });
+            work(&mut EventCounter { engine, state, own });
         }
         // SAFETY: as above.
         unsafe {
@@ -42,11 +42,11 @@ pub(crate) fn with_books(engine: &'static Engine, work: impl FnOnce(&mut Countin
     });
 }
 
-impl Counting<'_> {
+impl EventCounter<'_> {
     /// What one object and one byte count in the recording's mode.
-    fn units(&self) -> Weight {
+    fn units(&self) -> EventWeight {
         let exact = self.engine.process.recorded.is_exact();
-        Weight {
+        EventWeight {
             objects: if exact { 1 } else { 1 << sampler::OBJECT_BITS },
             bytes: if exact { 1 } else { 1 << sampler::BYTE_BITS },
         }
@@ -54,30 +54,35 @@ impl Counting<'_> {
 
     /// Counts an allocation that is not in the live table. Returns its stack, or `None` if it could
     /// not be counted or the recording `epoch` is over.
-    pub(crate) fn allocated(&mut self, epoch: u64, frame: CallSite, bytes: u64) -> Option<u32> {
+    pub(crate) fn count_allocation(
+        &mut self,
+        epoch: u64,
+        frame: CallSite,
+        bytes: u64,
+    ) -> Option<u32> {
         let engine = self.engine;
-        let stack = stack(engine, self.own, frame, bytes as usize)?;
+        let stack = find_stack_number(engine, self.own, frame, bytes as usize)?;
         let counters = self.state.counters(stack, &engine.process.pages)?;
         let units = self.units();
-        let weight = Weight {
+        let weight = EventWeight {
             objects: units.objects,
             bytes: bytes * units.bytes,
         };
         self.state.epoch.set(epoch);
-        let mut open = engine.books.shared.open(&engine.process, self.state)?;
-        let counted = open.allocated(counters, weight);
+        let mut open = engine.ledger.access.open(&engine.process, self.state)?;
+        let counted = open.count_allocation(counters, weight);
         if counted.is_counted() {
-            self.state.sizes.mapped(weight);
+            self.state.sizes.count_mapping(weight);
         }
         drop(open);
-        if counted == Counted::Alarm {
-            let heap = &engine.books.shared.heap;
-            engine.dumping.due.alarm(&engine.process, heap);
+        if counted == CountOutcome::Alarm {
+            let heap = &engine.ledger.access.heap;
+            engine.dumping.due.handle_alarm(&engine.process, heap);
         }
-        if engine.process.pages.kept.is_waiting() {
+        if engine.process.pages.table_file.is_waiting() {
             // What is mapped is not among what threads report.
-            engine.process.pages.kept.wait_for(0);
-            engine.dumping.due.ask_to_look();
+            engine.process.pages.table_file.wait_for(0);
+            engine.dumping.due.request_scan();
         }
         counted.is_counted().then_some(stack)
     }
@@ -85,21 +90,21 @@ impl Counting<'_> {
     /// Counts the end of `bytes` of such allocations, and of `objects` of them. `objects` is
     /// negative if one was cut in two. The caller holds the lock of the table that knows them. A
     /// new recording takes that lock before it restarts its sums.
-    pub(crate) fn freed(&mut self, stack: u32, objects: i64, bytes: u64) {
+    pub(crate) fn count_free(&mut self, stack: u32, objects: i64, bytes: u64) {
         let Some(counters) = self.state.counters(stack, &self.engine.process.pages) else {
             return;
         };
         let process = &self.engine.process;
         let units = self.units();
-        let weight = Weight {
+        let weight = EventWeight {
             objects: objects.wrapping_mul(units.objects as i64) as u64,
             bytes: bytes * units.bytes,
         };
         self.state.epoch.set(process.recorded.epoch());
-        if let Some(open) = self.engine.books.shared.open(process, self.state) {
-            open.freed(counters, weight);
+        if let Some(open) = self.engine.ledger.access.open(process, self.state) {
+            open.count_free(counters, weight);
             if !open.is_overtaken() {
-                self.state.sizes.unmapped(weight);
+                self.state.sizes.count_unmapping(weight);
             }
         }
     }

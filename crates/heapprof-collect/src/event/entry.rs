@@ -4,14 +4,14 @@ use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::dropped::count;
 use crate::engine::Engine;
-use crate::mode::Mode;
-use crate::platform::kept::TableMemory;
+use crate::mode::RecordingMode;
 use crate::platform::sys;
-use crate::platform::tls::{self, QUIET, ThreadSlot};
-use crate::thread::state::{self, Own, ThreadState};
+use crate::platform::table_file::TableMemory;
+use crate::platform::tls::{self, QUIET_COUNTDOWN, ThreadSlot};
+use crate::thread::state::{self, ThreadOwnState, ThreadState};
 
-/// Keeps this thread inside the engine (apart) from now on, until [`end_apart`].
-pub(crate) fn hold_apart() {
+/// Keeps this thread inside the engine (apart) from now on, until [`release_reentrancy_guard`].
+pub(crate) fn hold_reentrancy_guard() {
     // SAFETY: the slot is this thread's own.
     unsafe {
         let slot = tls::current();
@@ -21,18 +21,18 @@ pub(crate) fn hold_apart() {
     }
 }
 
-/// Seeds the random numbers anew in a forked child, between [`hold_apart`] and [`end_apart`].
-/// Otherwise the child would draw what its parent and its siblings draw, and their errors would add
-/// up.
-pub(crate) fn draw_anew(engine: &'static Engine) {
+/// Seeds the random numbers anew in a forked child, between [`hold_reentrancy_guard`] and
+/// [`release_reentrancy_guard`]. Otherwise the child would draw what its parent and its siblings
+/// draw, and their errors would add up.
+pub(crate) fn reseed_random(engine: &'static Engine) {
     // SAFETY: the slot is this thread's own, and in no event.
     unsafe {
         let slot = tls::current();
-        let is_ours = (*slot).engine == state::engine_of(&engine.process);
-        if let Some(state) = state::of(slot).as_ref().filter(|_| is_ours) {
+        let is_ours = (*slot).engine == state::engine_identity(&engine.process);
+        if let Some(state) = state::state_in_slot(slot).as_ref().filter(|_| is_ours) {
             let random = &mut state.own().random;
             random.seed((sys::process_id() as u64) << 32 | sys::thread_id() as u64);
-            if engine.process.recorded.mode() == Mode::Sampled {
+            if engine.process.recorded.mode() == RecordingMode::Sampled {
                 // A new interval is as good as what was left of the last one: what is left does not
                 // depend on how much has passed.
                 (*slot).held = random.interval(engine.process.recorded.period());
@@ -41,14 +41,14 @@ pub(crate) fn draw_anew(engine: &'static Engine) {
     }
 }
 
-/// Whether this thread is between [`hold_apart`] and [`end_apart`].
-pub(crate) fn is_held() -> bool {
+/// Whether this thread is between [`hold_reentrancy_guard`] and [`release_reentrancy_guard`].
+pub(crate) fn has_reentrancy_guard() -> bool {
     // SAFETY: the slot is this thread's own.
     unsafe { (*tls::current()).forking }
 }
 
-/// Ends what [`hold_apart`] began.
-pub(crate) fn end_apart(engine: &Engine) {
+/// Ends what [`hold_reentrancy_guard`] began.
+pub(crate) fn release_reentrancy_guard(engine: &Engine) {
     // SAFETY: the slot is this thread's own.
     unsafe {
         let slot = tls::current();
@@ -62,7 +62,7 @@ pub(crate) fn end_apart(engine: &Engine) {
 }
 
 /// Takes `size` bytes and one more off the countdown. Returns whether it ran out, so that
-/// [`Events::allocate`](crate::Events::allocate) must be told.
+/// [`EngineEvents::allocate`](crate::EngineEvents::allocate) must be told.
 #[inline(always)]
 pub(crate) fn charge(size: usize) -> bool {
     let slot = tls::current();
@@ -78,7 +78,7 @@ pub(crate) fn charge(size: usize) -> bool {
 
 /// What an event needs of the thread's tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tables {
+pub(crate) enum StateOwnership {
     /// Its own, for as long as it lives.
     Own,
     /// Its own, or borrowed for one event. This is for a free: the thread may have no other event,
@@ -92,32 +92,32 @@ pub(crate) enum Tables {
 /// # Safety
 /// The slot is this thread's own, and busy.
 #[inline(always)]
-pub(crate) unsafe fn state_of(
+pub(crate) unsafe fn acquire_state(
     engine: &'static Engine,
     slot: *mut ThreadSlot,
-    tables: Tables,
+    tables: StateOwnership,
 ) -> Option<&'static ThreadState> {
-    if engine.process.shares_tables() && !part_late(engine) {
+    if engine.process.shares_tables() && !separate_late(engine) {
         return None;
     }
     // SAFETY: the caller's contract. States are never freed while their thread lives, and a slot
     // that names an engine has a state of it.
     unsafe {
-        if (*slot).engine == state::engine_of(&engine.process) {
-            return Some(&*state::of(slot));
+        if (*slot).engine == state::engine_identity(&engine.process) {
+            return Some(&*state::state_in_slot(slot));
         }
         first_event(engine, slot, tables);
-        state::of(slot).as_ref()
+        state::state_in_slot(slot).as_ref()
     }
 }
 
 /// Leaves the tables to the process that this one is a copy of, of which nobody told us. Returns
 /// whether this one has tables of its own.
 #[cold]
-pub(crate) fn part_late(engine: &Engine) -> bool {
+pub(crate) fn separate_late(engine: &Engine) -> bool {
     engine.process.abandon();
     // SAFETY: a copy of a process has one thread, which is here, and has no state from here on.
-    unsafe { part(engine, TableMemory::Private) }
+    unsafe { separate_tables(engine, TableMemory::Private) }
 }
 
 /// Leaves tables that are kept in a file to the process that this one is a copy of. From here on
@@ -126,17 +126,17 @@ pub(crate) fn part_late(engine: &Engine) -> bool {
 ///
 /// # Safety
 /// This is a copy of the process, and has one thread, which is in no event.
-pub(crate) unsafe fn part(engine: &Engine, memory: TableMemory<'_>) -> bool {
+pub(crate) unsafe fn separate_tables(engine: &Engine, memory: TableMemory<'_>) -> bool {
     let process = &engine.process;
     engine.log.forget();
-    if !process.pages.kept.is_shared() {
+    if !process.pages.table_file.is_shared() {
         process.mark();
         return true;
     }
-    if process.is_shut_in() {
+    if process.is_sandboxed() {
         return false;
     }
-    let kept = &process.pages.kept;
+    let kept = &process.pages.table_file;
     // SAFETY: the caller's promise. No state is reached before the first event from here on.
     let has_parted = unsafe {
         kept.renew(memory)
@@ -144,25 +144,25 @@ pub(crate) unsafe fn part(engine: &Engine, memory: TableMemory<'_>) -> bool {
     };
     if has_parted {
         engine.threads.forget_all();
-        engine.books.live.disown();
+        engine.ledger.live.disown();
         take_state(engine);
         process.mark();
     }
     has_parted
 }
 
-/// As [`part`], for a thread that may be in an event: all tables are copied, and stay where they
-/// are.
+/// As [`separate_tables`], for a thread that may be in an event: all tables are copied, and stay
+/// where they are.
 ///
 /// # Safety
 /// This is a copy of the process, and has one thread.
-pub(crate) unsafe fn part_inside(engine: &Engine) -> bool {
+pub(crate) unsafe fn separate_inside_event(engine: &Engine) -> bool {
     let process = &engine.process;
     engine.log.forget();
-    if process.is_shut_in() {
+    if process.is_sandboxed() {
         return false;
     }
-    let kept = &process.pages.kept;
+    let kept = &process.pages.table_file;
     // SAFETY: the caller's promise.
     let has_parted = !kept.is_shared() || unsafe { kept.renew(TableMemory::PrivateWhole) };
     if has_parted {
@@ -194,17 +194,17 @@ pub(crate) fn has_state(engine: &Engine) -> bool {
 /// Gives this thread a state again, which it is to have until it ends.
 pub(crate) fn give_state(engine: &'static Engine) {
     // SAFETY: the slot is this thread's own, and has no state.
-    unsafe { first_event(engine, tls::current(), Tables::Own) };
+    unsafe { first_event(engine, tls::current(), StateOwnership::Own) };
 }
 
 /// Gives the thread a state of this engine.
 #[cold]
-unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: Tables) {
-    const MOST_BORROWED: u16 = 1000;
+unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: StateOwnership) {
+    const MAX_BORROWED_FREES: u16 = 1000;
     // SAFETY: the slot is this thread's own. `busy` keeps what libc allocates here out of the
     // books.
     unsafe {
-        if let Some(state) = state::of(slot).as_ref() {
+        if let Some(state) = state::state_in_slot(slot).as_ref() {
             // It served another engine. As at a thread's end, no handler comes in between.
             let mask = engine.process.block_signals();
             (*slot).state = std::ptr::null();
@@ -214,7 +214,7 @@ unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: Ta
             state.leave();
             sys::restore_signals(mask);
         }
-        if tables == Tables::Borrowed && (*slot).frees < MOST_BORROWED {
+        if tables == StateOwnership::Borrowed && (*slot).frees < MAX_BORROWED_FREES {
             (*slot).frees += 1;
             (*slot).lent |= tls::BORROWED;
         }
@@ -223,7 +223,7 @@ unsafe fn first_event(engine: &'static Engine, slot: *mut ThreadSlot, tables: Ta
         if state.is_null() {
             return;
         }
-        (*slot).engine = state::engine_of(&engine.process);
+        (*slot).engine = state::engine_identity(&engine.process);
         if (*slot).lent == 0 {
             engine.threads.watch_end(slot);
         }
@@ -239,7 +239,7 @@ unsafe fn enter(slot: *mut ThreadSlot) {
     // SAFETY: the caller's contract.
     unsafe {
         (*slot).busy = 1;
-        (*slot).countdown = QUIET;
+        (*slot).countdown = QUIET_COUNTDOWN;
         if cfg!(debug_assertions) {
             // A handler may have jumped out of the last event, which held some.
             (*slot).ranks = 0;
@@ -274,7 +274,7 @@ unsafe fn leave(engine: &Engine, slot: *mut ThreadSlot, countdown: u64) {
 ///
 /// # Safety
 /// The slot is this thread's own.
-unsafe fn begins(engine: &Engine, slot: *mut ThreadSlot) -> bool {
+unsafe fn note_countdown(engine: &Engine, slot: *mut ThreadSlot) -> bool {
     let epoch = engine.process.recorded.epoch();
     // SAFETY: the caller's contract.
     unsafe { std::mem::replace(&mut (*slot).epoch, epoch) != epoch }
@@ -282,7 +282,7 @@ unsafe fn begins(engine: &Engine, slot: *mut ThreadSlot) -> bool {
 
 /// Whether the countdown of a sampled recording leads to an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Countdown {
+pub(crate) enum CountdownState {
     /// It ran out.
     RanOut,
     /// It goes on, or the recording has none.
@@ -291,17 +291,17 @@ pub(crate) enum Countdown {
 
 /// An event of this thread. While it lasts, the thread is busy: what it allocates is not recorded.
 /// It ends when this is dropped, or by [`finish`](Self::finish).
-pub(crate) struct Event {
+pub(crate) struct ThreadEvent {
     engine: &'static Engine,
     slot: *mut ThreadSlot,
     state: &'static ThreadState,
     /// Whether it is the end of the thread's first countdown in this recording.
-    begins: bool,
+    ends_first_countdown: bool,
     /// The countdown that the thread goes on with.
     countdown: u64,
 }
 
-impl Event {
+impl ThreadEvent {
     /// Enters, for an event of the recording `epoch`. `None` without memory for the thread's
     /// tables: that is counted, and the thread goes on with the countdown `otherwise`, as it does
     /// after an event that is dropped.
@@ -312,17 +312,17 @@ impl Event {
     pub(crate) unsafe fn enter(
         engine: &'static Engine,
         slot: *mut ThreadSlot,
-        tables: Tables,
-        countdown: Countdown,
+        tables: StateOwnership,
+        countdown: CountdownState,
         epoch: u64,
         otherwise: u64,
     ) -> Option<Self> {
         // SAFETY: the caller's contract. States are never freed while their thread lives.
         unsafe {
             enter(slot);
-            let state = state_of(engine, slot, tables);
+            let state = acquire_state(engine, slot, tables);
             // This is noted even if there is no memory: the next countdown is not the first one.
-            let begins = countdown == Countdown::RanOut && begins(engine, slot);
+            let begins = countdown == CountdownState::RanOut && note_countdown(engine, slot);
             let Some(state) = state else {
                 count(&engine.process.dropped.no_memory);
                 leave(engine, slot, otherwise);
@@ -333,7 +333,7 @@ impl Event {
                 engine,
                 slot,
                 state,
-                begins,
+                ends_first_countdown: begins,
                 countdown: otherwise,
             })
         }
@@ -341,7 +341,7 @@ impl Event {
 
     /// The thread's tables, and what is the thread's own of them.
     #[inline(always)]
-    pub(crate) fn tables(&mut self) -> (&'static ThreadState, &mut Own) {
+    pub(crate) fn tables(&mut self) -> (&'static ThreadState, &mut ThreadOwnState) {
         // SAFETY: this is the state's thread, in an event, and the reference lives as long as the
         // event is borrowed.
         (self.state, unsafe { self.state.own() })
@@ -349,8 +349,8 @@ impl Event {
 
     /// Whether this is the end of the thread's first countdown in this recording. Such a countdown
     /// runs out without choosing an allocation.
-    pub(crate) fn begins(&self) -> bool {
-        self.begins
+    pub(crate) fn ends_first_countdown(&self) -> bool {
+        self.ends_first_countdown
     }
 
     /// Ends the event with this countdown, or with none if another recording began meanwhile: then
@@ -362,7 +362,7 @@ impl Event {
     }
 }
 
-impl Drop for Event {
+impl Drop for ThreadEvent {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: `enter` was told this thread's own slot, and made it busy.
@@ -379,7 +379,7 @@ pub(crate) unsafe fn release_late(slot: *mut ThreadSlot) {
     // SAFETY: the slot is this thread's own.
     unsafe {
         (*slot).lent &= tls::ENDED;
-        if let Some(state) = state::of(slot).as_ref() {
+        if let Some(state) = state::state_in_slot(slot).as_ref() {
             (*slot).state = std::ptr::null();
             (*slot).engine = std::ptr::null();
             state.release();

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::event::counted;
-use crate::platform::sys::PAGE;
+use crate::platform::sys::PAGE_SIZE;
 use crate::stack::call_site::CallSite;
 
 /// Counts a new mapping. What lay there before is gone (MAP_FIXED).
@@ -10,18 +10,18 @@ pub(super) fn map(engine: &'static Engine, address: usize, len: usize, frame: Ca
     let process = &engine.process;
     let epoch = process.recorded.epoch();
     // The kernel maps whole pages.
-    let Some(len) = len.checked_next_multiple_of(PAGE) else {
+    let Some(len) = len.checked_next_multiple_of(PAGE_SIZE) else {
         return;
     };
     if !process.recorded.is_running() || len == 0 {
         return;
     }
     unmap(engine, address, len, || 0);
-    counted::with_books(engine, |books| {
-        let Some(stack) = books.allocated(epoch, frame, len as u64) else {
+    counted::with_ledger(engine, |books| {
+        let Some(stack) = books.count_allocation(epoch, frame, len as u64) else {
             return;
         };
-        engine.books.regions.with(process, |regions| {
+        engine.ledger.regions.with(process, |regions| {
             // A new recording raises its epoch before it clears the regions.
             if epoch == process.recorded.epoch() {
                 regions.add(address..address.saturating_add(len), stack);
@@ -42,18 +42,18 @@ pub(super) fn unmap(
     kernel: impl FnOnce() -> isize,
 ) -> isize {
     let process = &engine.process;
-    let len = len.checked_next_multiple_of(PAGE).unwrap_or(0);
+    let len = len.checked_next_multiple_of(PAGE_SIZE).unwrap_or(0);
     if !process.recorded.is_running() || len == 0 {
         return kernel();
     }
     let (mut kernel, mut said) = (Some(kernel), 0);
-    counted::with_books(engine, |books| {
-        engine.books.regions.with(process, |regions| {
+    counted::with_ledger(engine, |books| {
+        engine.ledger.regions.with(process, |regions| {
             said = kernel.take().map_or(0, |kernel| kernel());
             if said >= 0 {
                 let gone = address..address.saturating_add(len);
                 regions.cut(gone, |stack, objects, bytes| {
-                    books.freed(stack, objects, bytes);
+                    books.count_free(stack, objects, bytes);
                 });
             }
         });

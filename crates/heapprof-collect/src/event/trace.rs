@@ -1,29 +1,32 @@
 //! What happens when an interpreter has made values: the number of the stack that made them.
 
 use crate::engine::Engine;
-use crate::event::entry::{Countdown, Event, Tables};
-use crate::event::stack::script;
+use crate::event::entry::{CountdownState, StateOwnership, ThreadEvent};
+use crate::event::stack::find_script_stack;
 use crate::platform::tls;
 
 /// A thread that traces values. What it allocates meanwhile is not recorded, and dumps that a
 /// signal asks for come afterwards.
-pub struct Tracer {
+pub struct ValueTracer {
     engine: &'static Engine,
-    event: Event,
+    event: ThreadEvent,
 }
 
-impl Tracer {
+impl ValueTracer {
     /// The number of the stack of the interpreter that this thread runs; `None` if it runs none, or
     /// if there is no memory.
     pub fn stack(&mut self) -> Option<u32> {
         let here = 0u8;
         let (_, own) = self.event.tables();
-        script(self.engine, own, (&raw const here).addr())
+        find_script_stack(self.engine, own, (&raw const here).addr())
     }
 }
 
 /// Runs `work`, unless nothing is recorded or the thread is inside the engine already.
-pub(super) fn trace<R>(engine: &'static Engine, work: impl FnOnce(&mut Tracer) -> R) -> Option<R> {
+pub(super) fn trace<R>(
+    engine: &'static Engine,
+    work: impl FnOnce(&mut ValueTracer) -> R,
+) -> Option<R> {
     let (slot, recorded) = (tls::current(), &engine.process.recorded);
     // SAFETY: the slot is this thread's own, and not busy when the event begins.
     let (event, countdown) = unsafe {
@@ -31,11 +34,12 @@ pub(super) fn trace<R>(engine: &'static Engine, work: impl FnOnce(&mut Tracer) -
             return None;
         }
         let (epoch, countdown) = (recorded.epoch(), (*slot).countdown);
-        let goes_on = Countdown::GoesOn;
-        let event = Event::enter(engine, slot, Tables::Own, goes_on, epoch, countdown)?;
+        let goes_on = CountdownState::GoesOn;
+        let event =
+            ThreadEvent::enter(engine, slot, StateOwnership::Own, goes_on, epoch, countdown)?;
         (event, countdown)
     };
-    let mut tracer = Tracer { engine, event };
+    let mut tracer = ValueTracer { engine, event };
     let done = work(&mut tracer);
     tracer.event.finish(countdown);
     Some(done)

@@ -8,19 +8,19 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::process::Process;
-use crate::platform::sys::{self, PAGE};
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
+use crate::platform::sys::{self, PAGE_SIZE};
 
 /// The allocator's state.
-pub(crate) struct Arena {
-    lists: Locked<{ rank::ARENA }, Lists>,
+pub(crate) struct EngineArena {
+    lists: LockedValue<{ rank::ARENA }, ArenaLists>,
     /// Whether any spare block is in use.
     spare: AtomicBool,
 }
 
-struct Lists {
-    free: [*mut u8; CLASSES],
+struct ArenaLists {
+    free: [*mut u8; CLASS_COUNT],
     at: *mut u8,
     left: usize,
     /// Memory for when the kernel gives no more: its start, how much of it is left (from the start
@@ -43,14 +43,14 @@ struct Lists {
 }
 
 // SAFETY: the lists are reached only under their lock.
-unsafe impl Send for Lists {}
+unsafe impl Send for ArenaLists {}
 
-const SMALLEST: u32 = 4;
-const LARGEST: usize = 32 << 10;
-const CLASSES: usize = (LARGEST.ilog2() - SMALLEST + 1) as usize;
-const CHUNK: usize = 128 << 10;
+const MIN_CLASS_BITS: u32 = 4;
+const MAX_SMALL_BLOCK: usize = 32 << 10;
+const CLASS_COUNT: usize = (MAX_SMALL_BLOCK.ilog2() - MIN_CLASS_BITS + 1) as usize;
+const CHUNK_LEN: usize = 128 << 10;
 
-impl Lists {
+impl ArenaLists {
     /// Pages from the kernel, else from the reserve.
     fn pages(&mut self, len: usize) -> *mut u8 {
         let mapped = sys::map_dense(len);
@@ -134,12 +134,12 @@ impl Lists {
     }
 }
 
-impl Arena {
+impl EngineArena {
     /// An arena with nothing mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
-            lists: Locked::new(Lists {
-                free: [std::ptr::null_mut(); CLASSES],
+            lists: LockedValue::new(ArenaLists {
+                free: [std::ptr::null_mut(); CLASS_COUNT],
                 at: std::ptr::null_mut(),
                 left: 0,
                 reserve: std::ptr::null_mut(),
@@ -166,8 +166,8 @@ impl Arena {
     /// not so much.
     ///
     /// std aborts the process when an allocation fails, and the process is the program's.
-    pub(crate) fn reserve(&self, process: &Process, len: usize) -> bool {
-        let len = pages(len);
+    pub(crate) fn reserve(&self, process: &EngineProcess, len: usize) -> bool {
+        let len = round_to_pages(len);
         self.lists.with(process, |lists| {
             let spare = lists.spare.iter().map(|(_, len)| *len).max();
             if lists.reserve_left >= len && spare >= Some(len) {
@@ -200,7 +200,7 @@ impl Arena {
     }
 
     /// How many bytes of the arena are in memory.
-    pub(crate) fn resident(&self, process: &Process) -> usize {
+    pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         let (cut, reserve, earlier, mapped) = self.lists.with(process, |lists| {
             let cut = lists.chunks.saturating_sub(lists.left) + lists.unlisted;
             let reserve = (lists.reserve.addr(), lists.reserve_len);
@@ -216,8 +216,8 @@ impl Arena {
     /// A piece of what was set aside, for an allocation of the engine's own that another
     /// allocator has no memory for. Null when that is used up.
     #[cold]
-    pub(crate) fn spare(&self, process: &Process, layout: Layout) -> *mut u8 {
-        if layout.align() > PAGE {
+    pub(crate) fn spare(&self, process: &EngineProcess, layout: Layout) -> *mut u8 {
+        if layout.align() > PAGE_SIZE {
             return std::ptr::null_mut();
         }
         self.lists.with(process, |lists| {
@@ -229,7 +229,7 @@ impl Arena {
 
     /// Whether a block is one that [`spare`](Self::spare) gave.
     #[inline(always)]
-    pub(crate) fn is_spare(&self, process: &Process, block: *mut u8) -> bool {
+    pub(crate) fn is_spare(&self, process: &EngineProcess, block: *mut u8) -> bool {
         self.spare.load(Ordering::Relaxed)
             && self.lists.with(process, |lists| lists.is_reserve(block))
     }
@@ -239,7 +239,12 @@ impl Arena {
     /// # Safety
     /// [`spare`](Self::spare) gave it, for this layout, and nobody uses it any more.
     #[cold]
-    pub(crate) unsafe fn free_spare(&self, process: &Process, block: *mut u8, layout: Layout) {
+    pub(crate) unsafe fn free_spare(
+        &self,
+        process: &EngineProcess,
+        block: *mut u8,
+        layout: Layout,
+    ) {
         self.lists.with(process, |lists| {
             lists.take_back(block, layout);
             self.spare.store(lists.spare_blocks > 0, Ordering::Relaxed);
@@ -247,13 +252,13 @@ impl Arena {
     }
 }
 
-fn class(layout: Layout) -> Option<usize> {
+fn size_class(layout: Layout) -> Option<usize> {
     let size = layout
         .size()
         .max(layout.align())
-        .max(1 << SMALLEST)
+        .max(1 << MIN_CLASS_BITS)
         .next_power_of_two();
-    (size <= LARGEST).then(|| (size.ilog2() - SMALLEST) as usize)
+    (size <= MAX_SMALL_BLOCK).then(|| (size.ilog2() - MIN_CLASS_BITS) as usize)
 }
 
 /// How much of the reserve a spare block takes.
@@ -261,16 +266,16 @@ fn spare_size(layout: Layout) -> usize {
     layout.size().next_multiple_of(64)
 }
 
-fn pages(size: usize) -> usize {
-    size.next_multiple_of(PAGE)
+fn round_to_pages(size: usize) -> usize {
+    size.next_multiple_of(PAGE_SIZE)
 }
 
 /// An arena with the process that it belongs to: an allocator.
 #[derive(Clone, Copy)]
-pub(crate) struct Allocator<'a>(pub(crate) &'a Arena, pub(crate) &'a Process);
+pub(crate) struct EngineAllocator<'a>(pub(crate) &'a EngineArena, pub(crate) &'a EngineProcess);
 
-impl Allocator<'_> {
-    fn with<R>(&self, use_it: impl FnOnce(&mut Lists) -> R) -> R {
+impl EngineAllocator<'_> {
+    fn with<R>(&self, use_it: impl FnOnce(&mut ArenaLists) -> R) -> R {
         self.0.lists.with(self.1, use_it)
     }
 }
@@ -278,14 +283,14 @@ impl Allocator<'_> {
 // SAFETY: blocks are disjoint pieces of private mappings. Each is as large as its power of two, or
 // whole pages. It is aligned to its size, or to a page if its size is more than a page. A layout
 // whose alignment is more than a page is refused.
-unsafe impl GlobalAlloc for Allocator<'_> {
+unsafe impl GlobalAlloc for EngineAllocator<'_> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if layout.align() > PAGE {
+        if layout.align() > PAGE_SIZE {
             return std::ptr::null_mut();
         }
-        let Some(class) = class(layout) else {
+        let Some(class) = size_class(layout) else {
             return self.with(|lists| {
-                let len = pages(layout.size());
+                let len = round_to_pages(layout.size());
                 let block = lists.pages(len);
                 if !block.is_null() && !lists.is_reserve(block) {
                     lists.remap((0, 0), (block.addr(), len));
@@ -300,19 +305,23 @@ unsafe impl GlobalAlloc for Allocator<'_> {
                 lists.free[class] = unsafe { head.cast::<*mut u8>().read() };
                 return head;
             }
-            let size = 1usize << (class as u32 + SMALLEST);
+            let size = 1usize << (class as u32 + MIN_CLASS_BITS);
             // The chunk is page-aligned. A block of up to a page is cut at a multiple of its size,
             // so it is aligned to its size. A larger one is cut at a multiple of the page size, so
             // it is aligned to a page.
-            let skip = lists.at.addr().next_multiple_of(size.min(PAGE)) - lists.at.addr();
+            let skip = lists.at.addr().next_multiple_of(size.min(PAGE_SIZE)) - lists.at.addr();
             if lists.left < size + skip {
-                let chunk = lists.pages(CHUNK);
+                let chunk = lists.pages(CHUNK_LEN);
                 if chunk.is_null() {
                     return chunk;
                 }
-                (lists.at, lists.left) = (chunk, CHUNK);
+                (lists.at, lists.left) = (chunk, CHUNK_LEN);
                 // The reserve is counted as a whole.
-                lists.chunks += if lists.is_reserve(chunk) { 0 } else { CHUNK };
+                lists.chunks += if lists.is_reserve(chunk) {
+                    0
+                } else {
+                    CHUNK_LEN
+                };
             } else {
                 // SAFETY: `skip` is left.
                 lists.at = unsafe { lists.at.add(skip) };
@@ -327,14 +336,14 @@ unsafe impl GlobalAlloc for Allocator<'_> {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        match class(layout) {
+        match size_class(layout) {
             Some(class) => self.with(|lists| {
                 // SAFETY: the block is free and at least a word.
                 unsafe { block.cast::<*mut u8>().write(lists.free[class]) };
                 lists.free[class] = block;
             }),
             None => {
-                let len = pages(layout.size());
+                let len = round_to_pages(layout.size());
                 let is_mapped = self.with(|lists| {
                     let is_mapped = !lists.is_reserve(block);
                     if is_mapped {
@@ -354,7 +363,7 @@ unsafe impl GlobalAlloc for Allocator<'_> {
         // SAFETY: the caller keeps to GlobalAlloc's contract.
         let block = unsafe { self.alloc(layout) };
         // A fresh mapping is zeros, and takes no memory where nobody writes.
-        let is_fresh = class(layout).is_none() && !self.with(|lists| lists.is_reserve(block));
+        let is_fresh = size_class(layout).is_none() && !self.with(|lists| lists.is_reserve(block));
         if !block.is_null() && !is_fresh {
             // SAFETY: a block of this size was given just now.
             unsafe { block.write_bytes(0, layout.size()) };
@@ -366,10 +375,10 @@ unsafe impl GlobalAlloc for Allocator<'_> {
         // SAFETY: the caller keeps to GlobalAlloc's contract.
         unsafe {
             let new_layout = Layout::from_size_align_unchecked(size, layout.align());
-            match (class(layout), class(new_layout)) {
+            match (size_class(layout), size_class(new_layout)) {
                 (Some(old), Some(new)) if old == new => return block,
                 (None, None) if !self.with(|lists| lists.is_reserve(block)) => {
-                    let (len, new_len) = (pages(layout.size()), pages(size));
+                    let (len, new_len) = (round_to_pages(layout.size()), round_to_pages(size));
                     let moved = sys::remap(block, len, new_len);
                     if !moved.is_null() {
                         let (old, new) = ((block.addr(), len), (moved.addr(), new_len));
@@ -393,15 +402,15 @@ unsafe impl GlobalAlloc for Allocator<'_> {
 mod tests {
     use super::*;
 
-    use crate::platform::pages::Pages;
+    use crate::platform::pages::PageSource;
 
-    fn process() -> Process {
-        Process::new(Pages::of_kernel())
+    fn process() -> EngineProcess {
+        EngineProcess::new(PageSource::from_kernel())
     }
 
     #[test]
     fn spare_blocks_are_of_the_reserve_and_come_back() {
-        let (arena, process) = (Arena::new(), process());
+        let (arena, process) = (EngineArena::new(), process());
         let layout = |size: usize, align| Layout::from_size_align(size, align).unwrap();
         let len = 1 << 20;
         assert!(arena.reserve(&process, len));
@@ -440,16 +449,16 @@ mod tests {
         }
         assert!(
             !arena.is_spare(&process, std::ptr::null_mut())
-                && arena.spare(&process, layout(1, 2 * PAGE)).is_null()
+                && arena.spare(&process, layout(1, 2 * PAGE_SIZE)).is_null()
         );
     }
 
     #[test]
     fn what_is_in_memory_is_counted_once() {
-        let (arena, process) = (Arena::new(), process());
-        let allocator = Allocator(&arena, &process);
-        let layout = Layout::from_size_align(300 * PAGE, 8).unwrap();
-        let larger = Layout::from_size_align(700 * PAGE, 8).unwrap();
+        let (arena, process) = (EngineArena::new(), process());
+        let allocator = EngineAllocator(&arena, &process);
+        let layout = Layout::from_size_align(300 * PAGE_SIZE, 8).unwrap();
+        let larger = Layout::from_size_align(700 * PAGE_SIZE, 8).unwrap();
         let count = |blocks: usize| {
             // SAFETY: the layout is valid and not empty; blocks are as large as asked for, and
             // freed once.
@@ -476,7 +485,7 @@ mod tests {
         let (half, grown, after) = count(40);
         // A kernel that gives large pages unasked gives more than was written.
         assert!(
-            half >= 40 * 150 * PAGE && grown >= 550 * PAGE,
+            half >= 40 * 150 * PAGE_SIZE && grown >= 550 * PAGE_SIZE,
             "{half} {grown}"
         );
         // Blocks that the list has no room for are counted whole, and nothing of them stays.
@@ -486,8 +495,8 @@ mod tests {
 
     #[test]
     fn blocks_are_aligned_disjoint_and_reused() {
-        let (arena, process) = (Arena::new(), process());
-        let allocator = Allocator(&arena, &process);
+        let (arena, process) = (EngineArena::new(), process());
+        let allocator = EngineAllocator(&arena, &process);
         let mut all: Vec<(*mut u8, Layout)> = Vec::new();
         for i in 0..4_000usize {
             let layout = Layout::from_size_align(1 + i * 37 % 70_000, 1 << (i % 10)).unwrap();
@@ -513,7 +522,7 @@ mod tests {
                 );
                 let layout = Layout::from_size_align(layout.size() * 2, layout.align()).unwrap();
                 allocator.dealloc(grown, layout);
-                if class(layout).is_some() {
+                if size_class(layout).is_some() {
                     assert_eq!(allocator.alloc(layout), grown);
                     allocator.dealloc(grown, layout);
                 }

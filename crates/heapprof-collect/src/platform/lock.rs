@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::Ordering;
 
 use crate::atomic::AtomicU32;
-use crate::platform::process::Process;
+use crate::platform::process::EngineProcess;
 use crate::platform::{sys, tls};
 
 /// The ranks of all locks, outermost first.
@@ -27,7 +27,7 @@ pub(crate) mod rank {
     /// The triggers of dumps.
     pub(crate) const TRIGGERS: u8 = 4;
     /// What was told of stacks that are followed.
-    pub(crate) const TOLD: u8 = 5;
+    pub(crate) const REPORTED_STACKS: u8 = 5;
     /// The moments of the heap's history.
     pub(crate) const MOMENTS: u8 = 6;
     /// The rules of unwinding.
@@ -35,25 +35,25 @@ pub(crate) mod rank {
     /// The program's own mappings.
     pub(crate) const REGIONS: u8 = 8;
     /// The budgets, and the owners of the live table's parts.
-    pub(crate) const CHANGING: u8 = 9;
+    pub(crate) const OWNERS: u8 = 9;
     /// The slots of other threads.
     pub(crate) const SLOTS: u8 = 10;
     /// The options of a recording that the program is to start.
-    pub(crate) const DEFAULT: u8 = 11;
+    pub(crate) const DEFAULT_OPTIONS: u8 = 11;
     /// The mappings that are known.
-    pub(crate) const KNOWN: u8 = 12;
+    pub(crate) const KNOWN_MAPPINGS: u8 = 12;
     /// The mappings that are closed.
-    pub(crate) const CLOSED: u8 = 13;
+    pub(crate) const CLOSED_MAPPINGS: u8 = 13;
     /// The loaded objects.
     pub(crate) const MODULES: u8 = 14;
     /// The frames of interpreters by their texts.
-    pub(crate) const NAMES: u8 = 15;
+    pub(crate) const SCRIPT_FRAMES: u8 = 15;
     /// The memory of those texts.
-    pub(crate) const TEXTS: u8 = 16;
+    pub(crate) const SCRIPT_TEXTS: u8 = 16;
     /// The stacks by their hash.
     pub(crate) const STACKS: u8 = 17;
     /// The memory of the stacks.
-    pub(crate) const FRAMES: u8 = 18;
+    pub(crate) const STACK_MEMORY: u8 = 18;
     /// What the engine itself allocates from.
     pub(crate) const ARENA: u8 = 19;
     /// The parts of the live table.
@@ -66,19 +66,19 @@ pub(crate) mod rank {
 }
 
 /// A lock without data of its own.
-pub(crate) struct Lock<const RANK: u8>(AtomicU32);
+pub(crate) struct FutexLock<const RANK: u8>(AtomicU32);
 
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-const AWAITED: u32 = 2;
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+const CONTENDED: u32 = 2;
 
 /// A lock as fork sees it: one among others.
 pub(crate) trait ForkLock {
     /// The lock's rank.
     fn rank(&self) -> u8;
     /// Takes the lock, unless it is held for longer than
-    /// [`patience`](Process::patience) says.
-    fn acquire_for_fork(&self, process: &Process) -> bool;
+    /// [`wait_timeout`](EngineProcess::wait_timeout) says.
+    fn acquire_for_fork(&self, process: &EngineProcess) -> bool;
     /// Gives back what [`acquire_for_fork`](Self::acquire_for_fork) took.
     fn release_after_fork(&self);
 }
@@ -86,7 +86,7 @@ pub(crate) trait ForkLock {
 /// Asserts that the thread may wait for a lock of this rank: it has none of this rank or a higher
 /// one.
 #[inline(always)]
-fn enters(rank: u8) {
+fn assert_may_enter(rank: u8) {
     if cfg!(debug_assertions) {
         let held = tls::ranks();
         assert!(held >> rank == 0, "lock {rank} is taken inside {held:#b}");
@@ -95,7 +95,7 @@ fn enters(rank: u8) {
 
 /// Notes that the thread has taken a lock.
 #[inline(always)]
-fn entered(rank: u8) {
+fn note_entered(rank: u8) {
     if cfg!(debug_assertions) {
         tls::set_ranks(tls::ranks() | 1 << rank);
     }
@@ -103,7 +103,7 @@ fn entered(rank: u8) {
 
 /// Notes that the thread gives a lock back.
 #[inline(always)]
-fn left(rank: u8) {
+fn note_left(rank: u8) {
     if cfg!(debug_assertions) {
         tls::set_ranks(tls::ranks() & !(1 << rank));
     }
@@ -112,7 +112,7 @@ fn left(rank: u8) {
 /// Sleeps until an awaited word is given back, or for no reason at all.
 fn sleep(word: &AtomicU32) {
     #[cfg(not(all(test, shuttle)))]
-    sys::futex_wait(word, AWAITED);
+    sys::futex_wait(word, CONTENDED);
     #[cfg(all(test, shuttle))]
     let _ = (word, sys::yield_now());
 }
@@ -127,77 +127,78 @@ fn wake(word: &AtomicU32) {
 
 /// Takes a word, if it is free. Returns whether it was.
 #[inline(always)]
-fn take(word: &AtomicU32) -> bool {
-    word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+fn take_word(word: &AtomicU32) -> bool {
+    word.compare_exchange(UNLOCKED, LOCKED, Ordering::Acquire, Ordering::Relaxed)
         .is_ok()
 }
 
-/// As [`take`], for waiters: it does not disturb the holder while the word is not free.
-fn take_if_free(word: &AtomicU32) -> bool {
-    word.load(Ordering::Relaxed) == FREE && take(word)
+/// As [`take_word`], for waiters: it does not disturb the holder while the word is not free.
+fn take_word_if_free(word: &AtomicU32) -> bool {
+    word.load(Ordering::Relaxed) == UNLOCKED && take_word(word)
 }
 
-impl<const RANK: u8> Lock<RANK> {
+impl<const RANK: u8> FutexLock<RANK> {
     /// A lock that nobody holds.
     pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(FREE))
+        Self(AtomicU32::new(UNLOCKED))
     }
 
     /// The guard of a lock that was taken just now.
     #[inline(always)]
-    fn guard(&self) -> Guard<'_, RANK> {
-        entered(RANK);
-        Guard(self)
+    fn guard(&self) -> LockGuard<'_, RANK> {
+        note_entered(RANK);
+        LockGuard(self)
     }
 
     /// Waits until nobody else holds it.
     #[inline]
-    pub(crate) fn lock(&self, process: &Process) -> Guard<'_, RANK> {
-        enters(RANK);
-        if !take(&self.0) {
+    pub(crate) fn lock(&self, process: &EngineProcess) -> LockGuard<'_, RANK> {
+        assert_may_enter(RANK);
+        if !take_word(&self.0) {
             self.wait(process);
         }
         self.guard()
     }
 
     /// The lock, if nobody holds it now.
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, RANK>> {
+    pub(crate) fn try_lock(&self) -> Option<LockGuard<'_, RANK>> {
         // The guard is made only if the lock was free: a guard that is dropped gives the lock back,
         // whoever holds it.
-        take(&self.0).then(|| self.guard())
+        take_word(&self.0).then(|| self.guard())
     }
 
     #[cold]
-    fn wait(&self, process: &Process) {
+    fn wait(&self, process: &EngineProcess) {
         for _ in 0..100 {
-            if take_if_free(&self.0) {
+            if take_word_if_free(&self.0) {
                 return;
             }
             std::hint::spin_loop();
         }
-        while !process.is_abandoned() && self.0.swap(AWAITED, Ordering::Acquire) != FREE {
+        while !process.is_abandoned() && self.0.swap(CONTENDED, Ordering::Acquire) != UNLOCKED {
             sleep(&self.0);
         }
     }
 
-    /// The lock, unless it is held for longer than [`patience`](Process::patience) says.
+    /// The lock, unless it is held for longer than [`wait_timeout`](EngineProcess::wait_timeout)
+    /// says.
     #[inline]
-    pub(crate) fn lock_in_time(&self, process: &Process) -> Option<Guard<'_, RANK>> {
-        enters(RANK);
-        (take(&self.0) || wait_a_while(&self.0, process)).then(|| self.guard())
+    pub(crate) fn lock_in_time(&self, process: &EngineProcess) -> Option<LockGuard<'_, RANK>> {
+        assert_may_enter(RANK);
+        (take_word(&self.0) || wait_a_while(&self.0, process)).then(|| self.guard())
     }
 
-    /// The lock, unless a thread that forks holds it for longer than `patience` (nanoseconds). That
-    /// thread may wait for malloc's own lock, and this thread may hold that, if a signal came in
-    /// the middle of malloc.
+    /// The lock, unless a thread that forks holds it for longer than `wait_timeout` (nanoseconds).
+    /// That thread may wait for malloc's own lock, and this thread may hold that, if a signal came
+    /// in the middle of malloc.
     pub(crate) fn lock_past_fork(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         patience: i64,
-    ) -> Option<Guard<'_, RANK>> {
-        enters(RANK);
+    ) -> Option<LockGuard<'_, RANK>> {
+        assert_may_enter(RANK);
         let mut since = None;
-        while !take_if_free(&self.0) && !process.is_abandoned() {
+        while !take_word_if_free(&self.0) && !process.is_abandoned() {
             if process.is_forking() {
                 let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
                 if now - *since.get_or_insert(now) >= patience {
@@ -213,29 +214,29 @@ impl<const RANK: u8> Lock<RANK> {
 
     #[inline]
     fn release(&self) {
-        left(RANK);
-        if self.0.swap(FREE, Ordering::Release) == AWAITED {
+        note_left(RANK);
+        if self.0.swap(UNLOCKED, Ordering::Release) == CONTENDED {
             wake(&self.0);
         }
     }
 }
 
-impl<const RANK: u8> ForkLock for Lock<RANK> {
+impl<const RANK: u8> ForkLock for FutexLock<RANK> {
     fn rank(&self) -> u8 {
         RANK
     }
 
-    fn acquire_for_fork(&self, process: &Process) -> bool {
+    fn acquire_for_fork(&self, process: &EngineProcess) -> bool {
         // A thread that dumps is not held up, because it has its signals blocked. But it may take
         // long.
         if RANK == rank::DUMPING {
             std::mem::forget(self.lock(process));
             return true;
         }
-        enters(RANK);
-        let taken = take(&self.0) || wait_for(&self.0, process, || true);
+        assert_may_enter(RANK);
+        let taken = take_word(&self.0) || wait_for(&self.0, process, || true);
         if taken {
-            entered(RANK);
+            note_entered(RANK);
         }
         taken
     }
@@ -245,10 +246,10 @@ impl<const RANK: u8> ForkLock for Lock<RANK> {
     }
 }
 
-/// Holds a [`Lock`] until dropped.
-pub(crate) struct Guard<'a, const RANK: u8>(&'a Lock<RANK>);
+/// Holds a [`FutexLock`] until dropped.
+pub(crate) struct LockGuard<'a, const RANK: u8>(&'a FutexLock<RANK>);
 
-impl<const RANK: u8> Drop for Guard<'_, RANK> {
+impl<const RANK: u8> Drop for LockGuard<'_, RANK> {
     #[inline]
     fn drop(&mut self) {
         self.0.release();
@@ -258,13 +259,13 @@ impl<const RANK: u8> Drop for Guard<'_, RANK> {
 /// Waits for a word for a while, and longer while a thread forks, because that thread holds all
 /// locks.
 #[cold]
-fn wait_a_while(word: &AtomicU32, process: &Process) -> bool {
+fn wait_a_while(word: &AtomicU32, process: &EngineProcess) -> bool {
     wait_for(word, process, || !process.is_forking())
 }
 
 /// Waits for a word. Whoever holds it may not be running, so this first spins, then makes way, then
 /// sleeps (for threads of other priorities).
-fn wait_for(word: &AtomicU32, process: &Process, may_give_up: impl Fn() -> bool) -> bool {
+fn wait_for(word: &AtomicU32, process: &EngineProcess, may_give_up: impl Fn() -> bool) -> bool {
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     for tries in 0u64.. {
         match tries {
@@ -272,8 +273,8 @@ fn wait_for(word: &AtomicU32, process: &Process, may_give_up: impl Fn() -> bool)
             64..512 => sys::yield_now(),
             _ => {
                 let waited = sys::nanoseconds(libc::CLOCK_MONOTONIC) - since;
-                if waited > process.patience() && may_give_up() {
-                    process.note_waited_in_vain();
+                if waited > process.wait_timeout() && may_give_up() {
+                    process.note_timeout();
                     return false;
                 }
                 if process.is_abandoned() {
@@ -282,7 +283,7 @@ fn wait_for(word: &AtomicU32, process: &Process, may_give_up: impl Fn() -> bool)
                 sys::nap();
             }
         }
-        if take_if_free(word) {
+        if take_word_if_free(word) {
             return true;
         }
     }
@@ -291,20 +292,21 @@ fn wait_for(word: &AtomicU32, process: &Process, may_give_up: impl Fn() -> bool)
 
 /// A lock for a few loads and stores: giving it back is a plain store. A thread holds one at a time
 /// of those that have the same rank, except that fork takes all.
-pub(crate) struct Spin<const RANK: u8>(AtomicU32);
+pub(crate) struct SpinLock<const RANK: u8>(AtomicU32);
 
-impl<const RANK: u8> Spin<RANK> {
+impl<const RANK: u8> SpinLock<RANK> {
     pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(FREE))
+        Self(AtomicU32::new(UNLOCKED))
     }
 
-    /// Takes the lock, unless it is held for longer than [`patience`](Process::patience) says.
+    /// Takes the lock, unless it is held for longer than
+    /// [`wait_timeout`](EngineProcess::wait_timeout) says.
     #[inline]
-    pub(crate) fn acquire_in_time(&self, process: &Process) -> bool {
-        enters(RANK);
-        let taken = take(&self.0) || wait_a_while(&self.0, process);
+    pub(crate) fn acquire_in_time(&self, process: &EngineProcess) -> bool {
+        assert_may_enter(RANK);
+        let taken = take_word(&self.0) || wait_a_while(&self.0, process);
         if taken {
-            entered(RANK);
+            note_entered(RANK);
         }
         taken
     }
@@ -312,58 +314,58 @@ impl<const RANK: u8> Spin<RANK> {
     /// Takes the lock, if nobody holds it.
     #[inline(always)]
     pub(crate) fn acquire_at_once(&self) -> bool {
-        enters(RANK);
-        let taken = take(&self.0);
+        assert_may_enter(RANK);
+        let taken = take_word(&self.0);
         if taken {
-            entered(RANK);
+            note_entered(RANK);
         }
         taken
     }
 
     #[inline]
     pub(crate) fn release(&self) {
-        left(RANK);
-        self.0.store(FREE, Ordering::Release);
+        note_left(RANK);
+        self.0.store(UNLOCKED, Ordering::Release);
     }
 
     /// Takes the lock for fork, with others of its rank, unless it is held for longer than
-    /// [`patience`](Process::patience) says.
-    pub(crate) fn acquire_for_fork(&self, process: &Process) -> bool {
-        take(&self.0) || wait_for(&self.0, process, || true)
+    /// [`wait_timeout`](EngineProcess::wait_timeout) says.
+    pub(crate) fn acquire_for_fork(&self, process: &EngineProcess) -> bool {
+        take_word(&self.0) || wait_for(&self.0, process, || true)
     }
 
     /// Gives back what [`acquire_for_fork`](Self::acquire_for_fork) took.
     pub(crate) fn release_after_fork(&self) {
-        self.0.store(FREE, Ordering::Release);
+        self.0.store(UNLOCKED, Ordering::Release);
     }
 }
 
-/// A value behind a [`Lock`].
-pub(crate) struct Locked<const RANK: u8, T> {
+/// A value behind a [`FutexLock`].
+pub(crate) struct LockedValue<const RANK: u8, T> {
     /// The lock, which fork takes too.
-    pub(crate) lock: Lock<RANK>,
+    pub(crate) lock: FutexLock<RANK>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: the value is reached only by whoever holds the lock.
-unsafe impl<const RANK: u8, T: Send> Sync for Locked<RANK, T> {}
+unsafe impl<const RANK: u8, T: Send> Sync for LockedValue<RANK, T> {}
 
-impl<const RANK: u8, T> Locked<RANK, T> {
+impl<const RANK: u8, T> LockedValue<RANK, T> {
     /// `value`, not locked.
     pub(crate) const fn new(value: T) -> Self {
         Self {
-            lock: Lock::new(),
+            lock: FutexLock::new(),
             value: UnsafeCell::new(value),
         }
     }
 
     /// Where the value is.
-    pub(crate) const fn place(&self) -> *mut T {
+    pub(crate) const fn value_place(&self) -> *mut T {
         self.value.get()
     }
 
     /// Runs `use_it` with the value while holding the lock.
-    pub(crate) fn with<R>(&self, process: &Process, use_it: impl FnOnce(&mut T) -> R) -> R {
+    pub(crate) fn with<R>(&self, process: &EngineProcess, use_it: impl FnOnce(&mut T) -> R) -> R {
         let _guard = self.lock.lock(process);
         // SAFETY: the guard makes this the only reference.
         use_it(unsafe { &mut *self.value.get() })
@@ -377,10 +379,10 @@ impl<const RANK: u8, T> Locked<RANK, T> {
     }
 
     /// As [`with`](Self::with), unless the lock is held for longer than
-    /// [`patience`](Process::patience) says.
+    /// [`wait_timeout`](EngineProcess::wait_timeout) says.
     pub(crate) fn with_in_time<R>(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         use_it: impl FnOnce(&mut T) -> R,
     ) -> Option<R> {
         let _guard = self.lock.lock_in_time(process)?;
@@ -392,12 +394,12 @@ impl<const RANK: u8, T> Locked<RANK, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::pages::Pages;
+    use crate::platform::pages::PageSource;
 
     #[test]
     fn trying_in_vain_leaves_the_lock_to_its_holder() {
-        let process = Process::new(Pages::of_kernel());
-        let lock = Lock::<{ rank::OPTIONS }>::new();
+        let process = EngineProcess::new(PageSource::from_kernel());
+        let lock = FutexLock::<{ rank::OPTIONS }>::new();
         let held = lock.lock(&process);
         assert!(lock.try_lock().is_none());
         assert!(lock.try_lock().is_none());
@@ -407,17 +409,17 @@ mod tests {
 
     #[test]
     fn who_waited_in_vain_waits_less_the_next_time() {
-        let process = Process::new(Pages::of_kernel());
-        let lock = Lock::<{ rank::OPTIONS }>::new();
+        let process = EngineProcess::new(PageSource::from_kernel());
+        let lock = FutexLock::<{ rank::OPTIONS }>::new();
         let held = lock.lock(&process);
         let now = || sys::nanoseconds(libc::CLOCK_MONOTONIC);
-        let (begin, patience_then) = (now(), process.patience());
+        let (begin, patience_then) = (now(), process.wait_timeout());
         let other = || lock.lock_in_time(&process).is_none();
         assert!(std::thread::scope(|scope| scope
             .spawn(other)
             .join()
             .unwrap()));
-        assert!(now() - begin >= patience_then && process.patience() < patience_then);
+        assert!(now() - begin >= patience_then && process.wait_timeout() < patience_then);
         drop(held);
         assert!(lock.lock_in_time(&process).is_some());
     }
@@ -426,10 +428,10 @@ mod tests {
     #[cfg(debug_assertions)]
     #[should_panic(expected = "lock 1 is taken inside 0b100")]
     fn an_outer_lock_is_not_taken_inside_an_inner_one() {
-        let process = Process::new(Pages::of_kernel());
+        let process = EngineProcess::new(PageSource::from_kernel());
         let (inner, outer) = (
-            Lock::<{ rank::NAMING }>::new(),
-            Lock::<{ rank::OPTIONS }>::new(),
+            FutexLock::<{ rank::NAMING }>::new(),
+            FutexLock::<{ rank::OPTIONS }>::new(),
         );
         let _inner = inner.lock(&process);
         let _outer = outer.lock(&process);

@@ -4,20 +4,20 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use crate::platform::kept::{Kept, Lot};
 use crate::platform::sys;
+use crate::platform::table_file::{TableFile, TableLifetime};
 
 /// A source of zeroed memory in whole pages.
-pub(crate) struct Pages {
+pub(crate) struct PageSource {
     /// The file that tables are kept in, if there is one.
-    pub(crate) kept: Kept,
+    pub(crate) table_file: TableFile,
     #[cfg(test)]
-    region: Region,
+    region: PageRegion,
 }
 
 /// Memory that a test hands in.
 #[cfg(test)]
-struct Region {
+struct PageRegion {
     /// Null if the kernel gives the memory.
     at: *mut u8,
     len: usize,
@@ -27,25 +27,25 @@ struct Region {
 
 // SAFETY: each part of the region is given out once.
 #[cfg(test)]
-unsafe impl Sync for Region {}
+unsafe impl Sync for PageRegion {}
 // SAFETY: as above.
 #[cfg(test)]
-unsafe impl Send for Region {}
+unsafe impl Send for PageRegion {}
 
 /// Whether a table will be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fill {
+pub(crate) enum TableFill {
     Sparse,
     Dense,
 }
 
-impl Pages {
+impl PageSource {
     /// Memory of the kernel's, as much as it has.
-    pub(crate) const fn of_kernel() -> Self {
+    pub(crate) const fn from_kernel() -> Self {
         Self {
-            kept: Kept::new(),
+            table_file: TableFile::new(),
             #[cfg(test)]
-            region: Region {
+            region: PageRegion {
                 at: std::ptr::null_mut(),
                 len: 0,
                 taken: AtomicUsize::new(0),
@@ -60,11 +60,11 @@ impl Pages {
     /// The region begins at a page, is zeroed, is nobody else's to write, and stays for as long as
     /// anything uses what this gives.
     #[cfg(test)]
-    pub(crate) const unsafe fn of_region(at: *mut u8, len: usize) -> Self {
+    pub(crate) const unsafe fn from_region(at: *mut u8, len: usize) -> Self {
         let taken = AtomicUsize::new(0);
         Self {
-            kept: Kept::new(),
-            region: Region { at, len, taken },
+            table_file: TableFile::new(),
+            region: PageRegion { at, len, taken },
         }
     }
 
@@ -79,13 +79,14 @@ impl Pages {
     }
 
     /// Fresh zeroed memory; null if there is none.
-    pub(crate) fn map(&self, len: usize, lot: Lot) -> *mut u8 {
-        self.other(len, lot).unwrap_or_else(|| sys::map(len))
+    pub(crate) fn map(&self, len: usize, lot: TableLifetime) -> *mut u8 {
+        self.take_other(len, lot).unwrap_or_else(|| sys::map(len))
     }
 
     /// As [`map`](Self::map), for tables that will be filled.
-    pub(crate) fn map_dense(&self, len: usize, lot: Lot) -> *mut u8 {
-        self.other(len, lot).unwrap_or_else(|| sys::map_dense(len))
+    pub(crate) fn map_dense(&self, len: usize, lot: TableLifetime) -> *mut u8 {
+        self.take_other(len, lot)
+            .unwrap_or_else(|| sys::map_dense(len))
     }
 
     /// What `at` points to. If that is nothing yet, it is zeroed memory from here on, which begins
@@ -96,17 +97,21 @@ impl Pages {
         at: &AtomicPtr<T>,
         len: usize,
         align: usize,
-        lot: Lot,
-        fill: Fill,
+        lot: TableLifetime,
+        fill: TableFill,
     ) -> *mut T {
         let found = at.load(Ordering::Acquire);
         if !found.is_null() {
             return found;
         }
-        let len = if align > sys::PAGE { len + align } else { len };
+        let len = if align > sys::PAGE_SIZE {
+            len + align
+        } else {
+            len
+        };
         let new = match fill {
-            Fill::Sparse => self.map(len, lot),
-            Fill::Dense => self.map_dense(len, lot),
+            TableFill::Sparse => self.map(len, lot),
+            TableFill::Dense => self.map_dense(len, lot),
         };
         if new.is_null() {
             return new.cast();
@@ -124,18 +129,18 @@ impl Pages {
     }
 
     /// Memory that is not the kernel's private one, if there is any of that.
-    fn other(&self, len: usize, lot: Lot) -> Option<*mut u8> {
+    fn take_other(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
         #[cfg(test)]
         if self.is_region() {
             return Some(self.take(len));
         }
-        self.kept.take(len, lot)
+        self.table_file.take(len, lot)
     }
 
     #[cfg(test)]
     fn take(&self, len: usize) -> *mut u8 {
         let take = |taken: usize| {
-            let end = taken.checked_add(len.checked_next_multiple_of(sys::PAGE)?)?;
+            let end = taken.checked_add(len.checked_next_multiple_of(sys::PAGE_SIZE)?)?;
             (end <= self.region.len).then_some(end)
         };
         let taken = &self.region.taken;
@@ -150,8 +155,8 @@ impl Pages {
     /// is no file, or if the value is not one that readers look for.
     #[inline]
     pub(crate) fn copy<T>(&self, of: &T) {
-        if self.kept.is_there() {
-            self.kept.copy(std::ptr::from_ref(of).addr());
+        if self.table_file.is_there() {
+            self.table_file.copy(std::ptr::from_ref(of).addr());
         }
     }
 
@@ -160,7 +165,7 @@ impl Pages {
     /// # Safety
     /// `at..at+len` came from here, and nothing refers to it any more.
     pub(crate) unsafe fn unmap(&self, at: *mut u8, len: usize) {
-        if !self.is_region() && !self.kept.holds(at) {
+        if !self.is_region() && !self.table_file.holds(at) {
             // SAFETY: the caller's contract.
             unsafe { sys::unmap(at, len) };
         }
@@ -171,7 +176,7 @@ impl Pages {
     /// # Safety
     /// The same as for [`unmap`](Self::unmap).
     pub(crate) unsafe fn discard(&self, at: *mut u8, len: usize) {
-        if !self.is_region() && !self.kept.holds(at) {
+        if !self.is_region() && !self.table_file.holds(at) {
             // SAFETY: the caller's contract.
             unsafe { sys::discard(at, len) };
         }
@@ -181,10 +186,10 @@ impl Pages {
     ///
     /// # Safety
     /// The same as for [`unmap`](Self::unmap).
-    pub(crate) unsafe fn empty(&self, at: *mut u8, len: usize) {
+    pub(crate) unsafe fn clear_pages(&self, at: *mut u8, len: usize) {
         // SAFETY: the caller's contract.
         unsafe {
-            match self.is_region() || self.kept.holds(at) {
+            match self.is_region() || self.table_file.holds(at) {
                 true => at.write_bytes(0, len),
                 false => sys::discard(at, len),
             }
@@ -205,17 +210,17 @@ pub(crate) mod tests {
     use std::alloc::{Layout, alloc_zeroed};
 
     use super::*;
-    use crate::platform::sys::PAGE;
+    use crate::platform::sys::PAGE_SIZE;
 
     /// A region of whole pages, which is never freed.
-    pub(crate) fn region_of(len: usize) -> Pages {
-        let layout = Layout::from_size_align(len, PAGE).unwrap();
+    pub(crate) fn region_of(len: usize) -> PageSource {
+        let layout = Layout::from_size_align(len, PAGE_SIZE).unwrap();
         // SAFETY: the region is zeroed, and nobody else knows of it.
-        unsafe { Pages::of_region(alloc_zeroed(layout), len) }
+        unsafe { PageSource::from_region(alloc_zeroed(layout), len) }
     }
 
     /// As [`region_of`], as large as most tests need.
-    pub(crate) fn region() -> Pages {
+    pub(crate) fn region() -> PageSource {
         region_of(64 << 20)
     }
 
@@ -223,30 +228,37 @@ pub(crate) mod tests {
     /// length.
     #[test]
     fn what_is_mapped_once_stays() {
-        let pages = region_of(16 * PAGE);
+        let pages = region_of(16 * PAGE_SIZE);
         let none = || AtomicPtr::<u64>::new(std::ptr::null_mut());
         let (at, aligned) = (none(), none());
-        let map = |at, len, align| pages.map_once(at, len, align, Lot::Own, Fill::Dense);
-        let first = map(&at, PAGE, PAGE);
+        let map =
+            |at, len, align| pages.map_once(at, len, align, TableLifetime::Own, TableFill::Dense);
+        let first = map(&at, PAGE_SIZE, PAGE_SIZE);
         assert!(!first.is_null());
-        assert_eq!(map(&at, PAGE, PAGE), first);
-        let begin = map(&aligned, 2 * PAGE, 4 * PAGE);
-        assert!(begin.addr().is_multiple_of(4 * PAGE));
+        assert_eq!(map(&at, PAGE_SIZE, PAGE_SIZE), first);
+        let begin = map(&aligned, 2 * PAGE_SIZE, 4 * PAGE_SIZE);
+        assert!(begin.addr().is_multiple_of(4 * PAGE_SIZE));
         // One page, two, and room to align them.
-        assert_eq!(pages.region.taken.load(Ordering::Relaxed), 7 * PAGE);
-        assert!(map(&none(), 16 * PAGE, PAGE).is_null());
+        assert_eq!(pages.region.taken.load(Ordering::Relaxed), 7 * PAGE_SIZE);
+        assert!(map(&none(), 16 * PAGE_SIZE, PAGE_SIZE).is_null());
     }
 
     #[test]
     fn whoever_maps_first_is_heard() {
         const THREADS: usize = 4;
-        let pages = Pages::of_kernel();
+        let pages = PageSource::from_kernel();
         for _ in 0..100 {
             let at = AtomicPtr::<u64>::new(std::ptr::null_mut());
             let barrier = std::sync::Barrier::new(THREADS);
             let map = || {
                 barrier.wait();
-                let mapped = pages.map_once(&at, PAGE, PAGE, Lot::Own, Fill::Sparse);
+                let mapped = pages.map_once(
+                    &at,
+                    PAGE_SIZE,
+                    PAGE_SIZE,
+                    TableLifetime::Own,
+                    TableFill::Sparse,
+                );
                 mapped.addr()
             };
             let all: Vec<usize> = std::thread::scope(|scope| {
@@ -257,20 +269,20 @@ pub(crate) mod tests {
             let first = at.load(Ordering::Relaxed);
             assert!(all.iter().all(|&mapped| mapped == first.addr()));
             // SAFETY: it came from there, and every thread is done with it.
-            unsafe { pages.unmap(first.cast(), PAGE) };
+            unsafe { pages.unmap(first.cast(), PAGE_SIZE) };
         }
     }
 
     #[test]
     fn a_region_is_given_out_once() {
-        let pages = region_of(4 * PAGE);
-        let map = |len| pages.map(len, Lot::Own);
+        let pages = region_of(4 * PAGE_SIZE);
+        let map = |len| pages.map(len, TableLifetime::Own);
         let first = map(1);
-        assert!(!first.is_null() && first.addr().is_multiple_of(PAGE));
-        let dense = pages.map_dense(2 * PAGE, Lot::Lasting);
-        assert_eq!(dense.addr(), first.addr() + PAGE);
-        assert!(map(2 * PAGE).is_null() && map(usize::MAX).is_null());
-        assert_eq!(map(PAGE).addr(), first.addr() + 3 * PAGE);
+        assert!(!first.is_null() && first.addr().is_multiple_of(PAGE_SIZE));
+        let dense = pages.map_dense(2 * PAGE_SIZE, TableLifetime::Lasting);
+        assert_eq!(dense.addr(), first.addr() + PAGE_SIZE);
+        assert!(map(2 * PAGE_SIZE).is_null() && map(usize::MAX).is_null());
+        assert_eq!(map(PAGE_SIZE).addr(), first.addr() + 3 * PAGE_SIZE);
         assert!(map(1).is_null());
     }
 }

@@ -5,23 +5,23 @@ use std::sync::atomic::{
     AtomicBool, AtomicI32, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering,
 };
 
-use crate::dropped::Dropped;
-use crate::mode::Recorded;
-use crate::platform::pages::Pages;
+use crate::dropped::DroppedEvents;
+use crate::mode::RecordingState;
+use crate::platform::pages::PageSource;
 use crate::platform::program;
-use crate::platform::sys::{self, NOT_BLOCKED, PAGE};
+use crate::platform::sys::{self, NOT_BLOCKED, PAGE_SIZE};
 
 /// The process as the engine knows it. Whoever waits for a lock, counts what is dropped, or needs
 /// memory for a table is given this.
-pub(crate) struct Process {
-    pub(crate) recorded: Recorded,
-    pub(crate) dropped: Dropped,
+pub(crate) struct EngineProcess {
+    pub(crate) recorded: RecordingState,
+    pub(crate) dropped: DroppedEvents,
     /// Where the tables get their memory.
-    pub(crate) pages: Pages,
+    pub(crate) pages: PageSource,
     /// The process that records. A vfork child shares this memory, and is another process.
     pub(crate) id: AtomicI32,
     /// What a thread that forks is to put back.
-    pub(crate) fork: Fork,
+    pub(crate) fork: ForkRecord,
     /// Whether a thread forks. It holds all locks meanwhile, for as long as the kernel takes to
     /// copy the process.
     forking: AtomicBool,
@@ -36,11 +36,11 @@ pub(crate) struct Process {
     /// Whether the program installed a filter of system calls. A call that was not among those that
     /// were tried may end the program.
     filtered: AtomicBool,
-    /// What [`may_keep`](Self::may_keep) knows.
+    /// What [`may_share_ledger`](Self::may_share_ledger) knows.
     keeps: AtomicU8,
     /// Whether the program shut itself in: nothing of ours makes a system call any more. Whoever
     /// would make one asks this first.
-    shut_in: AtomicBool,
+    is_in_sandbox: AtomicBool,
     name: OnceLock<Vec<u8>>,
     /// Whether whoever keeps the books was handed the file that this process runs, by this process
     /// or by one that it was forked from.
@@ -51,27 +51,27 @@ pub(crate) struct Process {
     /// all have.
     pub(crate) last_audit: OnceLock<&'static AtomicU64>,
     /// How much could not be told to them.
-    pub(crate) untold: AtomicU32,
+    pub(crate) unreported_audits: AtomicU32,
 }
 
-impl Process {
+impl EngineProcess {
     /// A process that nothing is recorded of. Its tables get their memory from `pages`.
-    pub(crate) const fn new(pages: Pages) -> Self {
+    pub(crate) const fn new(pages: PageSource) -> Self {
         Self {
-            recorded: Recorded::new(),
-            dropped: Dropped::new(),
+            recorded: RecordingState::new(),
+            dropped: DroppedEvents::new(),
             pages,
             id: AtomicI32::new(0),
-            fork: Fork::new(),
+            fork: ForkRecord::new(),
             forking: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             in_vain: AtomicU32::new(0),
             marked: AtomicPtr::new(std::ptr::null_mut()),
             last_audit: OnceLock::new(),
-            untold: AtomicU32::new(0),
+            unreported_audits: AtomicU32::new(0),
             filtered: AtomicBool::new(false),
             keeps: AtomicU8::new(0),
-            shut_in: AtomicBool::new(false),
+            is_in_sandbox: AtomicBool::new(false),
             name: OnceLock::new(),
             executable_handed: AtomicBool::new(false),
             tells_command_line: AtomicBool::new(false),
@@ -84,7 +84,7 @@ impl Process {
     }
 
     /// Whether a process ever recorded here.
-    pub(crate) fn is_known(&self) -> bool {
+    pub(crate) fn has_recorded(&self) -> bool {
         self.id.load(Ordering::Relaxed) != 0
     }
 
@@ -124,8 +124,8 @@ impl Process {
     pub(crate) fn mark(&self) {
         let mut page = self.marked.load(Ordering::Acquire);
         if page.is_null() {
-            page = sys::map(PAGE).cast();
-            if page.is_null() || !sys::wipe_on_fork(page.cast(), PAGE) {
+            page = sys::map(PAGE_SIZE).cast();
+            if page.is_null() || !sys::wipe_on_fork(page.cast(), PAGE_SIZE) {
                 return;
             }
             self.marked.store(page, Ordering::Release);
@@ -151,20 +151,20 @@ impl Process {
     /// still. Nobody told us of that copy, or it had no memory for tables of its own.
     #[inline(always)]
     pub(crate) fn shares_tables(&self) -> bool {
-        self.pages.kept.is_shared() && self.is_orphan()
+        self.pages.table_file.is_shared() && self.is_orphan()
     }
 
     /// How long an event may wait for another one, in nanoseconds. It gets shorter with each wait
     /// in vain: a program that held an event up will do it again.
-    pub(crate) fn patience(&self) -> i64 {
-        const FIRST: i64 = 2_000_000_000;
-        const LAST: i64 = 20_000_000;
+    pub(crate) fn wait_timeout(&self) -> i64 {
+        const FIRST_TIMEOUT: i64 = 2_000_000_000;
+        const MIN_TIMEOUT: i64 = 20_000_000;
         let in_vain = self.in_vain.load(Ordering::Relaxed);
-        (FIRST >> in_vain.saturating_mul(2).min(62)).max(LAST)
+        (FIRST_TIMEOUT >> in_vain.saturating_mul(2).min(62)).max(MIN_TIMEOUT)
     }
 
-    /// Says that somebody waited for as long as [`patience`](Self::patience) says.
-    pub(crate) fn note_waited_in_vain(&self) {
+    /// Says that somebody waited for as long as [`wait_timeout`](Self::wait_timeout) says.
+    pub(crate) fn note_timeout(&self) {
         let more = |n: u32| n.checked_add(1);
         let _ = self
             .in_vain
@@ -173,7 +173,7 @@ impl Process {
 
     /// Whether the filters of system calls let the books be kept in a file. `find` finds it out,
     /// which is asked once for each filter.
-    pub(crate) fn may_keep(&self, find: impl FnOnce() -> bool) -> bool {
+    pub(crate) fn may_share_ledger(&self, find: impl FnOnce() -> bool) -> bool {
         const UNKNOWN: u8 = 0;
         const NO: u8 = 1;
         const YES: u8 = 2;
@@ -200,19 +200,19 @@ impl Process {
     }
 
     /// Says that any system call of ours may be the program's end from now on.
-    pub(crate) fn shut_in(&self) {
-        self.shut_in.store(true, Ordering::Relaxed);
+    pub(crate) fn enter_sandbox(&self) {
+        self.is_in_sandbox.store(true, Ordering::Relaxed);
     }
 
-    /// Whether [`shut_in`](Self::shut_in) was called.
-    pub(crate) fn is_shut_in(&self) -> bool {
-        self.shut_in.load(Ordering::Relaxed)
+    /// Whether [`enter_sandbox`](Self::enter_sandbox) was called.
+    pub(crate) fn is_sandboxed(&self) -> bool {
+        self.is_in_sandbox.load(Ordering::Relaxed)
     }
 
     /// Blocks all signals of this thread, unless the program is shut in. Returns what was blocked
     /// before, for [`sys::restore_signals`].
     pub(crate) fn block_signals(&self) -> u64 {
-        match self.is_shut_in() {
+        match self.is_sandboxed() {
             true => NOT_BLOCKED,
             false => sys::block_signals(),
         }
@@ -227,9 +227,9 @@ impl Process {
 
 /// What a thread that forks is to put back afterwards. Only whoever holds the locks writes and
 /// reads it, in the parent or in the child.
-pub(crate) struct Fork {
+pub(crate) struct ForkRecord {
     mask: AtomicU64,
-    held: AtomicU32,
+    locks: AtomicU32,
     streams: AtomicBool,
     counting: AtomicBool,
     keeping: AtomicBool,
@@ -237,13 +237,13 @@ pub(crate) struct Fork {
     is_closing: AtomicBool,
 }
 
-/// The content of a [`Fork`].
+/// The content of a [`ForkRecord`].
 #[derive(Clone, Copy)]
-pub(crate) struct Held {
+pub(crate) struct ForkState {
     /// The signal mask that is to be put back.
     pub(crate) mask: u64,
     /// Which locks the thread holds, with one bit for each.
-    pub(crate) held: u32,
+    pub(crate) locks: u32,
     /// Whether it holds libc's streams.
     pub(crate) streams: bool,
     /// Whether it holds the lock of the heap's size.
@@ -256,11 +256,11 @@ pub(crate) struct Held {
     pub(crate) is_closing: bool,
 }
 
-impl Fork {
+impl ForkRecord {
     const fn new() -> Self {
         Self {
             mask: AtomicU64::new(0),
-            held: AtomicU32::new(0),
+            locks: AtomicU32::new(0),
             streams: AtomicBool::new(false),
             counting: AtomicBool::new(false),
             keeping: AtomicBool::new(false),
@@ -270,9 +270,9 @@ impl Fork {
     }
 
     /// Keeps this until the fork is over.
-    pub(crate) fn keep(&self, kept: Held) {
+    pub(crate) fn save(&self, kept: ForkState) {
         self.mask.store(kept.mask, Ordering::Relaxed);
-        self.held.store(kept.held, Ordering::Relaxed);
+        self.locks.store(kept.locks, Ordering::Relaxed);
         self.streams.store(kept.streams, Ordering::Relaxed);
         self.counting.store(kept.counting, Ordering::Relaxed);
         self.keeping.store(kept.keeping, Ordering::Relaxed);
@@ -281,10 +281,10 @@ impl Fork {
     }
 
     /// What was kept.
-    pub(crate) fn kept(&self) -> Held {
-        Held {
+    pub(crate) fn load(&self) -> ForkState {
+        ForkState {
             mask: self.mask.load(Ordering::Relaxed),
-            held: self.held.load(Ordering::Relaxed),
+            locks: self.locks.load(Ordering::Relaxed),
             streams: self.streams.load(Ordering::Relaxed),
             counting: self.counting.load(Ordering::Relaxed),
             keeping: self.keeping.load(Ordering::Relaxed),

@@ -8,15 +8,15 @@ use crate::platform::sys;
 /// runs (a script's does not). One file may be many programs, and `vim` may be a link to
 /// `vim.basic`.
 pub(crate) fn name() -> Vec<u8> {
-    const RUNNING: &CStr = c"/proc/thread-self/exe";
+    const EXECUTABLE_LINK: &CStr = c"/proc/thread-self/exe";
     let mut buf = [0u8; 4096];
-    let path = sys::read_link(RUNNING, &mut buf);
+    let path = sys::read_link(EXECUTABLE_LINK, &mut buf);
     let running = last_part(path.strip_suffix(b" (deleted)").unwrap_or(path));
-    let name = match started_by() {
+    let name = match executed_path() {
         // Mostly both names are the same, and nothing has to be asked.
         Some(path)
             if last_part(path.to_bytes()) != running
-                && (running.is_empty() || sys::is_same_file(path, RUNNING)) =>
+                && (running.is_empty() || sys::is_same_file(path, EXECUTABLE_LINK)) =>
         {
             last_part(path.to_bytes())
         }
@@ -35,8 +35,8 @@ fn last_part(path: &[u8]) -> &[u8] {
 
 /// The path that was executed. A program that executes its own file anew, or an open one, tells no
 /// name by that.
-fn started_by() -> Option<&'static CStr> {
-    sys::executed().filter(|path| {
+fn executed_path() -> Option<&'static CStr> {
+    sys::executed_path().filter(|path| {
         let path = path.to_bytes();
         let is_own = path.starts_with(b"/proc/") || path.ends_with(b"self/exe");
         !is_own && !path.starts_with(b"/dev/fd/")

@@ -12,7 +12,7 @@ mod x86_64 {
 
     use crate::platform::sys;
 
-    const SIZE: usize = 1 << 20;
+    const STACK_SIZE: usize = 1 << 20;
 
     /// The stack that dumps are made on. It has one user at a time, because a thread that dumps
     /// holds the lock of dumps.
@@ -28,12 +28,12 @@ mod x86_64 {
         fn end(&self) -> usize {
             let mut stack = self.0.load(Ordering::Relaxed);
             if stack.is_null() {
-                stack = sys::map(SIZE);
+                stack = sys::map(STACK_SIZE);
                 self.0.store(stack, Ordering::Relaxed);
             }
             match stack.expose_provenance() {
                 0 => 0,
-                start => (start + SIZE - 64) & !63,
+                start => (start + STACK_SIZE - 64) & !63,
             }
         }
 

@@ -4,7 +4,7 @@ use crate::platform::sys;
 use crate::platform::weak::single_threaded;
 
 /// What stands behind a name in a status file.
-fn line_of<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+fn find_line<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut lines = text.split(|&b| b == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(name))?;
     Some(line.trim_ascii())
@@ -14,7 +14,7 @@ fn line_of<'a>(text: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 pub(crate) fn resident() -> (u64, u64) {
     let text = sys::read_file(c"/proc/thread-self/status");
     let field = |name: &[u8]| {
-        let digits = line_of(&text, name)
+        let digits = find_line(&text, name)
             .unwrap_or_default()
             .iter()
             .filter(|b| b.is_ascii_digit());
@@ -29,7 +29,7 @@ pub(crate) fn is_filtered() -> bool {
         return mode != 0;
     }
     let text = sys::read_file(c"/proc/thread-self/status");
-    line_of(&text, b"Seccomp:").is_some_and(|mode| mode != b"0")
+    find_line(&text, b"Seccomp:").is_some_and(|mode| mode != b"0")
 }
 
 /// Whether this process has one thread only. False in doubt.
@@ -38,19 +38,19 @@ pub(crate) fn has_one_thread() -> bool {
         return true;
     }
     let text = sys::read_file(c"/proc/thread-self/status");
-    line_of(&text, b"Threads:").is_some_and(|count| count == b"1")
+    find_line(&text, b"Threads:").is_some_and(|count| count == b"1")
 }
 
 /// Whether the main thread has ended and this one is the last.
 pub(crate) fn is_deserted() -> bool {
     let text = sys::read_file(c"/proc/self/status");
-    let ended = line_of(&text, b"State:").is_some_and(|state| state.starts_with(b"Z"));
+    let ended = find_line(&text, b"State:").is_some_and(|state| state.starts_with(b"Z"));
     // The ended main thread is counted until the process ends.
-    ended && line_of(&text, b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n))
+    ended && find_line(&text, b"Threads:").is_some_and(|n| [&b"1"[..], b"2"].contains(&n))
 }
 
 /// The exit code of the main thread, which has ended: 0 if libc ended it.
-pub(crate) fn code_of_main_thread() -> u8 {
+pub(crate) fn main_thread_exit_code() -> u8 {
     let text = sys::read_file(c"/proc/self/stat");
     // The last field is a wait status; the program's name, in front, may hold anything.
     let last = text.trim_ascii().rsplit(|&b| b == b' ').next();

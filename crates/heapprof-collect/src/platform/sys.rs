@@ -13,16 +13,19 @@ use std::arch::asm;
 
 #[cfg(not(any(miri, all(test, shuttle))))]
 pub(crate) use clock::nanoseconds;
-pub use file::{File, error_text, is_executable, open_regular, read_file, write_to};
+pub use file::{EngineFile, error_text, is_executable, open_regular, read_file, write_to};
 pub(crate) use file::{
-    Patience, close_last, is_same_file, is_short_of_files, leave_files, make_folder_in, owner_of,
-    read_link, rename_in, set_mode_in, stat_in, take_back, unlink_in, working_folder,
+    WaitTimeout, close_last, file_owner, is_same_file, is_short_of_files, leave_files,
+    make_folder_in, read_link, rename_in, set_mode_in, stat_in, take_back_signal, unlink_in,
+    working_folder,
 };
 pub(crate) use keep::{
-    hand_over, limit, map_behind, map_file, memory_file, move_over, say, tell, try_to_send,
+    hand_over, map_behind, map_file, memory_file, move_over, send_message, send_request,
+    soft_limit, try_to_send,
 };
 pub(crate) use memory::{
-    LARGE, PAGE, discard, hint, map_dense, map_word, resident, shared_word, wipe_on_fork,
+    LARGE_PAGE_SIZE, PAGE_SIZE, discard, map_dense, map_word, prefetch, resident, shared_word,
+    wipe_on_fork,
 };
 pub use memory::{map, read_each, read_memory, remap, unmap};
 
@@ -126,7 +129,7 @@ pub fn waiting_signals() -> u64 {
 
 /// Whether the program has a handler of its own for a signal, and whether that asks for system
 /// calls to go on (SA_RESTART).
-pub fn handler(signal: u32) -> Option<bool> {
+pub fn signal_handler(signal: u32) -> Option<bool> {
     // As the kernel has it: the handler, flags, what returns from it, and a mask.
     let mut action = [0usize; 4];
     let at = action.as_mut_ptr() as usize;
@@ -252,11 +255,11 @@ pub fn thread_id() -> i32 {
 }
 
 /// Bytes of a thread's name, with a zero at the end.
-pub(crate) const NAME: usize = 16;
+pub(crate) const THREAD_NAME_LEN: usize = 16;
 
 /// The calling thread's name, up to a zero.
-pub(crate) fn thread_name() -> [u8; NAME] {
-    let mut name = [0; NAME];
+pub(crate) fn thread_name() -> [u8; THREAD_NAME_LEN] {
+    let mut name = [0; THREAD_NAME_LEN];
     let to = name.as_mut_ptr() as usize;
     // SAFETY: the kernel writes so many bytes.
     unsafe {
@@ -283,7 +286,7 @@ pub(crate) fn is_main_thread() -> bool {
 }
 
 /// The path that this program was executed by.
-pub(crate) fn executed() -> Option<&'static std::ffi::CStr> {
+pub(crate) fn executed_path() -> Option<&'static std::ffi::CStr> {
     // SAFETY: null, or a string that the kernel put at the end of the stack.
     unsafe {
         let at = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;

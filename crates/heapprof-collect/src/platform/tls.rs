@@ -4,10 +4,10 @@
 //! `thread_local!` in a shared library compiles to `__tls_get_addr`, which may allocate.
 
 /// A thread's tables (`thread.rs`), of which nothing is known here.
-pub(crate) enum Tables {}
+pub(crate) enum ThreadTables {}
 
 /// An engine, of which nothing is known here except an address: that of its process.
-pub(crate) enum Engine {}
+pub(crate) enum EngineIdentity {}
 
 /// What the hooks keep for each thread; zero when the thread starts.
 #[repr(C)]
@@ -15,7 +15,7 @@ pub(crate) struct ThreadSlot {
     /// Bytes until the next sample. The hooks subtract; below zero they call in here.
     pub(crate) countdown: u64,
     /// The thread's tables, null until its first event.
-    pub(crate) state: *const Tables,
+    pub(crate) state: *const ThreadTables,
     /// Whether the thread is inside an engine.
     pub(crate) busy: u32,
     /// Why the thread has its state for one event at a time, if it does: [`ENDED`], [`BORROWED`].
@@ -27,7 +27,7 @@ pub(crate) struct ThreadSlot {
     /// The recording that the countdown belongs to.
     pub(crate) epoch: u64,
     /// Which engine the thread serves; null before its first event.
-    pub(crate) engine: *const Engine,
+    pub(crate) engine: *const EngineIdentity,
     /// The process that this thread works for, if it is a child of ours that shares our memory.
     pub(crate) works_for: i32,
     /// Whether the thread holds the locks of fork.
@@ -45,7 +45,7 @@ pub(crate) const ENDED: u8 = 1;
 pub(crate) const BORROWED: u8 = 2;
 
 /// A countdown that does not run out while the thread is busy.
-pub(crate) const QUIET: u64 = u64::MAX / 2;
+pub(crate) const QUIET_COUNTDOWN: u64 = u64::MAX / 2;
 
 #[cfg(all(target_arch = "x86_64", not(any(miri, all(test, shuttle)))))]
 mod place {

@@ -3,10 +3,10 @@
 
 use std::sync::atomic::AtomicU32;
 
-use crate::platform::sys::{self, File, PAGE, call};
+use crate::platform::sys::{self, EngineFile, PAGE_SIZE, call};
 
 /// How long the child may take, in naps of a millisecond.
-const PATIENCE: u32 = 2_000;
+const CHILD_TIMEOUT: u32 = 2_000;
 
 /// Makes a child of this process, which installs a filter by the system call `n` with `args`, and
 /// then makes the system calls of dumps, of events, and of a look at an executable. Returns true if
@@ -22,17 +22,17 @@ pub(crate) fn survives(n: libc::c_long, args: [usize; 6]) -> bool {
 
 /// Whether the system calls that keep the books in a file kill nobody under the filters that there
 /// are. A filter that denies them does not.
-pub(crate) fn may_keep() -> bool {
+pub(crate) fn may_share_ledger() -> bool {
     lives_through(|| {
-        let Ok(file) = sys::memory_file(2 * PAGE) else {
+        let Ok(file) = sys::memory_file(2 * PAGE_SIZE) else {
             return;
         };
-        let at = sys::map_file(&file, 0, PAGE);
+        let at = sys::map_file(&file, 0, PAGE_SIZE);
         if !at.is_null() {
-            let behind = sys::map_behind(at, PAGE);
+            let behind = sys::map_behind(at, PAGE_SIZE);
             if !behind.is_null() {
                 // SAFETY: both are pages of this child's own.
-                unsafe { sys::move_over(behind, at, PAGE) };
+                unsafe { sys::move_over(behind, at, PAGE_SIZE) };
             }
         }
         let _ = sys::hand_over(&[&file], c"/nonexistent/heapprof", b"");
@@ -76,7 +76,7 @@ fn lives_through(work: impl FnOnce()) -> bool {
             }
         }
     }
-    let ended = child > 0 && wait(child as usize);
+    let ended = child > 0 && wait_for_end(child as usize);
     // SAFETY: the page is mapped, and the child has ended or was killed.
     unsafe {
         let lived = lived.read_volatile() == 1;
@@ -105,22 +105,22 @@ fn try_all() {
     sys::thread_id();
     sys::thread_name();
     sys::restore_signals(sys::block_signals());
-    sys::take_back(libc::EPIPE);
-    if let Ok(file) = File::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) {
+    sys::take_back_signal(libc::EPIPE);
+    if let Ok(file) = EngineFile::open(c"/proc/thread-self/maps", libc::O_RDONLY, 0) {
         file.read(&mut buffer);
         file.read_at(&mut buffer, 0);
     }
     let to_write = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW;
-    if let Ok(file) = File::open(c"/dev/null", to_write, 0o666) {
+    if let Ok(file) = EngineFile::open(c"/dev/null", to_write, 0o666) {
         let _ = file.write_all(b"x");
-        file.has_room(&mut sys::Patience::new());
+        file.has_room(&mut sys::WaitTimeout::new());
         file.stat();
     }
     sys::read_link(none, &mut buffer);
     sys::is_executable(none);
     sys::working_folder(&mut buffer);
     sys::effective_user();
-    if let Ok(folder) = File::open(c"/", libc::O_PATH | libc::O_DIRECTORY, 0) {
+    if let Ok(folder) = EngineFile::open(c"/", libc::O_PATH | libc::O_DIRECTORY, 0) {
         let none = c"nonexistent/heapprof";
         sys::stat_in(&folder, none, false);
         let _ = sys::rename_in(&folder, none, none);
@@ -162,8 +162,8 @@ fn try_all() {
 
 /// Waits for the child to end. Kills it if that takes too long, because a filter may hand calls to
 /// a process that does not answer. Returns whether the child ended in time.
-fn wait(child: usize) -> bool {
-    for _ in 0..PATIENCE {
+fn wait_for_end(child: usize) -> bool {
+    for _ in 0..CHILD_TIMEOUT {
         // The child has ended, or the program's own wait has seen its end.
         if sys::has_ended(child) {
             return true;

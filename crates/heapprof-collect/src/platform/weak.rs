@@ -25,7 +25,7 @@ global_asm!(
 );
 
 #[repr(C)]
-struct Weak {
+struct WeakSymbols {
     dl_find_object: Option<unsafe extern "C" fn(*const c_void, *mut FoundObject) -> i32>,
     /// A byte that glibc writes; null if there is none.
     single_threaded: *const u8,
@@ -36,7 +36,7 @@ struct Weak {
 
 unsafe extern "C" {
     #[link_name = "heapprof_weak"]
-    static WEAK: Weak;
+    static WEAK_SYMBOLS: WeakSymbols;
 }
 
 /// glibc's `struct dl_find_object` (2.35 and later).
@@ -64,7 +64,7 @@ pub(crate) fn has_dl_find_object() -> bool {
         return false;
     }
     // SAFETY: defined above, never written.
-    unsafe { WEAK.dl_find_object.is_some() }
+    unsafe { WEAK_SYMBOLS.dl_find_object.is_some() }
 }
 
 /// The loaded object that holds `pc`, by `_dl_find_object`.
@@ -73,14 +73,14 @@ pub(crate) fn dl_find_object(pc: usize) -> Option<FoundObject> {
     // SAFETY: the result is plain data, zeroed and large enough; the function reads only `pc`'s
     // value.
     unsafe {
-        let find = WEAK.dl_find_object?;
+        let find = WEAK_SYMBOLS.dl_find_object?;
         (find(pc as *const c_void, found.as_mut_ptr()) == 0).then(|| found.assume_init())
     }
 }
 
 /// The lock of libc's list of streams, which fork takes after its handlers ran. It counts its
 /// owner's acquisitions.
-pub(crate) enum Streams {
+pub(crate) enum StreamLockAction {
     Lock,
     Unlock,
     /// In a child: nobody holds it.
@@ -88,13 +88,13 @@ pub(crate) enum Streams {
 }
 
 /// Takes or gives back the lock of libc's streams, where libc has it.
-pub(crate) fn streams(what: Streams) {
+pub(crate) fn streams(what: StreamLockAction) {
     // SAFETY: functions without arguments, called in pairs around fork by one thread.
     unsafe {
         let function = match what {
-            Streams::Lock => WEAK.lock_streams,
-            Streams::Unlock => WEAK.unlock_streams,
-            Streams::Reset => WEAK.reset_streams,
+            StreamLockAction::Lock => WEAK_SYMBOLS.lock_streams,
+            StreamLockAction::Unlock => WEAK_SYMBOLS.unlock_streams,
+            StreamLockAction::Reset => WEAK_SYMBOLS.reset_streams,
         };
         if let Some(function) = function {
             function();
@@ -113,7 +113,7 @@ pub(crate) fn single_threaded() -> bool {
     // SAFETY: glibc's variable lives as long as the process. It is a byte, and is read as volatile
     // because others write it.
     unsafe {
-        let byte = WEAK.single_threaded;
+        let byte = WEAK_SYMBOLS.single_threaded;
         !byte.is_null() && byte.read_volatile() != 0
     }
 }

@@ -5,21 +5,21 @@
 
 use std::collections::BTreeMap;
 
-use crate::code::data::data;
+use crate::code::data::read_data;
 use crate::engine::Engine;
-use crate::recording::sums::Sums;
-use crate::stack::provider::Reported;
-use crate::tables::script_frames::Word;
+use crate::recording::sums::StackSums;
+use crate::stack::provider::ProviderReport;
+use crate::tables::script_frames::FrameWord;
 
 /// The label that says what the memory of a stack is for.
-const HOLDS: &str = "holds";
+const HOLDS_LABEL: &str = "holds";
 
 /// Lines for the profile's comments; none if there is nothing to say, or if it can't be said. The
 /// allocator is asked only if it `may_ask`: its locks may be held.
 pub(super) fn account(
     engine: &Engine,
-    sums: &[Sums],
-    reports: &[(usize, Reported)],
+    sums: &[StackSums],
+    reports: &[(usize, ProviderReport)],
     may_ask: bool,
 ) -> Vec<String> {
     let claimed = reports.iter().flat_map(|(_, report)| &report.accounts);
@@ -37,7 +37,7 @@ pub(super) fn account(
         return Vec::new();
     };
     let object = |address| engine.code.modules.find(&engine.process, address);
-    let Some(data) = data(|address| object(address).map(|module| module.end)) else {
+    let Some(data) = read_data(|address| object(address).map(|module| module.end)) else {
         return Vec::new();
     };
     let in_use: i64 = sums.iter().map(|sum| sum.in_use()[1]).sum();
@@ -71,31 +71,34 @@ pub(super) fn account(
 
 /// Whether the program's own mappings are counted as allocations.
 fn counts_mappings(engine: &Engine) -> bool {
-    let has_some = |regions: &mut crate::books::regions::Regions| !regions.is_empty();
-    engine.books.regions.with(&engine.process, has_some)
+    let has_some = |regions: &mut crate::ledger::regions::ProgramMappings| !regions.is_empty();
+    engine.ledger.regions.with(&engine.process, has_some)
 }
 
 /// What is in use by stacks whose label says what for.
-fn by_label(engine: &Engine, sums: &[Sums]) -> Vec<(String, i64)> {
+fn by_label(engine: &Engine, sums: &[StackSums]) -> Vec<(String, i64)> {
     let (mut by_word, mut frames) = (BTreeMap::<u64, i64>::new(), Vec::new());
     for (stack, sum) in (0..).zip(sums) {
         let [_, bytes] = sum.in_use();
         if bytes == 0 {
             continue;
         }
-        engine.books.stacks.read(stack, &mut frames);
-        let labels = frames.iter().take_while(|word| Word::is_label(**word));
+        engine.ledger.stacks.read(stack, &mut frames);
+        let labels = frames.iter().take_while(|word| FrameWord::is_label(**word));
         for &word in labels {
             *by_word.entry(word).or_default() += bytes;
         }
     }
     let mut by_text = BTreeMap::<String, i64>::new();
     for (word, bytes) in by_word {
-        let Word::Label(i, label) = Word::of(word) else {
+        let FrameWord::Label(i, label) = FrameWord::from_word(word) else {
             continue;
         };
         let labels = engine.scripts.providers.get(i).map(|of| of.labels(label));
-        let held = labels.into_iter().flatten().find(|(key, _)| key == HOLDS);
+        let held = labels
+            .into_iter()
+            .flatten()
+            .find(|(key, _)| key == HOLDS_LABEL);
         if let Some((_, text)) = held {
             *by_text.entry(text).or_default() += bytes;
         }

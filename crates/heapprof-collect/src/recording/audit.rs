@@ -10,30 +10,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use heapprof_profile::fork::Load;
 
 use crate::engine::Engine;
-use crate::options::Options;
+use crate::options::RecordingOptions;
 use crate::platform::sys;
 
 /// What a forked child says first. The process that it was forked from follows.
-const FORKED: &str = "heapprof's child 1";
+const FORKED_MESSAGE: &str = "heapprof's child 1";
 /// What a process says before its last profile, and before it becomes another program.
-const END: &str = "heapprof's end 1";
-const EXEC: &str = "heapprof's exec 1";
+const END_MESSAGE: &str = "heapprof's end 1";
+const EXEC_MESSAGE: &str = "heapprof's exec 1";
 /// What a process says that wants to be looked at now.
-const LOOK: &str = "heapprof's look 1";
+const AUDIT_MESSAGE: &str = "heapprof's look 1";
 /// What a child says that has tried to load something. What it was follows on the next line.
-const LOAD: &str = "heapprof's load 1";
+const LOAD_MESSAGE: &str = "heapprof's load 1";
 /// So many seconds a process waits to be looked at, from the last time that any was. Whoever audits
 /// looks at one after the other; if they are gone, nobody waits.
-const PATIENCE: i64 = 30;
+const AUDIT_TIMEOUT: i64 = 30;
 /// After somebody has waited in vain, nobody waits for so many nanoseconds.
-const PAUSE: u64 = 300_000_000_000;
+const AUDIT_RETRY_INTERVAL: u64 = 300_000_000_000;
 /// For so many milliseconds a process tries to be heard: a child that nobody knows of would be
 /// lost.
-const LONG: u32 = 5000;
-const SHORT: u32 = 20;
+const LONG_SEND_TIMEOUT: u32 = 5000;
+const SHORT_SEND_TIMEOUT: u32 = 20;
 
 /// Makes ready for forked children.
-pub(super) fn begin(engine: &Engine, options: &Options) {
+pub(super) fn begin(engine: &Engine, options: &RecordingOptions) {
     if !options.output.audit.is_empty() && engine.process.last_audit.get().is_none() {
         // Without it, each process waits for itself.
         let word = sys::shared_word();
@@ -42,18 +42,24 @@ pub(super) fn begin(engine: &Engine, options: &Options) {
 }
 
 /// Says that this is a forked child of a process.
-pub(super) fn forked(engine: &Engine, options: &Options, parent: i32) {
-    tell(engine, options, FORKED, &format!(" {parent}"), PATIENCE);
+pub(super) fn report_fork(engine: &Engine, options: &RecordingOptions, parent: i32) {
+    report(
+        engine,
+        options,
+        FORKED_MESSAGE,
+        &format!(" {parent}"),
+        AUDIT_TIMEOUT,
+    );
 }
 
 /// Says that the process ends, or that it becomes another program.
-pub(super) fn ending(engine: &Engine, options: &Options, is_exec: bool) {
-    tell(
+pub(super) fn report_end(engine: &Engine, options: &RecordingOptions, is_exec: bool) {
+    report(
         engine,
         options,
-        if is_exec { EXEC } else { END },
+        if is_exec { EXEC_MESSAGE } else { END_MESSAGE },
         "",
-        PATIENCE,
+        AUDIT_TIMEOUT,
     );
 }
 
@@ -61,42 +67,48 @@ impl Engine {
     /// Waits until somebody has looked at the process's pages, if that was asked for
     /// ([`Output::audit`](crate::options::Output::audit)). The program may be about to end. Returns
     /// whether somebody looked.
-    pub fn wait_for_look(&self, ends: bool) -> bool {
+    pub fn wait_for_audit(&self, ends: bool) -> bool {
         let options = self.dumping.options.with(&self.process, |o| o.clone());
-        let text = if ends { END } else { LOOK };
-        options.is_some_and(|options| tell(self, &options, text, "", PATIENCE))
+        let text = if ends { END_MESSAGE } else { AUDIT_MESSAGE };
+        options.is_some_and(|options| report(self, &options, text, "", AUDIT_TIMEOUT))
     }
 
     /// Tells whoever audits the children of a program that this child has tried to load something.
     /// Returns whether somebody was told.
-    pub fn tell_of_load(&self, load: &Load) -> bool {
+    pub fn report_load(&self, load: &Load) -> bool {
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = format!("\n{}", load.comment());
-        options.is_some_and(|options| tell(self, &options, LOAD, &text, 0))
+        options.is_some_and(|options| report(self, &options, LOAD_MESSAGE, &text, 0))
     }
 }
 
 /// Tells somebody who audits, and waits for them for so many seconds. Returns whether they have
 /// answered, or have heard it, if nobody waits.
-fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64) -> bool {
+fn report(
+    engine: &Engine,
+    options: &RecordingOptions,
+    what: &str,
+    rest: &str,
+    seconds: i64,
+) -> bool {
     let process = &engine.process;
     let generation = engine.threads.names.generation();
     let is_audited = generation > 0 && !options.output.audit.is_empty();
-    if !is_audited || process.is_shut_in() || process.is_filtered() {
+    if !is_audited || process.is_sandboxed() || process.is_filtered() {
         return false;
     }
     let last = LastAudit(process.last_audit.get().copied());
     // Whoever kept a process waiting may do so again.
     let is_unheard = last.is_in_vain();
     let seconds = if is_unheard { 0 } else { seconds };
-    let untold = process.untold.load(Ordering::Relaxed);
+    let untold = process.unreported_audits.load(Ordering::Relaxed);
     let text = format!("{what} {generation} {untold}{rest}\n");
     let Ok(path) = CString::new(&*options.output.audit) else {
         return false;
     };
-    let tries = match what == FORKED && !is_unheard {
-        true => LONG,
-        false => SHORT,
+    let tries = match what == FORKED_MESSAGE && !is_unheard {
+        true => LONG_SEND_TIMEOUT,
+        false => SHORT_SEND_TIMEOUT,
     };
     // As long as others are answered, this one's turn comes.
     let mut before = last.get();
@@ -104,7 +116,7 @@ fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64
         let now = last.get();
         seconds > 0 && !last.is_in_vain() && std::mem::replace(&mut before, now) != now
     };
-    match sys::tell(&path, text.as_bytes(), tries, seconds, goes_on) {
+    match sys::send_request(&path, text.as_bytes(), tries, seconds, goes_on) {
         Ok(is_answered) => {
             if seconds > 0 {
                 last.note(is_answered);
@@ -112,7 +124,7 @@ fn tell(engine: &Engine, options: &Options, what: &str, rest: &str, seconds: i64
             is_answered || seconds == 0
         }
         Err(_) => {
-            process.untold.fetch_add(1, Ordering::Relaxed);
+            process.unreported_audits.fetch_add(1, Ordering::Relaxed);
             false
         }
     }
@@ -132,7 +144,11 @@ impl LastAudit {
     }
 
     fn note(&self, is_answered: bool) {
-        let moment = if is_answered { now() } else { now() + PAUSE };
+        let moment = if is_answered {
+            now()
+        } else {
+            now() + AUDIT_RETRY_INTERVAL
+        };
         if let Some(word) = self.0 {
             word.store(moment, Ordering::Relaxed);
         }

@@ -9,25 +9,25 @@
 use std::alloc::{Layout, alloc, dealloc};
 use std::sync::atomic::Ordering;
 
-use crate::dump::Error;
-use crate::dump::clock::{CLOCK, DUMPER};
+use crate::dump::DumpError;
+use crate::dump::clock::{CLOCK_THREAD, DUMPER_THREAD};
 use crate::engine::Engine;
-use crate::options::Triggers;
+use crate::options::DumpTriggers;
 use crate::platform::{status, sys};
-use crate::reason::Reason;
-use crate::recording::dumps::{dump, look};
+use crate::reason::DumpReason;
+use crate::recording::dumps::{dump, scan};
 
 /// The longest sleep, in milliseconds. It may take this long to see that all threads of the program
 /// except this one have ended.
-const SLICE: u32 = 100;
+const MAX_SLEEP: u32 = 100;
 /// The interval of a clock that makes no dumps, in milliseconds.
-const NEVER: u32 = u32::MAX;
+const NO_INTERVAL: u32 = u32::MAX;
 
 /// Says that there can be threads from now on.
-pub(super) fn let_go(engine: &'static Engine) {
+pub(super) fn allow_threads(engine: &'static Engine) {
     let (process, dumping) = (&engine.process, &engine.dumping);
-    if dumping.clock.held.swap(false, Ordering::Relaxed) && process.recorded.is_running() {
-        engine.guarded(|| {
+    if dumping.clock.is_suspended.swap(false, Ordering::Relaxed) && process.recorded.is_running() {
+        engine.with_guard_and_signals_blocked(|| {
             if let Some(triggers) = dumping.triggers(process) {
                 dumping.due.stop_counting();
                 start(engine, &triggers);
@@ -37,17 +37,19 @@ pub(super) fn let_go(engine: &'static Engine) {
 }
 
 /// Dumps on the interval of these triggers from now on, if they have one.
-pub(super) fn start(engine: &'static Engine, triggers: &Triggers) {
+pub(super) fn start(engine: &'static Engine, triggers: &DumpTriggers) {
     let (clock, due) = (&engine.dumping.clock, &engine.dumping.due);
     let ms = match triggers.interval {
-        Some(interval) => u32::try_from(interval.as_millis()).unwrap_or(NEVER).max(1),
-        None if triggers.live || triggers.line_growth.is_some() => NEVER,
+        Some(interval) => u32::try_from(interval.as_millis())
+            .unwrap_or(NO_INTERVAL)
+            .max(1),
+        None if triggers.live || triggers.line_growth.is_some() => NO_INTERVAL,
         None => {
             clock.stop();
             return;
         }
     };
-    if clock.held.load(Ordering::Relaxed) {
+    if clock.is_suspended.load(Ordering::Relaxed) {
         due.count_time_inline(triggers);
         return;
     }
@@ -60,7 +62,7 @@ pub(super) fn start(engine: &'static Engine, triggers: &Triggers) {
         unsafe { libc::pthread_detach(earlier as libc::pthread_t) };
     }
     let round = clock.round.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-    let thread = Round { engine, round }.spawn();
+    let thread = ClockRound { engine, round }.spawn();
     if let Some(thread) = thread {
         clock.set_thread(thread);
     }
@@ -80,7 +82,7 @@ pub(super) fn end(engine: &'static Engine) {
     if clock.is_gone() || !process.is_own() {
         return;
     }
-    engine.guarded(|| {
+    engine.with_guard_and_signals_blocked(|| {
         clock.ending.fetch_add(1, Ordering::AcqRel);
         let ran = clock.interval.load(Ordering::Acquire) != 0;
         clock.stop();
@@ -116,10 +118,10 @@ pub(super) fn end(engine: &'static Engine) {
     });
 }
 
-type Main = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
+type ThreadMain = extern "C" fn(*mut libc::c_void) -> *mut libc::c_void;
 
 /// Makes a thread of our own that takes no signals; `None` if threads are denied.
-fn spawn(engine: &Engine, main: Main, argument: *mut libc::c_void) -> Option<usize> {
+fn spawn(engine: &Engine, main: ThreadMain, argument: *mut libc::c_void) -> Option<usize> {
     let mask = engine.process.block_signals();
     // SAFETY: plain pthread calls with valid arguments; the thread's function lives as long as the
     // library.
@@ -137,12 +139,12 @@ fn spawn(engine: &Engine, main: Main, argument: *mut libc::c_void) -> Option<usi
 }
 
 /// A clock's thread: whose it is, and in which round.
-struct Round {
+struct ClockRound {
     engine: &'static Engine,
     round: u32,
 }
 
-impl Round {
+impl ClockRound {
     const LAYOUT: Layout = Layout::new::<Self>();
 
     /// Makes the thread; `None` if threads are denied, or if there is no memory.
@@ -155,7 +157,7 @@ impl Round {
                 return None;
             }
             block.write(self);
-            let thread = spawn(engine, run, block.cast());
+            let thread = spawn(engine, run_clock, block.cast());
             if thread.is_none() {
                 dealloc(block.cast(), Self::LAYOUT);
             }
@@ -169,23 +171,23 @@ impl Round {
     }
 
     /// Dumps each interval until the round is over.
-    fn count(self) {
+    fn count_intervals(self) {
         let Self { engine, round } = self;
         let clock = &engine.dumping.clock;
-        clock.numbers[CLOCK].store(sys::thread_id(), Ordering::Release);
+        clock.numbers[CLOCK_THREAD].store(sys::thread_id(), Ordering::Release);
         let process = sys::process_id();
         let (mut slept, mut unlooked) = (0, 0);
         while self.is_on() {
             let ms = clock.interval.load(Ordering::Relaxed);
-            let slice = SLICE.min(ms.saturating_sub(slept)).max(1);
+            let slice = MAX_SLEEP.min(ms.saturating_sub(slept)).max(1);
             sys::futex_wait_for(&clock.round, round, i64::from(slice) * 1_000_000);
             slept = slept.saturating_add(slice);
             unlooked += slice;
-            if unlooked >= SLICE {
+            if unlooked >= MAX_SLEEP {
                 unlooked = 0;
                 if status::is_deserted() {
                     // All others are gone: without us the process would have ended.
-                    let code = status::code_of_main_thread();
+                    let code = status::main_thread_exit_code();
                     if code != 0 {
                         // This is a bare system call, because the last thread's code is the
                         // process's.
@@ -199,39 +201,43 @@ impl Round {
             let is_running = engine.process.recorded.is_running();
             let is_own = sys::process_id() == process;
             let due = &engine.dumping.due;
-            let is_to_look = || due.live.asked().is_some() || due.has_news_of_lines();
+            let is_to_look = || due.live.pending_request().is_some() || due.has_news_of_lines();
             if is_own && is_running && self.is_on() && is_to_look() {
-                with_own_files(engine, look_with_own_files, look_now);
+                with_own_files(engine, scan_with_own_files, scan_now);
             }
-            if slept >= ms && ms != NEVER && self.is_on() {
+            if slept >= ms && ms != NO_INTERVAL && self.is_on() {
                 slept = 0;
-                if is_own && is_running && with_own_files(engine, make_with_own_files, make) {
+                if is_own && is_running && with_own_files(engine, dump_with_own_files, make_dump) {
                     // Another dump is under way, or an exec. The clock tries again soon.
-                    slept = ms.saturating_sub(SLICE);
+                    slept = ms.saturating_sub(MAX_SLEEP);
                 }
             }
         }
     }
 }
 
-extern "C" fn run(block: *mut libc::c_void) -> *mut libc::c_void {
+extern "C" fn run_clock(block: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the block is what `spawn` wrote, and is given to nobody else.
-    let engine = unsafe { (*block.cast::<Round>()).engine };
-    engine.apart(|| {
+    let engine = unsafe { (*block.cast::<ClockRound>()).engine };
+    engine.with_reentrancy_guard(|| {
         // SAFETY: as above. It was allocated with this layout.
         let round = unsafe {
-            let round = block.cast::<Round>().read();
-            dealloc(block.cast(), Round::LAYOUT);
+            let round = block.cast::<ClockRound>().read();
+            dealloc(block.cast(), ClockRound::LAYOUT);
             round
         };
-        round.count();
+        round.count_intervals();
     });
     std::ptr::null_mut()
 }
 
 /// Does the work of `main` in a thread of its own, or `here` if there can be none. Returns whether
 /// it could not be done yet.
-fn with_own_files(engine: &'static Engine, main: Main, here: fn(&'static Engine) -> bool) -> bool {
+fn with_own_files(
+    engine: &'static Engine,
+    main: ThreadMain,
+    here: fn(&'static Engine) -> bool,
+) -> bool {
     let argument = std::ptr::from_ref(engine).cast_mut().cast();
     let Some(thread) = spawn(engine, main, argument) else {
         return here(engine);
@@ -242,12 +248,12 @@ fn with_own_files(engine: &'static Engine, main: Main, here: fn(&'static Engine)
     !result.is_null()
 }
 
-extern "C" fn make_with_own_files(engine: *mut libc::c_void) -> *mut libc::c_void {
-    do_with_own_files(engine, make)
+extern "C" fn dump_with_own_files(engine: *mut libc::c_void) -> *mut libc::c_void {
+    do_with_own_files(engine, make_dump)
 }
 
-extern "C" fn look_with_own_files(engine: *mut libc::c_void) -> *mut libc::c_void {
-    do_with_own_files(engine, look_now)
+extern "C" fn scan_with_own_files(engine: *mut libc::c_void) -> *mut libc::c_void {
+    do_with_own_files(engine, scan_now)
 }
 
 fn do_with_own_files(
@@ -256,8 +262,8 @@ fn do_with_own_files(
 ) -> *mut libc::c_void {
     // SAFETY: the argument is the engine, which lives as long as the process.
     let engine: &'static Engine = unsafe { &*engine.cast_const().cast() };
-    engine.apart(|| {
-        let number = &engine.dumping.clock.numbers[DUMPER];
+    engine.with_reentrancy_guard(|| {
+        let number = &engine.dumping.clock.numbers[DUMPER_THREAD];
         number.store(sys::thread_id(), Ordering::Release);
         sys::leave_files();
         std::ptr::without_provenance_mut(usize::from(work(engine)))
@@ -265,16 +271,16 @@ fn do_with_own_files(
 }
 
 /// Makes a dump. Returns whether it could not be made yet.
-fn make(engine: &'static Engine) -> bool {
+fn make_dump(engine: &'static Engine) -> bool {
     matches!(
-        dump(engine, Reason::Interval, None, false),
-        Err(Error::Busy)
+        dump(engine, DumpReason::Interval, None, false),
+        Err(DumpError::Busy)
     )
 }
 
 /// Answers `record --live`, and looks at lines. If it is not this thread's turn, somebody else's
 /// dump is under way, and the clock comes again soon.
-fn look_now(engine: &'static Engine) -> bool {
-    look(engine);
+fn scan_now(engine: &'static Engine) -> bool {
+    scan(engine);
     false
 }

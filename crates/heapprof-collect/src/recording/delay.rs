@@ -3,41 +3,41 @@
 //! takes it, would be most of what being recorded costs.
 //!
 //! The books are in private memory meanwhile. The delay ends when the process has allocated
-//! [`ENOUGH`], and before anything after which they could not be moved or handed over any more: a
-//! second thread, fewer rights, another root.
+//! [`MIN_ALLOCATED_BYTES`], and before anything after which they could not be moved or handed over
+//! any more: a second thread, fewer rights, another root.
 
 use std::ffi::CString;
 
-use crate::dump::output::Naming;
+use crate::dump::output::DumpNaming;
 use crate::engine::Engine;
-use crate::options::{Keep, Options, Triggers};
+use crate::options::{DumpTriggers, LedgerRecipient, RecordingOptions};
 use crate::platform::{status, sys};
-use crate::recording::kept;
+use crate::recording::shared_ledger;
 
 /// Bytes that a process allocates before its books are kept in a file. Its thread may have more
 /// that is not reported yet, so a child is left out only below twice as many.
-const ENOUGH: u64 = 32 << 10;
+const MIN_ALLOCATED_BYTES: u64 = 32 << 10;
 /// Memory that is set aside for a copy of the options, and for what is said of a failure.
-const ROOM: usize = 64 << 10;
+const MAX_DELAY_MEMORY: usize = 64 << 10;
 
 /// Whether the books of this process may wait: it is a child which leaves no profile if it holds
 /// little, nobody looks at it meanwhile, and it will be known later, too. Of another user's process
 /// only those that it descends from say that it belongs to the recording, and they may be gone.
-pub(super) fn may_begin(engine: &Engine, options: &Options) -> bool {
-    let is_main = |naming: &mut Naming| naming.is_main();
+pub(super) fn may_begin(engine: &Engine, options: &RecordingOptions) -> bool {
+    let is_main = |naming: &mut DumpNaming| naming.is_main();
     let (output, generation) = (&options.output, engine.threads.names.generation());
-    let Keep::Socket(path) = &output.keep else {
+    let LedgerRecipient::Socket(path) = &output.recipient else {
         return false;
     };
     let is_owners = || {
         let path = CString::new(&**path).ok();
-        let user = path.and_then(|path| sys::owner_of(&path));
+        let user = path.and_then(|path| sys::file_owner(&path));
         user == Some(sys::effective_user())
     };
-    output.least_of_child >= 2 * ENOUGH
+    output.min_child_bytes >= 2 * MIN_ALLOCATED_BYTES
         && output.audit.is_empty()
         && !options.logs
-        && options.triggers == Triggers::default()
+        && options.triggers == DumpTriggers::default()
         && (generation > 0 || !engine.dumping.naming.with(&engine.process, is_main))
         && is_owners()
 }
@@ -45,19 +45,19 @@ pub(super) fn may_begin(engine: &Engine, options: &Options) -> bool {
 /// Begins to wait, from what the process has allocated by now.
 pub(super) fn begin(engine: &Engine) {
     let due = &engine.dumping.due;
-    let enough = due.allocated().saturating_add(ENOUGH);
-    engine.process.pages.kept.wait_for(enough);
+    let enough = due.allocated().saturating_add(MIN_ALLOCATED_BYTES);
+    engine.process.pages.table_file.wait_for(enough);
     due.change_pace(false);
 }
 
 /// Moves the books into a file, and hands it over, if they wait for that. The thread is the
 /// engine's own, with signals blocked.
 pub(super) fn end(engine: &'static Engine) {
-    let (process, kept) = (&engine.process, &engine.process.pages.kept);
-    if !kept.is_waiting() || process.is_shut_in() {
+    let (process, kept) = (&engine.process, &engine.process.pages.table_file);
+    if !kept.is_waiting() || process.is_sandboxed() {
         return;
     }
-    if !process.is_own() || process.is_abandoned() || !engine.reserve(ROOM) {
+    if !process.is_own() || process.is_abandoned() || !engine.reserve(MAX_DELAY_MEMORY) {
         return;
     }
     let Some(options) = engine.dumping.options.with(process, |o| o.clone()) else {
@@ -69,17 +69,17 @@ pub(super) fn end(engine: &'static Engine) {
         return;
     }
     kept.stop_waiting();
-    let Some(file) = kept::file(engine, &options) else {
+    let Some(file) = shared_ledger::make_file_if_asked(engine, &options) else {
         return;
     };
     if !status::has_one_thread() {
-        kept::say(&options, 0, "a thread began that nobody was told of");
+        shared_ledger::report_failure(&options, 0, "a thread began that nobody was told of");
         return;
     }
     // SAFETY: the thread is in no event, and the only one.
     if !unsafe { kept.move_into(&file) } {
-        kept::say(&options, 0, "there was no memory for all of them");
+        shared_ledger::report_failure(&options, 0, "there was no memory for all of them");
         return;
     }
-    kept::show(engine, Some((&file, &options)));
+    shared_ledger::publish(engine, Some((&file, &options)));
 }

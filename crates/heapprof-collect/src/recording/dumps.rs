@@ -3,17 +3,17 @@
 use std::ffi::{CStr, CString};
 use std::sync::atomic::Ordering;
 
-use heapprof_books::state;
+use heapprof_books::process_state;
 
-use crate::code::mappings::Told;
-use crate::dump::turn::Taken;
-use crate::dump::{AllocatorHolds, Dumping, Error, Tell, output};
+use crate::code::mappings::CodeScanOutcome;
+use crate::dump::turn::DumpTurnGuard;
+use crate::dump::{AllocatorUsage, DumpError, DumpListener, DumpState, output};
 use crate::engine::Engine;
-use crate::event::apart::is_apart;
-use crate::options::{Format, Options};
+use crate::event::reentrancy_guard::is_inside_engine;
+use crate::options::{DumpFormat, RecordingOptions};
 use crate::platform::{sys, tls, trial};
-use crate::reason::Reason;
-use crate::recording::snapshot::{self, Totals};
+use crate::reason::DumpReason;
+use crate::recording::snapshot::{self, SnapshotTotals};
 use crate::recording::text;
 #[cfg(not(shuttle))]
 use crate::recording::{audit, delay};
@@ -23,16 +23,16 @@ use crate::stack::own_stack;
 
 /// The dumps of an engine.
 #[derive(Clone, Copy)]
-pub struct Dumps(&'static Engine);
+pub struct EngineDumps(&'static Engine);
 
 impl Engine {
     /// The dumps of what is recorded.
-    pub const fn dumps(&'static self) -> Dumps {
-        Dumps(self)
+    pub const fn dumps(&'static self) -> EngineDumps {
+        EngineDumps(self)
     }
 }
 
-impl Dumps {
+impl EngineDumps {
     /// The engine whose dumps these are.
     pub(super) fn engine(self) -> &'static Engine {
         self.0
@@ -43,24 +43,26 @@ impl Dumps {
     /// recording's format. Returns its path.
     ///
     /// # Errors
-    /// See [`Error`]. This waits ten seconds for another thread's dump. It does not wait at all in
-    /// a signal's handler that came in the middle of an event.
-    pub fn request(self, path: Option<&[u8]>) -> Result<CString, Error> {
+    /// See [`DumpError`]. This waits ten seconds for another thread's dump. It does not wait at all
+    /// in a signal's handler that came in the middle of an event.
+    pub fn request(self, path: Option<&[u8]>) -> Result<CString, DumpError> {
         request(self.0, path)
     }
 
     /// Writes the last dump, or the one before an exec.
-    pub fn at_end(self, reason: Reason) {
-        dump_only(self.0, reason, self.0.process.patience());
+    pub fn dump_at_end(self, reason: DumpReason) {
+        dump_only(self.0, reason, self.0.process.wait_timeout());
     }
 
     /// The profile as it is now, gzipped. It is empty if nothing was started, if there is no
     /// memory, or if [`request`](Self::request) could not dump now.
-    pub fn profile(self, reason: Reason) -> Vec<u8> {
+    pub fn profile(self, reason: DumpReason) -> Vec<u8> {
         let Self(engine) = self;
         let may_ask = may_ask_allocator(reason);
-        let wrappers = |o: &mut Option<Options>| o.as_ref().map(|o| o.wrappers.clone());
-        let wrappers = engine.guarded(|| engine.dumping.options.with(&engine.process, wrappers));
+        let wrappers = |o: &mut Option<RecordingOptions>| o.as_ref().map(|o| o.wrappers.clone());
+        let wrappers = engine.with_guard_and_signals_blocked(|| {
+            engine.dumping.options.with(&engine.process, wrappers)
+        });
         let wrappers = wrappers.unwrap_or_default();
         render(engine, |file| {
             snapshot::write_profile(engine, reason, &wrappers, may_ask, file).map(drop)
@@ -74,50 +76,50 @@ impl Dumps {
 
     /// Asks the program's allocator what it holds, when a dump accounts for all memory. It is never
     /// asked in a signal's handler. Only the first call counts.
-    pub fn ask_allocator(self, ask: fn() -> Option<AllocatorHolds>) {
+    pub fn set_allocator_query(self, ask: fn() -> Option<AllocatorUsage>) {
         let _ = self.0.dumping.ask_allocator.set(ask);
     }
 
     /// Tells `tell` what becomes of every dump, wherever it is made, with signals blocked. Only the
     /// first call counts.
-    pub fn on_dump(self, tell: Tell) {
+    pub fn on_dump(self, tell: DumpListener) {
         let _ = self.0.dumping.tell.set(tell);
     }
 }
 
-fn request(engine: &'static Engine, path: Option<&[u8]>) -> Result<CString, Error> {
+fn request(engine: &'static Engine, path: Option<&[u8]>) -> Result<CString, DumpError> {
     let made = wait(engine, |has_waited| {
-        let result = dump(engine, Reason::Request, path, has_waited);
+        let result = dump(engine, DumpReason::Request, path, has_waited);
         // Nothing comes after the last dump.
         let has_ended = has_waited && engine.dumping.ended.load(Ordering::Acquire);
-        let is_to_wait = matches!(result, Err(Error::Busy)) && !has_ended;
+        let is_to_wait = matches!(result, Err(DumpError::Busy)) && !has_ended;
         (!is_to_wait).then_some(result)
     });
-    made.unwrap_or(Err(Error::Busy))
+    made.unwrap_or(Err(DumpError::Busy))
 }
 
 /// Writes a dump whose path somebody wants to know. If it has waited for its turn, it dumps only if
 /// the program goes on.
 pub(super) fn dump(
     engine: &'static Engine,
-    reason: Reason,
+    reason: DumpReason,
     path: Option<&[u8]>,
     has_waited: bool,
-) -> Result<CString, Error> {
+) -> Result<CString, DumpError> {
     let (process, dumping) = (&engine.process, &engine.dumping);
     // A vfork child shares this memory; what it writes would be taken for the parent's.
     if !process.is_own() {
-        return Err(match process.is_known() {
-            true => Error::Busy,
-            false => Error::NotStarted,
+        return Err(match process.has_recorded() {
+            true => DumpError::Busy,
+            false => DumpError::NotStarted,
         });
     }
-    in_turn(engine, reason, process.patience(), |turn| match turn {
+    in_turn(engine, reason, process.wait_timeout(), |turn| match turn {
         // What was waited for may have been the last one.
         Some(_) if !(has_waited && dumping.ended.load(Ordering::Acquire)) => {
-            make(engine, reason, path)
+            make_dump(engine, reason, path)
         }
-        _ => Err(Error::Busy),
+        _ => Err(DumpError::Busy),
     })
 }
 
@@ -125,18 +127,18 @@ pub(super) fn dump(
 /// dump that a signal asked for meanwhile.
 fn in_turn<R>(
     engine: &'static Engine,
-    reason: Reason,
+    reason: DumpReason,
     patience: i64,
-    work: impl FnOnce(Option<Taken<'_>>) -> R,
+    work: impl FnOnce(Option<DumpTurnGuard<'_>>) -> R,
 ) -> R {
     let turn = &engine.dumping.turn;
     // A handler that ended or left the dump half-way would leave its locks behind.
-    engine.guarded(|| {
+    engine.with_guard_and_signals_blocked(|| {
         let done = work(turn.take(&engine.process, reason, patience));
         // After the last dump there is nothing to be dumped, and one after an exec's would take
         // that back.
         if !reason.is_last() {
-            turn.follow_up(|| make(engine, Reason::Signal, None).is_ok());
+            turn.follow_up(|| make_dump(engine, DumpReason::Signal, None).is_ok());
         }
         done
     })
@@ -144,29 +146,29 @@ fn in_turn<R>(
 
 /// Looks by how much lines have grown, and what code is mapped, and answers `record --live`, unless
 /// another thread dumps.
-pub(super) fn look(engine: &'static Engine) {
+pub(super) fn scan(engine: &'static Engine) {
     let began = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     let may_look = engine.process.is_own() && !lines::has_ended(engine);
-    let has_seen = may_look && look_in_turn(engine);
+    let has_seen = may_look && scan_in_turn(engine);
     // If nothing came of it, the next look is not sooner either.
-    engine.dumping.due.looked(began);
+    engine.dumping.due.note_scan(began);
     let took = sys::nanoseconds(libc::CLOCK_MONOTONIC) - began;
-    let micros = engine.dumping.micros();
-    engine.code.seen.looked(micros, took / 1000);
+    let micros = engine.dumping.elapsed_micros();
+    engine.code.seen.note_scan(micros, took / 1000);
     if !has_seen {
-        engine.code.seen.ask();
+        engine.code.seen.request_scan();
     }
 }
 
 /// Returns whether it was seen what code is mapped.
-fn look_in_turn(engine: &'static Engine) -> bool {
-    let mut told = Told::Nothing;
-    in_turn(engine, Reason::Growth, 0, |turn| {
+fn scan_in_turn(engine: &'static Engine) -> bool {
+    let mut told = CodeScanOutcome::Nothing;
+    in_turn(engine, DumpReason::Growth, 0, |turn| {
         if turn.is_none() {
             return;
         }
         in_own_place(engine, &mut || {
-            let kept = &engine.process.pages.kept;
+            let kept = &engine.process.pages.table_file;
             #[cfg(not(shuttle))]
             if kept.is_file_due(engine.dumping.due.allocated()) {
                 delay::end(engine);
@@ -175,22 +177,22 @@ fn look_in_turn(engine: &'static Engine) -> bool {
             if kept.is_there() {
                 told = engine.remember_code(0);
             }
-            if let Some(options) = options.filter(Dumping::is_followed)
+            if let Some(options) = options.filter(DumpState::is_followed)
                 && engine.reserve(snapshot::memory_needed(engine))
             {
-                lines::look(engine, &options, false);
+                lines::scan(engine, &options, false);
                 live::answer(engine, &options);
             }
             false
         });
     });
-    told == Told::All
+    told == CodeScanOutcome::All
 }
 
 /// Moves the books into a file, if they wait for that, in this thread's turn.
 #[cfg(not(shuttle))]
-pub(super) fn keep_books(engine: &'static Engine) {
-    in_turn(engine, Reason::Growth, 0, |turn| {
+pub(super) fn move_ledger_to_file(engine: &'static Engine) {
+    in_turn(engine, DumpReason::Growth, 0, |turn| {
         if turn.is_some() {
             in_own_place(engine, &mut || {
                 delay::end(engine);
@@ -202,7 +204,7 @@ pub(super) fn keep_books(engine: &'static Engine) {
 
 /// What became of a dump that nobody wants to know the path of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dumped {
+pub(super) enum DumpOutcome {
     /// It is written, or noted for whoever dumps now.
     Written,
     /// It is not written.
@@ -212,61 +214,65 @@ pub(super) enum Dumped {
 }
 
 /// Writes a dump whose path nobody wants to know, also from a signal's handler. It waits for a
-/// thread that forks for at most `patience` nanoseconds.
-pub(super) fn dump_only(engine: &'static Engine, reason: Reason, patience: i64) -> Dumped {
+/// thread that forks for at most `wait_timeout` nanoseconds.
+pub(super) fn dump_only(engine: &'static Engine, reason: DumpReason, patience: i64) -> DumpOutcome {
     if !engine.process.is_own() {
-        return Dumped::Failed;
+        return DumpOutcome::Failed;
     }
     in_turn(engine, reason, patience, |turn| match turn {
-        Some(_) if small_child::leave_out(engine, reason) => Dumped::Written,
+        Some(_) if small_child::leave_out(engine, reason) => DumpOutcome::Written,
         // The path is freed while forks wait, because they take the allocator's lock as well.
-        Some(_) => match make(engine, reason, None).is_ok() {
-            true => Dumped::Written,
-            false => Dumped::Failed,
+        Some(_) => match make_dump(engine, reason, None).is_ok() {
+            true => DumpOutcome::Written,
+            false => DumpOutcome::Failed,
         },
         // A thread that ends the program waits for anything except a fork.
-        None if reason.is_last() || engine.process.is_forking() => Dumped::Later,
-        None if reason == Reason::Signal => {
+        None if reason.is_last() || engine.process.is_forking() => DumpOutcome::Later,
+        None if reason == DumpReason::Signal => {
             engine.dumping.turn.note();
-            Dumped::Written
+            DumpOutcome::Written
         }
-        None => Dumped::Failed,
+        None => DumpOutcome::Failed,
     })
 }
 
 /// Makes a dump, and tells of it. It is this thread's turn.
-fn make(engine: &'static Engine, reason: Reason, path: Option<&[u8]>) -> Result<CString, Error> {
-    let result = make_in_silence(engine, reason, path);
+fn make_dump(
+    engine: &'static Engine,
+    reason: DumpReason,
+    path: Option<&[u8]>,
+) -> Result<CString, DumpError> {
+    let result = make_unreported_dump(engine, reason, path);
     // A dump that is put off may come when there is nothing else to do. Whoever asked is told in
     // another way.
-    let is_put_off = matches!(result, Err(Error::Busy));
+    let is_put_off = matches!(result, Err(DumpError::Busy));
     if let Some(tell) = engine.dumping.tell.get().filter(|_| !is_put_off) {
         tell(&result);
     }
     result
 }
 
-fn make_in_silence(
+fn make_unreported_dump(
     engine: &'static Engine,
-    reason: Reason,
+    reason: DumpReason,
     path: Option<&[u8]>,
-) -> Result<CString, Error> {
+) -> Result<CString, DumpError> {
     let (process, dumping) = (&engine.process, &engine.dumping);
     let has_ended = dumping
         .ended
         .fetch_or(reason.ends_program(), Ordering::AcqRel);
-    if has_ended && !reason.is_last() && reason != Reason::Request {
+    if has_ended && !reason.is_last() && reason != DumpReason::Request {
         // The process still runs, but has its last profile already.
-        return Err(Error::Busy);
+        return Err(DumpError::Busy);
     }
     if !reason.is_last() && dumping.is_about_to_exec() {
         // This image would end in the middle of the dump.
-        if reason == Reason::Signal {
+        if reason == DumpReason::Signal {
             dumping.turn.note();
         }
-        return Err(Error::Busy);
+        return Err(DumpError::Busy);
     }
-    let mut result = Err(Error::NotStarted);
+    let mut result = Err(DumpError::NotStarted);
     let may_ask = may_ask_allocator(reason);
     #[cfg(not(shuttle))]
     let mut is_own = true;
@@ -280,30 +286,33 @@ fn make_in_silence(
         let reserved = engine.reserve(snapshot::memory_needed(engine));
         if let Some(options) = dumping.options.with(process, |o| o.clone()) {
             #[cfg(not(shuttle))]
-            if reason.ends_program() || reason == Reason::Exec {
-                audit::ending(engine, &options, reason == Reason::Exec);
+            if reason.ends_program() || reason == DumpReason::Exec {
+                audit::report_end(engine, &options, reason == DumpReason::Exec);
             }
             if reserved {
-                lines::look(engine, &options, reason.is_last());
+                lines::scan(engine, &options, reason.is_last());
             }
             result = if reserved {
                 write(engine, &options, reason, path, may_ask)
             } else {
-                Err(Error::NoMemory)
+                Err(DumpError::NoMemory)
             };
-            dumping.due.rearm(process, &engine.books.shared.heap);
+            dumping.due.rearm(process, &engine.ledger.access.heap);
         }
-        matches!(result, Err(Error::Write(_, libc::EMFILE | libc::ENFILE)))
+        matches!(
+            result,
+            Err(DumpError::Write(_, libc::EMFILE | libc::ENFILE))
+        )
     });
     if let Err(error) = &result {
         in_own_place(engine, &mut || {
-            let list = |o: &mut Option<Options>| o.as_ref().map(|o| o.output.list.clone());
+            let list = |o: &mut Option<RecordingOptions>| o.as_ref().map(|o| o.output.list.clone());
             let list = dumping.options.with(process, list);
-            output::add_to_list(&list.unwrap_or_default(), &unwritten(error));
+            output::add_to_list(&list.unwrap_or_default(), &failure_entry(error));
             false
         });
     }
-    if reason == Reason::Exec {
+    if reason == DumpReason::Exec {
         dumping.note_exec();
     }
     result
@@ -311,15 +320,18 @@ fn make_in_silence(
 
 /// Whether the allocator can be asked what it holds: not in a signal's handler, which may have
 /// interrupted it. This thread is on the program's stack.
-fn may_ask_allocator(reason: Reason) -> bool {
-    let is_of_signal = matches!(reason, Reason::Signal | Reason::Terminated | Reason::Exec);
+fn may_ask_allocator(reason: DumpReason) -> bool {
+    let is_of_signal = matches!(
+        reason,
+        DumpReason::Signal | DumpReason::Terminated | DumpReason::Exec
+    );
     let here = 0u8;
     let here = (&raw const here).addr();
     !is_of_signal && !may_be_in_handler(here, own_stack::find(here, tls::current() as usize))
 }
 
 /// More files than a dump has open at a time.
-const FILES: u32 = 8;
+const MAX_DUMP_FILES: u32 = 8;
 
 /// Does `work` on a stack of our own. If `work` says that the program has used up the numbers for
 /// its files, does it once more in a child that has some.
@@ -332,7 +344,7 @@ fn in_own_place(engine: &Engine, work: &mut dyn FnMut() -> bool) {
         let process = sys::process_id();
         engine.dumping.stack.run_in_child(&mut || {
             tls::work_for(process);
-            sys::close_last(FILES);
+            sys::close_last(MAX_DUMP_FILES);
             work();
         });
         tls::work_for(0);
@@ -341,73 +353,84 @@ fn in_own_place(engine: &Engine, work: &mut dyn FnMut() -> bool) {
 
 fn write(
     engine: &Engine,
-    options: &Options,
-    reason: Reason,
+    options: &RecordingOptions,
+    reason: DumpReason,
     path: Option<&[u8]>,
     may_ask: bool,
-) -> Result<CString, Error> {
+) -> Result<CString, DumpError> {
     let (process, dumping) = (&engine.process, &engine.dumping);
     let named = path.is_some();
     let path = match path {
-        Some(path) => CString::new(path).map_err(|_| Error::NoOutput)?,
+        Some(path) => CString::new(path).map_err(|_| DumpError::NoOutput)?,
         None => dumping
             .naming
             .with(process, |naming| {
-                naming.next(&options.output, options.format, reason)
+                naming.next_path(&options.output, options.format, reason)
             })
-            .ok_or(Error::NoOutput)?,
+            .ok_or(DumpError::NoOutput)?,
     };
     // A dump to a given path is asked for by our functions only: gperftools' take no path.
-    let format = if named { Format::Pprof } else { options.format };
-    let failed = |errno| Error::Write(path.to_string_lossy().into_owned(), errno);
-    let mut totals = Totals::default();
+    let format = if named {
+        DumpFormat::Pprof
+    } else {
+        options.format
+    };
+    let failed = |errno| DumpError::Write(path.to_string_lossy().into_owned(), errno);
+    let mut totals = SnapshotTotals::default();
     // This is done before the output takes one of the program's last descriptors.
     snapshot::remember_code(engine);
     let written = output::write(&path, options, |file| match format {
-        Format::Pprof => snapshot::write_profile(engine, reason, &options.wrappers, may_ask, file)
-            .map(|of| totals = of),
-        Format::Text => text::write(engine, file).map(|of| totals = of),
+        DumpFormat::Pprof => {
+            snapshot::write_profile(engine, reason, &options.wrappers, may_ask, file)
+                .map(|of| totals = of)
+        }
+        DumpFormat::Text => text::write(engine, file).map(|of| totals = of),
     })
     .map_err(failed)?;
-    if reason == Reason::Exec {
+    if reason == DumpReason::Exec {
         dumping
             .naming
-            .with(process, |naming| naming.written_for_exec(written));
+            .with(process, |naming| naming.note_exec_file(written));
     }
     if !options.output.list.is_empty() {
         output::add_to_list(
             &options.output.list,
-            &listed(engine, &path, reason, &totals),
+            &list_entry(engine, &path, reason, &totals),
         );
     }
     let state = match reason {
-        Reason::Exec => Some(state::BEFORE_EXEC),
-        reason if reason.ends_program() => Some(state::HAS_ENDED),
+        DumpReason::Exec => Some(process_state::BEFORE_EXEC),
+        reason if reason.ends_program() => Some(process_state::HAS_ENDED),
         _ => None,
     };
     if let Some(state) = state.filter(|_| !named) {
-        process.pages.kept.say(state);
+        process.pages.table_file.set_state(state);
     }
     Ok(path)
 }
 
 /// What the list of dumps says of one dump, so that nobody has to read the profile for that.
-fn listed(engine: &Engine, path: &CStr, reason: Reason, totals: &Totals) -> CString {
+fn list_entry(
+    engine: &Engine,
+    path: &CStr,
+    reason: DumpReason,
+    totals: &SnapshotTotals,
+) -> CString {
     let process = &engine.process;
     let mut line = format!(
         "{} {} {} {} {} {} {} {} ",
         sys::process_id(),
         match reason {
-            Reason::Exec => 2,
-            Reason::Sandbox => 3,
+            DumpReason::Exec => 2,
+            DumpReason::Sandbox => 3,
             reason => u8::from(reason.ends_program()),
         },
         u8::from(process.recorded.is_exact()),
         totals.in_use,
         totals.peak,
-        small_child::most_held(engine),
+        small_child::max_retained_bytes(engine),
         totals.stacks,
-        process.dropped.lost(),
+        process.dropped.lost_events(),
     )
     .into_bytes();
     // The program may be in another folder than `record`.
@@ -420,9 +443,9 @@ fn listed(engine: &Engine, path: &CStr, reason: Reason, totals: &Totals) -> CStr
 }
 
 /// What the list of dumps says of a dump that was not written, for whoever started the recording.
-fn unwritten(error: &Error) -> CString {
+fn failure_entry(error: &DumpError) -> CString {
     let line = match error {
-        Error::Write(path, errno) => format!("!{errno} {} {path}", sys::process_id()),
+        DumpError::Write(path, errno) => format!("!{errno} {} {path}", sys::process_id()),
         error => format!("!{error}"),
     };
     CString::new(line).unwrap_or_default()
@@ -436,7 +459,7 @@ fn render(
 ) -> Vec<u8> {
     let (process, dumping) = (&engine.process, &engine.dumping);
     let rendered = wait(engine, |_| {
-        in_turn(engine, Reason::Request, 0, |turn| {
+        in_turn(engine, DumpReason::Request, 0, |turn| {
             turn.map(|_turn| {
                 let mut bytes = Vec::new();
                 in_own_place(engine, &mut || {
@@ -460,9 +483,9 @@ fn render(
 
 /// How long a program that asks waits for other threads' dumps, in nanoseconds. One that goes into
 /// a pipe takes as long as its reader.
-const LONGEST: i64 = 10_000_000_000;
+const TURN_TIMEOUT: i64 = 10_000_000_000;
 /// How long it sleeps in between, in nanoseconds.
-const MOMENT: u64 = 1_000_000;
+const TURN_POLL_INTERVAL: u64 = 1_000_000;
 
 /// Tries until it is this thread's turn. `attempt` is told whether this has waited, and gives
 /// `None` if it has to wait. The program's signals come through meanwhile. A thread in the middle
@@ -473,11 +496,15 @@ fn wait<R>(engine: &Engine, mut attempt: impl FnMut(bool) -> Option<R>) -> Optio
     let mut has_waited = false;
     loop {
         let made = attempt(has_waited);
-        if made.is_some() || is_apart() || !engine.process.is_own() || now() - since > LONGEST {
+        if made.is_some()
+            || is_inside_engine()
+            || !engine.process.is_own()
+            || now() - since > TURN_TIMEOUT
+        {
             return made;
         }
-        sys::sleep(MOMENT);
-        if engine.process.is_shut_in() {
+        sys::sleep(TURN_POLL_INTERVAL);
+        if engine.process.is_sandboxed() {
             return None;
         }
         has_waited = true;

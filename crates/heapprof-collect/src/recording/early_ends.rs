@@ -1,35 +1,36 @@
 //! How many stacks of a profile end before their outermost frame, by file.
 
-use heapprof_books::end;
+use heapprof_books::stack_end;
 use heapprof_profile::{EarlyEndCounts, EarlyEndReason, recorded};
 
-use crate::code::mappings::{Mapping, find};
+use crate::code::mappings::{CodeMapping, find};
 use crate::engine::Engine;
-use crate::recording::sums::Sums;
-use crate::tables::script_frames::Word;
+use crate::recording::sums::StackSums;
+use crate::tables::script_frames::FrameWord;
 
 /// The comments that say it; none if all stacks are whole.
-pub(super) fn early_ends(engine: &Engine, sums: &[Sums]) -> Vec<String> {
-    let stacks = &engine.books.stacks;
+pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
+    let stacks = &engine.ledger.stacks;
     let mut counts = EarlyEndCounts::default();
-    let (mut known, mut frames): (Option<Vec<Mapping>>, Vec<u64>) = (None, Vec::new());
+    let (mut known, mut frames): (Option<Vec<CodeMapping>>, Vec<u64>) = (None, Vec::new());
     for (id, sum) in sums.iter().enumerate() {
         let end = stacks.end(id as u32);
-        let reason = EarlyEndReason::of_number(end & end::REASON);
+        let reason = EarlyEndReason::of_number(end & stack_end::REASON_MASK);
         // A stack without a value is not in the profile.
         let (Some(reason), true) = (reason, sum.allocated[0] > 0) else {
             continue;
         };
-        let known = known.get_or_insert_with(|| engine.code.mappings.known(&engine.process));
+        let known =
+            known.get_or_insert_with(|| engine.code.mappings.known_mappings(&engine.process));
         let generation = stacks.read(id as u32, &mut frames);
         let mut oldest = frames
             .iter()
             .rev()
-            .filter_map(|&word| match Word::of(word) {
-                Word::Address(pc) => Some(pc),
+            .filter_map(|&word| match FrameWord::from_word(word) {
+                FrameWord::Address(pc) => Some(pc),
                 _ => None,
             });
-        let last = match (reason, end & end::CALLEE) {
+        let last = match (reason, end & stack_end::CALLEE_FLAG) {
             (EarlyEndReason::NoFile, _) => None,
             (_, 0) => oldest.next(),
             _ => oldest.nth(1),

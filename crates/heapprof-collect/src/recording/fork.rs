@@ -5,32 +5,32 @@ use std::sync::atomic::Ordering;
 
 use crate::dropped;
 use crate::engine::Engine;
-use crate::event::apart::is_apart;
+use crate::event::reentrancy_guard::is_inside_engine;
 use crate::event::{entry, moment};
 #[cfg(not(shuttle))]
 use crate::outside;
-use crate::platform::kept::TableMemory;
-use crate::platform::process::Held;
+use crate::platform::process::ForkState;
 use crate::platform::sys;
-use crate::platform::weak::{self, Streams, single_threaded};
+use crate::platform::table_file::TableMemory;
+use crate::platform::weak::{self, StreamLockAction, single_threaded};
 use crate::recording::lines;
 #[cfg(not(shuttle))]
-use crate::recording::{audit, delay, kept};
+use crate::recording::{audit, delay, shared_ledger};
 
 /// The engine as fork's handlers see it. A thread that forks is kept apart from all engines, so in
 /// a process with two of them, the handlers of one are called for a fork.
 #[derive(Clone, Copy)]
-pub struct Forks(&'static Engine);
+pub struct EngineForks(&'static Engine);
 
 impl Engine {
     /// What fork's handlers call.
-    pub const fn forks(&'static self) -> Forks {
-        Forks(self)
+    pub const fn forks(&'static self) -> EngineForks {
+        EngineForks(self)
     }
 }
 
 /// How much memory of its own the engine sets aside for what a child reads of its options.
-const ROOM: usize = 64 << 10;
+const MAX_CHILD_MEMORY: usize = 64 << 10;
 
 /// Takes the locks for fork. Returns which of them it got, with one bit for each. The others are
 /// held by threads that are held up in an event.
@@ -44,10 +44,10 @@ pub(super) fn acquire(engine: &Engine) -> u32 {
     held
 }
 
-/// Gives back the locks in `held`, and what the books gave: `counting` says whether that is the
+/// Gives back the locks in `locks`, and what the books gave: `counting` says whether that is the
 /// heap's lock, too.
 pub(super) fn release(engine: &Engine, held: u32, counting: bool) {
-    engine.books.release_after_fork(counting);
+    engine.ledger.release_after_fork(counting);
     engine.process.set_forking(false);
     for (i, lock) in engine.locks().iter().enumerate() {
         if held >> i & 1 == 1 {
@@ -56,13 +56,13 @@ pub(super) fn release(engine: &Engine, held: u32, counting: bool) {
     }
 }
 
-impl Forks {
+impl EngineForks {
     /// Called before fork. Takes the locks, so that no thread that the child will not have holds
     /// one. If that fails, notes that the child is torn: its tables may be half written.
     pub fn before(self) {
         let Self(engine) = self;
         let process = &engine.process;
-        if is_apart() || process.is_abandoned() {
+        if is_inside_engine() || process.is_abandoned() {
             // A signal handler forks in the middle of an event, so this thread itself may hold
             // locks.
             return;
@@ -75,32 +75,32 @@ impl Forks {
         // lock is taken here, before ours.
         let streams = !single_threaded();
         if streams {
-            weak::streams(Streams::Lock);
+            weak::streams(StreamLockAction::Lock);
         }
         // If a signal handler ended the process now, it would dump while this thread holds the
         // locks.
         let mask = process.block_signals();
-        entry::hold_apart();
+        entry::hold_reentrancy_guard();
         let held = acquire(engine);
         let mut whole = held.count_ones() as usize == engine.locks().len();
         let mut counting = false;
         if whole {
-            (whole, counting) = engine.books.acquire_for_fork(process, &engine.threads);
+            (whole, counting) = engine.ledger.acquire_for_fork(process, &engine.threads);
         }
-        let keeping = process.pages.kept.hold();
+        let keeping = process.pages.table_file.lock_pieces();
         whole = whole && keeping;
-        if whole && process.pages.kept.is_shared() {
+        if whole && process.pages.table_file.is_shared() {
             // The counters that the child would find are this process's, and go on.
-            whole = engine.books.leave(process, &engine.threads);
+            whole = engine.ledger.leave_heir(process, &engine.threads);
         }
-        process.fork.keep(Held {
+        process.fork.save(ForkState {
             mask,
             streams,
-            held,
+            locks: held,
             counting,
             keeping,
             whole,
-            is_closing: engine.code.modules.loading.is_there(),
+            is_closing: engine.code.modules.loading.is_inside(),
         });
         if !whole {
             dropped::count(&process.dropped.torn);
@@ -108,28 +108,28 @@ impl Forks {
     }
 
     /// Gives back the locks that [`before`](Self::before) took. Returns what is to be put back.
-    fn let_go(self) -> Held {
-        let kept = self.0.process.fork.kept();
+    fn release_locks(self) -> ForkState {
+        let kept = self.0.process.fork.load();
         if kept.keeping {
-            self.0.process.pages.kept.let_go();
+            self.0.process.pages.table_file.unlock_pieces();
         }
-        release(self.0, kept.held, kept.counting);
+        release(self.0, kept.locks, kept.counting);
         kept
     }
 
     /// Called after fork, in the parent. Gives back what [`before`](Self::before) took.
     pub fn in_parent(self) {
-        if !entry::is_held() {
+        if !entry::has_reentrancy_guard() {
             return;
         }
         // Whoever forks next leaves another one.
-        let heir = self.0.books.take_heir();
-        let kept = self.let_go();
-        self.0.books.give_back_heir(&self.0.process, heir);
-        entry::end_apart(self.0);
+        let heir = self.0.ledger.take_heir();
+        let kept = self.release_locks();
+        self.0.ledger.give_back_heir(&self.0.process, heir);
+        entry::release_reentrancy_guard(self.0);
         sys::restore_signals(kept.mask);
         if kept.streams {
-            weak::streams(Streams::Unlock);
+            weak::streams(StreamLockAction::Unlock);
         }
         self.0.code.modules.loading.after_fork();
     }
@@ -141,49 +141,49 @@ impl Forks {
         let (process, dumping) = (&engine.process, &engine.dumping);
         #[cfg(not(shuttle))]
         let parent = process.id.load(Ordering::Relaxed);
-        dumping.forked();
+        dumping.reset_in_child();
         // No system call is made here: the program may be shut in.
-        let is_closing = entry::is_held() && process.fork.kept().is_closing;
+        let is_closing = entry::has_reentrancy_guard() && process.fork.load().is_closing;
         engine.code.modules.in_child(is_closing);
         engine.threads.names.note_fork();
         process.recorded.resume();
-        if !entry::is_held() {
+        if !entry::has_reentrancy_guard() {
             // What the handler interrupted may be half written, and threads that are no longer
             // there may hold locks.
             #[cfg(not(shuttle))]
             outside::hide(engine);
             process.abandon();
-            process.pages.kept.stop_waiting();
+            process.pages.table_file.stop_waiting();
             // SAFETY: this is fork's handler in the child. What it interrupted goes on with the
             // tables that it has.
-            if unsafe { entry::part_inside(engine) } {
+            if unsafe { entry::separate_inside_event(engine) } {
                 engine.threads.forget_others();
             }
             return;
         }
-        let kept = self.let_go();
+        let kept = self.release_locks();
         // Nobody is to take these books for the child's before they are, or if they never are.
         #[cfg(not(shuttle))]
         outside::hide(engine);
-        let keeps = process.pages.kept.is_shared();
+        let keeps = process.pages.table_file.is_shared();
         let is_running = process.recorded.is_running();
-        let asked = match is_running && kept.whole && engine.reserve(ROOM) {
-            true => dumping.asked(process),
+        let asked = match is_running && kept.whole && engine.reserve(MAX_CHILD_MEMORY) {
+            true => dumping.options_for_children(process),
             false => None,
         };
         #[cfg(not(shuttle))]
-        let waits = process.pages.kept.is_there()
+        let waits = process.pages.table_file.is_there()
             && asked
                 .as_ref()
                 .is_some_and(|asked| delay::may_begin(engine, asked));
         #[cfg(not(shuttle))]
         let file = asked.as_ref().filter(|_| keeps && !waits);
         #[cfg(not(shuttle))]
-        let file = file.and_then(|asked| kept::file(engine, asked));
+        let file = file.and_then(|asked| shared_ledger::make_file_if_asked(engine, asked));
         #[cfg(shuttle)]
         let waits = false;
         #[cfg(shuttle)]
-        let file: Option<sys::File> = None;
+        let file: Option<sys::EngineFile> = None;
         let memory = match &file {
             Some(file) => TableMemory::File(file),
             None if waits => TableMemory::Movable,
@@ -191,7 +191,7 @@ impl Forks {
         };
         let had_state = entry::has_state(engine);
         // SAFETY: this is fork's handler in the child, and the thread is in no event.
-        let has_parted = unsafe { entry::part(engine, memory) };
+        let has_parted = unsafe { entry::separate_tables(engine, memory) };
         let whole = kept.whole && has_parted;
         if !whole {
             // Some locks are never released in the child, because the threads that hold them exist
@@ -205,18 +205,18 @@ impl Forks {
         match waits && whole {
             #[cfg(not(shuttle))]
             true => delay::begin(engine),
-            _ => process.pages.kept.stop_waiting(),
+            _ => process.pages.table_file.stop_waiting(),
         }
         #[cfg(not(shuttle))]
         if whole {
-            outside::show(engine);
+            outside::publish(engine);
         }
         if whole {
             if had_state && !entry::has_state(engine) {
                 entry::give_state(engine);
             }
-            entry::draw_anew(engine);
-            moment::begin(engine);
+            entry::reseed_random(engine);
+            moment::begin_history(engine);
         }
         match dumping.begin_child(process) {
             true if whole => lines::inherit(engine),
@@ -227,18 +227,18 @@ impl Forks {
         let asked = asked.filter(|_| whole);
         #[cfg(not(shuttle))]
         if let Some(asked) = &asked {
-            kept::show(engine, file.as_ref().map(|file| (file, asked)));
+            shared_ledger::publish(engine, file.as_ref().map(|file| (file, asked)));
         }
         // Before a signal's handler may fork.
         drop(file);
         #[cfg(not(shuttle))]
         if let Some(asked) = asked {
-            audit::forked(engine, &asked, parent);
+            audit::report_fork(engine, &asked, parent);
         }
-        entry::end_apart(engine);
+        entry::release_reentrancy_guard(engine);
         sys::restore_signals(kept.mask);
         if kept.streams {
-            weak::streams(Streams::Reset);
+            weak::streams(StreamLockAction::Reset);
         }
     }
 }

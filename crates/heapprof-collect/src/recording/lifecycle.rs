@@ -3,37 +3,37 @@
 use std::sync::atomic::Ordering;
 
 #[cfg(not(shuttle))]
-use crate::code::mappings::Told;
+use crate::code::mappings::CodeScanOutcome;
 use crate::engine::Engine;
 #[cfg(not(shuttle))]
-use crate::event::apart::is_apart;
+use crate::event::reentrancy_guard::is_inside_engine;
 use crate::event::{entry, moment};
-use crate::mode::Mode;
-use crate::options::{Format, Frames, LONGEST_PERIOD, Options};
+use crate::mode::RecordingMode;
+use crate::options::{DumpFormat, FrameChoice, MAX_PERIOD, RecordingOptions};
 use crate::platform::{status, sys, trial};
 #[cfg(not(shuttle))]
 use crate::recording::rights::{self, RightsLeft};
 #[cfg(not(shuttle))]
-use crate::recording::{audit, delay, dumps, kept};
+use crate::recording::{audit, delay, dumps, shared_ledger};
 use crate::recording::{clock, unload};
 
 /// What becomes of an engine and of its process: recordings begin and end, code is unloaded, the
 /// program shuts itself in.
 #[derive(Clone, Copy)]
-pub struct Lifecycle(&'static Engine);
+pub struct EngineLifecycle(&'static Engine);
 
 impl Engine {
     /// The engine's way through the program's life.
     #[inline(always)]
-    pub const fn lifecycle(&'static self) -> Lifecycle {
-        Lifecycle(self)
+    pub const fn lifecycle(&'static self) -> EngineLifecycle {
+        EngineLifecycle(self)
     }
 }
 
 /// How much memory of its own the engine sets aside for a start.
-const ROOM: usize = 2 << 20;
+const MAX_START_MEMORY: usize = 2 << 20;
 
-impl Lifecycle {
+impl EngineLifecycle {
     /// Arranges to be told of the ends of threads. It is called as early as possible, and does
     /// something once.
     pub fn prepare(self) {
@@ -42,37 +42,37 @@ impl Lifecycle {
 
     /// Begins a recording. An earlier one is forgotten. Returns false if there is no memory for it,
     /// if a thread is held up in the middle of an event, or if the period is longer than
-    /// [`LONGEST_PERIOD`].
-    pub fn start(self, mut options: Options) -> bool {
+    /// [`MAX_PERIOD`].
+    pub fn start(self, mut options: RecordingOptions) -> bool {
         let Self(engine) = self;
         let (process, dumping) = (&engine.process, &engine.dumping);
-        if options.period > LONGEST_PERIOD {
+        if options.period > MAX_PERIOD {
             return false;
         }
-        engine.guarded(|| {
+        engine.with_guard_and_signals_blocked(|| {
             // Those of an earlier recording: from here on nobody knows what they waited for.
             #[cfg(not(shuttle))]
             delay::end(engine);
-            if !engine.reserve(ROOM) {
+            if !engine.reserve(MAX_START_MEMORY) {
                 return false;
             }
             process.mark();
             engine.threads.prepare();
-            engine.books.shared.prepare();
+            engine.ledger.access.prepare();
             if status::is_filtered() {
                 process.note_filter();
             }
             process.remember_id();
-            options.output.look_into_folder();
+            options.output.use_folder_names();
             dumping.naming.with(process, |naming| {
                 naming.prepare(&options.output, options.format, process.name());
             });
             // The text form has no place for names.
             let (frames, by_thread) = match options.format {
-                Format::Pprof => (options.frames, options.by_thread),
-                Format::Text => (Frames::Native, false),
+                DumpFormat::Pprof => (options.frames, options.by_thread),
+                DumpFormat::Text => (FrameChoice::Native, false),
             };
-            engine.scripts.providers.want(frames, by_thread);
+            engine.scripts.providers.set_request(frames, by_thread);
             let tells = &process.tells_command_line;
             tells.store(options.command_line, Ordering::Relaxed);
             #[cfg(not(shuttle))]
@@ -80,28 +80,31 @@ impl Lifecycle {
             #[cfg(not(shuttle))]
             let may_wait = delay::may_begin(engine, &options);
             #[cfg(not(shuttle))]
-            let handed = kept::begin(engine, &options, may_wait);
+            let handed = shared_ledger::begin(engine, &options, may_wait);
             #[cfg(not(shuttle))]
             let handed = handed.map(|file| (file, options.clone()));
             let (mode, period, triggers) = (options.mode, options.period, options.triggers);
-            let logs = options.logs && mode == Mode::Exact;
+            let logs = options.logs && mode == RecordingMode::Exact;
             if triggers.live {
                 dumping.due.live.begin(&options.output.list);
             }
             dumping.options.with(process, |o| *o = Some(options));
             dumping.begin_time();
             engine.code.entries.find();
-            if !logs || !engine.log.begin(&process.pages.kept) {
+            if !logs || !engine.log.begin(&process.pages.table_file) {
                 engine.log.end();
             }
             if !engine.restart(mode, period) {
                 return false;
             }
-            moment::begin(engine);
-            let heap = &engine.books.shared.heap;
+            moment::begin_history(engine);
+            let heap = &engine.ledger.access.heap;
             dumping.due.arm(process, heap, triggers, engine);
             #[cfg(not(shuttle))]
-            if may_wait && process.pages.kept.is_there() && !process.pages.kept.is_shared() {
+            if may_wait
+                && process.pages.table_file.is_there()
+                && !process.pages.table_file.is_shared()
+            {
                 delay::begin(engine);
             }
             clock::start(engine, &triggers);
@@ -109,12 +112,12 @@ impl Lifecycle {
             {
                 // Nobody could find out afterwards what lay where, and some objects' unwind tables
                 // are found only so.
-                if engine.remember_code(0) == Told::All {
+                if engine.remember_code(0) == CodeScanOutcome::All {
                     engine.code.note_lasting(process);
                 }
                 let handed = handed.as_ref().map(|(file, asked)| (file, asked));
-                kept::show(engine, handed);
-                crate::outside::show(engine);
+                shared_ledger::publish(engine, handed);
+                crate::outside::publish(engine);
             }
             true
         })
@@ -123,9 +126,9 @@ impl Lifecycle {
     /// Ends the recording; dumps still show what it recorded.
     pub fn stop(self) {
         #[cfg(not(shuttle))]
-        self.keep_books();
+        self.move_ledger_to_file();
         if self.0.process.shares_tables() {
-            entry::part_late(self.0);
+            entry::separate_late(self.0);
         }
         self.0.process.recorded.stop();
         self.0.log.end();
@@ -134,7 +137,7 @@ impl Lifecycle {
     }
 
     /// Leaves options for a recording that the program is to start itself.
-    pub fn set_default(self, options: Options) {
+    pub fn set_default(self, options: RecordingOptions) {
         let (process, dumping) = (&self.0.process, &self.0.dumping);
         // The name is looked up before the program changes its folder.
         process.name();
@@ -142,17 +145,17 @@ impl Lifecycle {
     }
 
     /// The options that [`set_default`](Self::set_default) left, or none.
-    pub fn default_options(self) -> Option<Options> {
+    pub fn default_options(self) -> Option<RecordingOptions> {
         let (process, dumping) = (&self.0.process, &self.0.dumping);
         self.0
-            .guarded(|| dumping.default.with(process, |d| d.clone()))
+            .with_guard_and_signals_blocked(|| dumping.default.with(process, |d| d.clone()))
     }
 
     /// Whether a recording was started, even if it has been stopped since.
     pub fn was_started(self) -> bool {
         let (process, dumping) = (&self.0.process, &self.0.dumping);
         self.0
-            .guarded(|| dumping.options.with(process, |o| o.is_some()))
+            .with_guard_and_signals_blocked(|| dumping.options.with(process, |o| o.is_some()))
     }
 
     /// Whether allocations are being recorded.
@@ -176,14 +179,18 @@ impl Lifecycle {
     }
 
     /// Says that the loader is still at work, so that there can be no threads until
-    /// [`let_clock_go`](Self::let_clock_go).
-    pub fn hold_clock(self) {
-        self.0.dumping.clock.held.store(true, Ordering::Relaxed);
+    /// [`resume_clock`](Self::resume_clock).
+    pub fn suspend_clock(self) {
+        self.0
+            .dumping
+            .clock
+            .is_suspended
+            .store(true, Ordering::Relaxed);
     }
 
     /// Says that there can be threads from now on.
-    pub fn let_clock_go(self) {
-        clock::let_go(self.0);
+    pub fn resume_clock(self) {
+        clock::allow_threads(self.0);
     }
 
     /// Ends the thread that counts an interval, and waits until it is gone; from now on the
@@ -195,23 +202,23 @@ impl Lifecycle {
     /// Says that the process is about to lower its rights, and what is left to it then.
     #[cfg(not(shuttle))]
     pub fn lowers_rights(self, left: RightsLeft) {
-        rights::lowers(self.0, left);
+        rights::report_lower_rights(self.0, left);
     }
 
     /// Moves the books to where they outlive the process, if they have waited for that until now.
     /// It is called before anything after which they could not be moved or handed over.
     #[cfg(not(shuttle))]
-    pub fn keep_books(self) {
+    pub fn move_ledger_to_file(self) {
         let Self(engine) = self;
-        let is_waiting = engine.process.pages.kept.is_waiting();
-        if is_waiting && !engine.process.is_shut_in() && !is_apart() {
-            dumps::keep_books(engine);
+        let is_waiting = engine.process.pages.table_file.is_waiting();
+        if is_waiting && !engine.process.is_sandboxed() && !is_inside_engine() {
+            dumps::move_ledger_to_file(engine);
         }
     }
 
     /// Runs `close`, which may unload code, and remembers what lay where.
     pub fn around_unload<R>(self, close: impl FnOnce() -> R) -> R {
-        unload::around(self.0, close)
+        unload::run_around_unload(self.0, close)
     }
 
     /// Where the loaded object that holds an address begins.
@@ -223,14 +230,15 @@ impl Lifecycle {
 
     /// Runs `work` as the engine's own. The thread is apart from the program meanwhile: what it
     /// allocates is not recorded.
-    pub fn apart<R>(self, work: impl FnOnce() -> R) -> R {
-        self.0.apart(work)
+    pub fn with_reentrancy_guard<R>(self, work: impl FnOnce() -> R) -> R {
+        self.0.with_reentrancy_guard(work)
     }
 
-    /// As [`apart`](Self::apart), with signals blocked. It is for work that takes locks that a dump
-    /// needs, too: a signal handler that ends the process dumps, and must not come in between.
-    pub fn guarded<R>(self, work: impl FnOnce() -> R) -> R {
-        self.0.guarded(work)
+    /// As [`with_reentrancy_guard`](Self::with_reentrancy_guard), with signals blocked. It is for
+    /// work that takes locks that a dump needs, too: a signal handler that ends the process dumps,
+    /// and must not come in between.
+    pub fn with_guard_and_signals_blocked<R>(self, work: impl FnOnce() -> R) -> R {
+        self.0.with_guard_and_signals_blocked(work)
     }
 
     /// Blocks all signals of this thread, unless the program is shut in. Returns what was blocked
@@ -258,17 +266,17 @@ impl Lifecycle {
     }
 
     /// Says that any system call of ours may be the program's end from now on.
-    pub fn shut_in(self) {
-        self.0.process.shut_in();
+    pub fn enter_sandbox(self) {
+        self.0.process.enter_sandbox();
     }
 
-    /// Whether [`shut_in`](Self::shut_in) was called.
-    pub fn is_shut_in(self) -> bool {
-        self.0.process.is_shut_in()
+    /// Whether [`enter_sandbox`](Self::enter_sandbox) was called.
+    pub fn is_sandboxed(self) -> bool {
+        self.0.process.is_sandboxed()
     }
 
     /// Whether the program has a filter of system calls, or is shut in by one.
     pub fn is_filtered(self) -> bool {
-        self.0.process.is_shut_in() || self.0.process.is_filtered()
+        self.0.process.is_sandboxed() || self.0.process.is_filtered()
     }
 }

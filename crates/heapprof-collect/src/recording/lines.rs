@@ -8,17 +8,17 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::Ordering;
 
-use crate::dump::following::{ToldOfStack, step_of};
+use crate::dump::following::{ReportedStack, growth_step};
 use crate::dump::output;
 use crate::engine::Engine;
-use crate::options::Options;
-use crate::platform::sys::{self, File};
+use crate::options::RecordingOptions;
+use crate::platform::sys::{self, EngineFile};
 use crate::recording::snapshot::{self, AddressHasher};
-use crate::recording::sums::{self, Sums};
-use crate::tables::script_frames::Word;
+use crate::recording::sums::{self, StackSums};
+use crate::tables::script_frames::FrameWord;
 
 /// A stack whose memory in use has changed.
-struct Changed {
+struct ChangedStack {
     stack: u32,
     /// The innermost word.
     leaf: u64,
@@ -33,14 +33,14 @@ struct Changed {
 /// program may have grown and freed all of it since the look before.
 ///
 /// It is this thread's turn to dump, and there is memory for a dump.
-pub(super) fn look(engine: &Engine, options: &Options, is_last: bool) {
+pub(super) fn scan(engine: &Engine, options: &RecordingOptions, is_last: bool) {
     let Some(least) = options.triggers.line_growth else {
         return;
     };
     let Some(file) = output::open_lines(&options.output.list) else {
         return;
     };
-    let (epoch, mut told, sums) = told_and_now(engine);
+    let (epoch, mut told, sums) = reported_and_current(engine);
     let mut changed = Vec::new();
     let mut by_leaf = HashMap::<u64, u64, BuildHasherDefault<AddressHasher>>::default();
     for (stack, (sum, told)) in sums.iter().zip(&told).enumerate() {
@@ -50,10 +50,10 @@ pub(super) fn look(engine: &Engine, options: &Options, is_last: bool) {
             growth = growth.max(sum.peak[1].wrapping_sub(told.most));
         }
         if growth != 0 {
-            let leaf = leaf_of(engine, stack as u32);
+            let leaf = leaf_word(engine, stack as u32);
             let change = by_leaf.entry(leaf).or_default();
             *change = change.saturating_add(growth.unsigned_abs());
-            changed.push(Changed {
+            changed.push(ChangedStack {
                 stack: stack as u32,
                 leaf,
                 in_use,
@@ -61,11 +61,11 @@ pub(super) fn look(engine: &Engine, options: &Options, is_last: bool) {
             });
         }
     }
-    let step = step_of(least);
+    let step = growth_step(least);
     changed.retain(|one| by_leaf[&one.leaf] >= step);
-    if !changed.is_empty() && tell(engine, options, &changed, &file) {
+    if !changed.is_empty() && report_changes(engine, options, &changed, &file) {
         for one in &changed {
-            told[one.stack as usize].tell(one.in_use);
+            told[one.stack as usize].note_report(one.in_use);
         }
     }
     let following = &engine.dumping.due.following;
@@ -78,15 +78,15 @@ pub(super) fn inherit(engine: &Engine) {
     if !following.is_on() || !engine.reserve(snapshot::memory_needed(engine)) {
         return;
     }
-    let (epoch, mut told, sums) = told_and_now(engine);
+    let (epoch, mut told, sums) = reported_and_current(engine);
     for (told, sum) in told.iter_mut().zip(&sums) {
-        told.tell(sum.in_use()[1]);
+        told.note_report(sum.in_use()[1]);
     }
     following.put(&engine.process, epoch, told);
 }
 
 /// The recording's number, what was told of each stack, and the sums of each stack now.
-fn told_and_now(engine: &Engine) -> (u64, Vec<ToldOfStack>, Vec<Sums>) {
+fn reported_and_current(engine: &Engine) -> (u64, Vec<ReportedStack>, Vec<StackSums>) {
     let process = &engine.process;
     let epoch = process.recorded.epoch();
     let mut told = engine.dumping.due.following.take(process, epoch);
@@ -94,12 +94,17 @@ fn told_and_now(engine: &Engine) -> (u64, Vec<ToldOfStack>, Vec<Sums>) {
     if told.len() < sums.len() {
         // A vector that grows by doubling would leave its old places behind.
         told.reserve_exact(sums.len().next_power_of_two() - told.len());
-        told.resize(sums.len(), ToldOfStack::default());
+        told.resize(sums.len(), ReportedStack::default());
     }
     (epoch, told, sums)
 }
 
-fn tell(engine: &Engine, options: &Options, changed: &[Changed], file: &File) -> bool {
+fn report_changes(
+    engine: &Engine,
+    options: &RecordingOptions,
+    changed: &[ChangedStack],
+    file: &EngineFile,
+) -> bool {
     let mut profile = Vec::new();
     snapshot::remember_code(engine);
     let grown = changed.iter().map(|one| (one.stack, one.growth));
@@ -114,19 +119,22 @@ pub(super) fn message(engine: &Engine, mut profile: Vec<u8>) -> Vec<u8> {
     // Each recording of a process, and each process with its number, begins at another time.
     let (process, (began, _)) = (sys::process_id(), engine.dumping.times());
     let exact = u8::from(engine.process.recorded.is_exact());
-    let head = format!("{HEAD}{process} {began} {exact} {}\n", profile.len());
+    let head = format!(
+        "{MESSAGE_HEAD}{process} {began} {exact} {}\n",
+        profile.len()
+    );
     profile.splice(..0, head.bytes());
     profile
 }
 
 /// What each message begins with. A message may be cut short, and the next one is found by this.
-const HEAD: &str = "\n\0lines ";
+const MESSAGE_HEAD: &str = "\n\0lines ";
 
 /// The innermost word of a stack.
-fn leaf_of(engine: &Engine, stack: u32) -> u64 {
+fn leaf_word(engine: &Engine, stack: u32) -> u64 {
     let mut words = [0; 3];
-    let n = engine.books.stacks.read_into(stack, &mut words);
-    let frame = words[..n].iter().find(|word| !Word::is_label(**word));
+    let n = engine.ledger.stacks.read_into(stack, &mut words);
+    let frame = words[..n].iter().find(|word| !FrameWord::is_label(**word));
     frame.copied().unwrap_or(words[0])
 }
 

@@ -12,16 +12,16 @@ use shuttle::thread;
 use shuttle::{Config, Runner};
 
 use super::fork;
-use crate::books::access;
-use crate::books::live::{Block, Full};
 use crate::engine::Engine;
-use crate::mode::Mode;
-use crate::platform::pages::Pages;
+use crate::ledger::access;
+use crate::ledger::live::{LiveBlock, TableFull};
+use crate::mode::RecordingMode;
+use crate::platform::pages::PageSource;
 use crate::platform::sys;
 use crate::platform::tls;
-use crate::tables::counters::Weight;
-use crate::tables::filter::Filter;
-use crate::tables::stacks::Stack;
+use crate::tables::counters::EventWeight;
+use crate::tables::filter::AddressFilter;
+use crate::tables::stacks::NewStack;
 use crate::thread::state::ThreadState;
 
 /// How many orders each test tries of each kind.
@@ -38,7 +38,7 @@ const STACK: u32 = 0;
 /// Tries a model in random orders, and in orders by priorities. Each try has a world of its own.
 fn explore(model: fn(&'static World)) {
     let ground = Ground {
-        filter: Box::leak(Box::new(Filter::new())),
+        filter: Box::leak(Box::new(AddressFilter::new())),
         region: sys::map(REGION).expose_provenance(),
     };
     assert_ne!(ground.region, 0);
@@ -55,7 +55,7 @@ const REGION: usize = 64 << 20;
 /// What the worlds of a test have one after another.
 #[derive(Clone, Copy)]
 struct Ground {
-    filter: &'static Filter,
+    filter: &'static AddressFilter,
     /// The address of the memory for tables.
     region: usize,
 }
@@ -76,7 +76,7 @@ impl Ground {
         // SAFETY: the mapping is this test's own, and the last try is over.
         let pages = unsafe {
             sys::discard(region, REGION);
-            Pages::of_region(region, REGION)
+            PageSource::from_region(region, REGION)
         };
         let world = Box::into_raw(Box::new(World {
             engine: Engine::new(self.filter, pages),
@@ -86,11 +86,11 @@ impl Ground {
         // SAFETY: it was made above, and is dropped when all threads of the model have ended.
         unsafe {
             let engine = &(*world).engine;
-            engine.books.shared.prepare();
-            let stacks = &engine.books.stacks;
-            let id = stacks.find_or_insert(&engine.process, 77, 0, Stack::new(&[1]));
+            engine.ledger.access.prepare();
+            let stacks = &engine.ledger.stacks;
+            let id = stacks.find_or_insert(&engine.process, 77, 0, NewStack::new(&[1]));
             assert_eq!(id, Some(STACK));
-            assert!(engine.restart(Mode::Exact, 1));
+            assert!(engine.restart(RecordingMode::Exact, 1));
             model(&*world);
             drop(Box::from_raw(world));
         }
@@ -113,7 +113,7 @@ impl World {
     fn event<R>(
         &self,
         state: &ThreadState,
-        event: impl FnOnce(&mut access::Open<'_>) -> Option<R>,
+        event: impl FnOnce(&mut access::OpenLedger<'_>) -> Option<R>,
     ) -> Option<R> {
         let process = &self.engine.process;
         // In this order, as an event reads them.
@@ -122,7 +122,7 @@ impl World {
             return None;
         }
         state.epoch.set(epoch);
-        let mut open = self.engine.books.shared.open(process, state)?;
+        let mut open = self.engine.ledger.access.open(process, state)?;
         event(&mut open)
     }
 
@@ -131,24 +131,27 @@ impl World {
         let counters = state
             .counters(STACK, &self.engine.process.pages)
             .expect("memory");
-        let weight = Weight {
+        let weight = EventWeight {
             objects: 1,
             bytes: size,
         };
         let made = self.event(state, |open| {
-            if !open.allocated(counters, weight).is_counted() {
+            if !open.count_allocation(counters, weight).is_counted() {
                 return None;
             }
             // The bytes are the recording's that counted them.
             self.in_use.fetch_add(size as i64, Ordering::SeqCst);
             let stack = STACK;
-            let live = &self.engine.books.live;
-            let inserted =
-                live.insert::<true>(live.spot(BASE + block * 16), Block { stack, size }, open);
+            let live = &self.engine.ledger.live;
+            let inserted = live.insert::<true>(
+                live.find_spot(BASE + block * 16),
+                LiveBlock { stack, size },
+                open,
+            );
             if open.is_overtaken() {
                 return None;
             }
-            assert_eq!(inserted, Ok::<_, Full>(None));
+            assert_eq!(inserted, Ok::<_, TableFull>(None));
             Some(())
         });
         made.is_some()
@@ -160,16 +163,16 @@ impl World {
             .counters(STACK, &self.engine.process.pages)
             .expect("memory");
         self.event(state, |open| {
-            let live = &self.engine.books.live;
-            let freed = live.remove(live.spot(BASE + block * 16), open)?;
+            let live = &self.engine.ledger.live;
+            let freed = live.remove(live.find_spot(BASE + block * 16), open)?;
             if open.is_overtaken() {
                 return None;
             }
-            let weight = Weight {
+            let weight = EventWeight {
                 objects: 1,
                 bytes: freed.size,
             };
-            open.freed(counters, weight);
+            open.count_free(counters, weight);
             self.in_use.fetch_sub(freed.size as i64, Ordering::SeqCst);
             Some(())
         });
@@ -179,7 +182,7 @@ impl World {
     /// in it meanwhile.
     fn use_part(&self, state: &ThreadState) {
         self.event(state, |open| {
-            self.engine.books.live.with(BASE, open, |_, _, _| {
+            self.engine.ledger.live.with_table(BASE, open, |_, _, _| {
                 assert!(!self.is_in_part.swap(true, Ordering::SeqCst));
                 thread::yield_now();
                 self.is_in_part.store(false, Ordering::SeqCst);
@@ -190,7 +193,7 @@ impl World {
     /// Bytes in use by the counters of all threads.
     fn counted(&self) -> i64 {
         let of_each = |state: &ThreadState| {
-            let counters = state.of_stack(STACK as usize).counters;
+            let counters = state.stack_sums(STACK as usize).counters;
             counters.map_or(0, |counters| counters.in_use()[1])
         };
         self.engine.threads.all().map(of_each).sum()
@@ -202,8 +205,8 @@ impl World {
         assert!(self.allocate(state, 1_000, 1 << 20));
         self.free(state, 1_000);
         self.engine
-            .books
-            .shared
+            .ledger
+            .access
             .heap
             .relax_if_low(&self.engine.process);
         state.release();
@@ -244,10 +247,10 @@ fn a_part_has_one_user_at_a_time() {
         };
         let taker = Box::new(|world: &'static World| {
             let engine = &world.engine;
-            let changing = engine.books.shared.change(&engine.process);
-            let owners = engine.books.live.owners();
+            let changing = engine.ledger.access.lock_changes(&engine.process);
+            let owners = engine.ledger.live.owners();
             assert!(access::share(&engine.threads, owners.clone(), &changing));
-            assert!(owners.into_iter().all(|owner| owner.is_everybody()));
+            assert!(owners.into_iter().all(|owner| owner.is_shared()));
         });
         run(world, vec![user(), user(), taker]);
     });
@@ -268,17 +271,17 @@ fn what_is_drained_is_exact() {
         };
         let drainer = Box::new(|world: &'static World| {
             let engine = &world.engine;
-            let shared = &engine.books.shared;
+            let shared = &engine.ledger.access;
             {
-                let changing = shared.change(&engine.process);
+                let changing = shared.lock_changes(&engine.process);
                 shared.collect_budgets(&engine.threads, &changing);
             }
-            shared.at_rest(&engine.process, &engine.threads, || {
+            shared.run_at_rest(&engine.process, &engine.threads, || {
                 assert_eq!(shared.heap.in_use(), world.counted());
             });
         });
         run(world, vec![user(0), user(10), drainer]);
-        let heap = &world.engine.books.shared.heap;
+        let heap = &world.engine.ledger.access.heap;
         assert_eq!((heap.in_use(), heap.peak_bytes()), (6_000, 1 << 20));
         assert_eq!(world.counted(), 6_000);
     });
@@ -297,7 +300,7 @@ fn a_peak_is_never_missed() {
             })
         };
         run(world, vec![user(0), user(10)]);
-        let heap = &world.engine.books.shared.heap;
+        let heap = &world.engine.ledger.access.heap;
         // Both second blocks are in use at the end, and there never were more than two.
         assert_eq!(heap.peak_bytes(), 1_200 << 10);
         assert_eq!(world.counted(), 1_200 << 10);
@@ -322,15 +325,15 @@ fn a_fork_copies_what_is_whole() {
             let held = fork::acquire(engine);
             assert_eq!(held.count_ones() as usize, engine.locks().len());
             let process = &engine.process;
-            let (whole, counting) = engine.books.acquire_for_fork(process, &engine.threads);
+            let (whole, counting) = engine.ledger.acquire_for_fork(process, &engine.threads);
             assert!(whole && counting);
             assert!(!world.is_in_part.load(Ordering::SeqCst));
-            assert!(engine.books.live.owners().all(|owner| owner.is_everybody()));
+            assert!(engine.ledger.live.owners().all(|owner| owner.is_shared()));
             fork::release(engine, held, counting);
         });
         run(world, vec![user(0), user(10), forker]);
-        assert_eq!((world.counted(), world.engine.books.live.len()), (0, 0));
-        assert_eq!(world.engine.books.shared.heap.in_use(), 0);
+        assert_eq!((world.counted(), world.engine.ledger.live.len()), (0, 0));
+        assert_eq!(world.engine.ledger.access.heap.in_use(), 0);
     });
 }
 
@@ -347,12 +350,12 @@ fn a_new_recording_has_its_own_events_only() {
             })
         };
         let starter = Box::new(|world: &'static World| {
-            assert!(world.engine.restart(Mode::Exact, 1));
+            assert!(world.engine.restart(RecordingMode::Exact, 1));
         });
         run(world, vec![user(0), user(10), starter]);
-        let books = &world.engine.books;
+        let books = &world.engine.ledger;
         let in_use = world.counted();
         assert_eq!(in_use, books.live.len() as i64 * 100);
-        assert_eq!(books.shared.heap.in_use(), in_use);
+        assert_eq!(books.access.heap.in_use(), in_use);
     });
 }

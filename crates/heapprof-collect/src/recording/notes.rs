@@ -3,26 +3,26 @@
 use heapprof_profile::{History, Moment, Peak, Resident, Sizes};
 
 use crate::engine::Engine;
-use crate::recording::sums::Sums;
-use crate::tables::sizes::shown;
+use crate::recording::sums::StackSums;
+use crate::tables::sizes::objects_from_units;
 
 /// The comments that hold the history up to now and the sizes. `resident` is how many bytes are in
 /// memory; 0 if nobody knows.
 pub(super) fn notes(
     engine: &Engine,
-    sums: &[Sums],
+    sums: &[StackSums],
     mut sizes: Sizes,
     resident: u64,
 ) -> [String; 2] {
     let (dumping, process) = (&engine.dumping, &engine.process);
-    let micros = dumping.micros();
-    let total = |of: fn(&Sums) -> [i64; 2]| {
+    let micros = dumping.elapsed_micros();
+    let total = |of: fn(&StackSums) -> [i64; 2]| {
         let each = sums.iter().map(of);
         each.fold([0i64; 2], |sum, of| {
             [0, 1].map(|i| sum[i].saturating_add(of[i]))
         })
     };
-    let [objects, bytes] = total(Sums::in_use);
+    let [objects, bytes] = total(StackSums::in_use);
     // The last moment is that of the samples, to the byte.
     let mut moments = dumping.history.before(process, micros);
     moments.push(Moment {
@@ -48,8 +48,8 @@ pub(super) fn notes(
     };
     if !process.recorded.is_exact() {
         for class in &mut sizes.classes {
-            class.allocated = shown(class.allocated);
-            class.in_use = shown(class.in_use);
+            class.allocated = objects_from_units(class.allocated);
+            class.in_use = objects_from_units(class.in_use);
         }
     }
     [history.comment(), sizes.comment()]

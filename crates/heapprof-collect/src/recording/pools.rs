@@ -5,26 +5,26 @@
 //! they say how the memory in use is divided, and always add up to it.
 
 use crate::engine::Engine;
-use crate::options::Frames;
-use crate::recording::sums::Sums;
-use crate::stack::provider::Reported;
+use crate::options::FrameChoice;
+use crate::recording::sums::StackSums;
+use crate::stack::provider::ProviderReport;
 use crate::tables::script_frames::ScriptFrame;
-use crate::tables::spread::Known;
+use crate::tables::spread::SpreadEstimate;
 
 /// A part of a pool.
-pub(super) struct PartOfPool {
+pub(super) struct PoolPartSums {
     /// The number of the pool's stack.
     pub(super) pool: u32,
     /// The word of the part's frame.
     pub(super) word: u64,
-    pub(super) sums: Sums,
+    pub(super) sums: StackSums,
 }
 
 /// What each provider reports at this moment, with its number.
-pub(super) fn reports(engine: &Engine) -> Vec<(usize, Reported)> {
+pub(super) fn reports(engine: &Engine) -> Vec<(usize, ProviderReport)> {
     let providers = &engine.scripts.providers;
-    match providers.wanted() {
-        Frames::Native => Vec::new(),
+    match providers.frame_choice() {
+        FrameChoice::Native => Vec::new(),
         _ => providers
             .all()
             .filter(|&(i, _)| !providers.is_broken(i))
@@ -36,17 +36,17 @@ pub(super) fn reports(engine: &Engine) -> Vec<(usize, Reported)> {
 /// Takes what is in use out of the sums of pools. Returns it by the parts that providers reported.
 pub(super) fn split(
     engine: &Engine,
-    sums: &mut [Sums],
-    reports: &[(usize, Reported)],
-) -> Vec<PartOfPool> {
+    sums: &mut [StackSums],
+    reports: &[(usize, ProviderReport)],
+) -> Vec<PoolPartSums> {
     let scripts = &engine.scripts;
     let mut all = Vec::new();
-    for &(i, Reported { ref parts, .. }) in reports {
+    for &(i, ProviderReport { ref parts, .. }) in reports {
         let has_some = |&stack: &u32| {
             let sum = sums.get(stack as usize);
             sum.is_some_and(|sum| sum.in_use()[1] > 0)
         };
-        let pools: Vec<u32> = scripts.pools.of(i).filter(has_some).collect();
+        let pools: Vec<u32> = scripts.pools.provider_pools(i).filter(has_some).collect();
         let of_all =
             |of: fn(&(String, u64, u64)) -> u64| -> Vec<u64> { parts.iter().map(of).collect() };
         let (objects, bytes) = (of_all(|part| part.1), of_all(|part| part.2));
@@ -60,9 +60,9 @@ pub(super) fn split(
         };
         let whole = bytes.iter().map(|&bytes| bytes as f64).sum::<f64>();
         for pools in pools.chunks(together) {
-            let mut in_use = Sums::default();
+            let mut in_use = StackSums::default();
             for &pool in pools {
-                take(&mut sums[pool as usize], &mut in_use);
+                take_in_use(&mut sums[pool as usize], &mut in_use);
             }
             let divided = [
                 divide(in_use.allocated[0], &objects),
@@ -80,16 +80,16 @@ pub(super) fn split(
                     line: 0,
                 };
                 let share = bytes[at] as f64 / whole;
-                all.push(PartOfPool {
+                all.push(PoolPartSums {
                     pool: pools[0],
                     word: scripts.names.word(&engine.process, frame),
-                    sums: Sums {
+                    sums: StackSums {
                         allocated,
-                        spread: in_use.spread.map(|known| Known {
+                        spread: in_use.spread.map(|known| SpreadEstimate {
                             samples: (known.samples as f64 * share).round() as u64,
                             variance: known.variance.map(|variance| variance * share),
                         }),
-                        ..Sums::default()
+                        ..StackSums::default()
                     },
                 });
             }
@@ -99,14 +99,14 @@ pub(super) fn split(
 }
 
 /// Takes what is in use out of `sum`, as if nobody had allocated it there.
-fn take(sum: &mut Sums, to: &mut Sums) {
+fn take_in_use(sum: &mut StackSums, to: &mut StackSums) {
     let in_use = sum.in_use();
     for (i, in_use) in in_use.into_iter().enumerate() {
         sum.allocated[i] -= in_use;
         to.allocated[i] += in_use;
     }
     for (from, to) in sum.spread.iter_mut().zip(&mut to.spread) {
-        let Known { samples, variance } = std::mem::take(from);
+        let SpreadEstimate { samples, variance } = std::mem::take(from);
         to.samples += samples;
         to.variance = [to.variance[0] + variance[0], to.variance[1] + variance[1]];
     }

@@ -1,9 +1,9 @@
 //! The way of those who know an interpreter's frames into the engine.
 
 use crate::engine::Engine;
-use crate::options::Frames;
-use crate::stack::provider::{NotRegistered, Provider};
-use crate::tables::script_frames::Word;
+use crate::options::FrameChoice;
+use crate::stack::provider::{RegistrationError, StackProvider};
+use crate::tables::script_frames::FrameWord;
 
 /// An engine's providers of stacks.
 #[derive(Clone, Copy)]
@@ -23,15 +23,16 @@ impl StackProviders {
     /// It is of another version, or there are as many as there can be.
     ///
     /// # Safety
-    /// The functions of the provider may be called in any thread, and do what [`Provider`] says.
-    pub unsafe fn register(self, provider: Provider) -> Result<(), NotRegistered> {
+    /// The functions of the provider may be called in any thread, and do what [`StackProvider`]
+    /// says.
+    pub unsafe fn register(self, provider: StackProvider) -> Result<(), RegistrationError> {
         self.0
-            .guarded(|| self.0.scripts.providers.register(provider))
+            .with_guard_and_signals_blocked(|| self.0.scripts.providers.register(provider))
     }
 
     /// Which frames the recording keeps.
-    pub fn wanted(self) -> Frames {
-        self.0.scripts.providers.wanted()
+    pub fn frame_choice(self) -> FrameChoice {
+        self.0.scripts.providers.frame_choice()
     }
 
     /// Whether every allocation is recorded.
@@ -43,27 +44,27 @@ impl StackProviders {
     /// before. No such free is missed. Returns false if too many are watched.
     /// `freed` runs inside a free, and must not allocate or wait.
     pub fn watch(self, address: usize, freed: fn(usize)) -> bool {
-        let filter = self.0.books.filter;
+        let filter = self.0.ledger.filter;
         self.0.scripts.watched.watch(address, freed, filter)
     }
 
     /// The number of the recording, which is another one in the next.
     #[inline(always)]
-    pub fn recording(self) -> u64 {
+    pub fn recording_number(self) -> u64 {
         self.0.process.recorded.epoch()
     }
 
     /// The frames of an interpreter in a stack, the newest first: the function, its file and its
     /// line.
-    pub fn frames_of(self, stack: u32) -> Vec<(String, String, u32)> {
+    pub fn script_frames(self, stack: u32) -> Vec<(String, String, u32)> {
         let engine = self.0;
         let mut words = Vec::new();
-        if stack < engine.books.stacks.len() {
-            engine.books.stacks.read(stack, &mut words);
+        if stack < engine.ledger.stacks.len() {
+            engine.ledger.stacks.read(stack, &mut words);
         }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let frame = |word| match Word::of(word) {
-            Word::Frame(Some(number)) => engine.scripts.names.get(number),
+        let frame = |word| match FrameWord::from_word(word) {
+            FrameWord::Frame(Some(number)) => engine.scripts.names.get(number),
             _ => None,
         };
         let texts = words.into_iter().filter_map(frame);

@@ -2,34 +2,34 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::dump::due::Dumper;
+use crate::dump::due::DueDumper;
 use crate::engine::Engine;
-use crate::event::apart::is_apart;
+use crate::event::reentrancy_guard::is_inside_engine;
 use crate::platform::sys;
-use crate::reason::Reason;
-use crate::recording::dumps::{Dumped, Dumps, dump_only, look};
+use crate::reason::DumpReason;
+use crate::recording::dumps::{DumpOutcome, EngineDumps, dump_only, scan};
 
-impl Dumper for Engine {
-    fn look_due(&'static self) {
+impl DueDumper for Engine {
+    fn run_due_scan(&'static self) {
         let mask = self.process.block_signals();
-        look(self);
+        scan(self);
         sys::restore_signals(mask);
     }
 
     /// Does what was asked for in the middle of an event.
-    fn dump_due(&'static self, reason: Reason) {
+    fn run_due_dump(&'static self, reason: DumpReason) {
         let due = &self.dumping.due;
         let mask = self.process.block_signals();
         let became = dump_only(self, reason, 0);
         match became {
-            Dumped::Written => {}
+            DumpOutcome::Written => {}
             // The limits that asked for it were switched off.
-            Dumped::Failed => due.rearm(&self.process, &self.books.shared.heap),
+            DumpOutcome::Failed => due.rearm(&self.process, &self.ledger.access.heap),
             // Whoever forks, or comes next, makes it.
-            Dumped::Later => due.ask(reason),
+            DumpOutcome::Later => due.request_dump(reason),
         }
         sys::restore_signals(mask);
-        if became == Dumped::Later || reason != Reason::Terminated {
+        if became == DumpOutcome::Later || reason != DumpReason::Terminated {
             return;
         }
         // A signal asked for this. It must still do its own work.
@@ -43,28 +43,28 @@ impl Dumper for Engine {
 /// Ends the program, but not in the middle of another thread's dump.
 fn end_by(engine: &Engine, signal: i32) {
     let (process, turn) = (&engine.process, &engine.dumping.turn);
-    let _turn = turn.take(process, Reason::Terminated, process.patience());
+    let _turn = turn.take(process, DumpReason::Terminated, process.wait_timeout());
     raise_default(signal);
 }
 
 /// Dumps at once, or has the dump made right after what is under way: an event of this thread, or
 /// another thread's fork or dump. Returns whether it dumped at once. It is for signal handlers.
-fn dump_or_ask(engine: &'static Engine, reason: Reason) -> bool {
-    let later = is_apart() || dump_only(engine, reason, 0) == Dumped::Later;
+fn dump_or_ask(engine: &'static Engine, reason: DumpReason) -> bool {
+    let later = is_inside_engine() || dump_only(engine, reason, 0) == DumpOutcome::Later;
     if later {
-        engine.dumping.due.ask(reason);
+        engine.dumping.due.request_dump(reason);
     }
     !later
 }
 
-impl Dumps {
+impl EngineDumps {
     /// Called by the handler of a signal that asks for a dump. It is async-signal-safe: it uses no
     /// memory or lock of the program's.
     pub fn from_signal(self) {
         let engine = self.engine();
         let mask = engine.process.block_signals();
         if engine.process.is_own() && engine.process.recorded.is_running() {
-            dump_or_ask(engine, Reason::Signal);
+            dump_or_ask(engine, DumpReason::Signal);
         }
         sys::restore_signals(mask);
     }
@@ -80,17 +80,17 @@ impl Dumps {
             return;
         }
         dumping.raise.store(signal, Ordering::Release);
-        if is_apart() {
+        if is_inside_engine() {
             // An event takes microseconds. If it does not end, a handler has jumped out of it.
-            const PATIENCE: i64 = 200_000_000;
+            const FORK_TIMEOUT: i64 = 200_000_000;
             let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
             let raised = &dumping.raised;
             let first = raised.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire);
-            if first.is_err_and(|first| now - first > PATIENCE) {
+            if first.is_err_and(|first| now - first > FORK_TIMEOUT) {
                 raise_default(signal);
             }
         }
-        if dump_or_ask(engine, Reason::Terminated) {
+        if dump_or_ask(engine, DumpReason::Terminated) {
             end_by(engine, signal);
         }
     }

@@ -4,36 +4,36 @@
 use std::ffi::CString;
 use std::sync::atomic::Ordering;
 
-use heapprof_books::state;
+use heapprof_books::process_state;
 
-use crate::dump::{Dumping, output};
+use crate::dump::{DumpState, output};
 use crate::engine::Engine;
 use crate::platform::sys;
-use crate::reason::Reason;
+use crate::reason::DumpReason;
 use crate::recording::{lines, snapshot};
 use crate::tables::sampler::BYTE_BITS;
 
 /// Memory that is set aside for a copy of the options and an entry of the list.
-const ROOM: usize = 64 << 10;
+const MAX_ENTRY_MEMORY: usize = 64 << 10;
 
 /// The most bytes that this process may have held of its own. For a program that is its peak. A
 /// forked child may free what it inherited while it allocates, so its peak says nothing; what
 /// it has allocated itself is never less than what it held.
-pub(super) fn most_held(engine: &Engine) -> i64 {
-    let heap = &engine.books.shared.heap;
+pub(super) fn max_retained_bytes(engine: &Engine) -> i64 {
+    let heap = &engine.ledger.access.heap;
     let bytes = match engine.threads.names.generation() {
         0 => heap.peak_bytes(),
-        _ => allocated(engine),
+        _ => allocated_units(engine),
     };
     let bytes = match engine.process.recorded.is_exact() {
         true => bytes,
         false => bytes >> BYTE_BITS,
     };
-    bytes - inherited(engine)
+    bytes - inherited_bytes(engine)
 }
 
 /// What counts as inherited: what was in use when a forked child began.
-fn inherited(engine: &Engine) -> i64 {
+fn inherited_bytes(engine: &Engine) -> i64 {
     match engine.threads.names.generation() {
         0 => 0,
         _ => engine.dumping.history.first_bytes(&engine.process),
@@ -41,13 +41,13 @@ fn inherited(engine: &Engine) -> i64 {
 }
 
 /// All that was allocated, in the recording's unit. What was inherited counts as allocated.
-fn allocated(engine: &Engine) -> i64 {
+fn allocated_units(engine: &Engine) -> i64 {
     let mut bytes = 0i64;
-    let shared = &engine.books.shared;
-    shared.at_rest(&engine.process, &engine.threads, || {
+    let shared = &engine.ledger.access;
+    shared.run_at_rest(&engine.process, &engine.threads, || {
         for state in engine.threads.all() {
-            for stack in 0..engine.books.stacks.len() as usize {
-                if let Some(counters) = state.of_stack(stack).counters {
+            for stack in 0..engine.ledger.stacks.len() as usize {
+                if let Some(counters) = state.stack_sums(stack).counters {
                     bytes = bytes.wrapping_add(counters.allocated.get()[1]);
                 }
             }
@@ -58,38 +58,38 @@ fn allocated(engine: &Engine) -> i64 {
 
 /// Whether the last profile of this process is left out. A process that shuts itself in goes on
 /// where nobody sees it, so what it held by then says nothing about it.
-fn is_left_out(engine: &Engine, reason: Reason) -> bool {
+fn is_left_out(engine: &Engine, reason: DumpReason) -> bool {
     let (process, dumping) = (&engine.process, &engine.dumping);
-    if !reason.is_last() || reason == Reason::Sandbox {
+    if !reason.is_last() || reason == DumpReason::Sandbox {
         return false;
     }
-    let least = |dumping: &Dumping| {
+    let least = |dumping: &DumpState| {
         let of = dumping.options.with(process, |options| {
             options
                 .as_ref()
-                .map(|options| options.output.least_of_child)
+                .map(|options| options.output.min_child_bytes)
         });
         of.unwrap_or(0)
     };
     let least = i64::try_from(least(dumping)).unwrap_or(i64::MAX);
     least > 0
         && !dumping.naming.with(process, |naming| naming.is_main())
-        && most_held(engine) < least
+        && max_retained_bytes(engine) < least
 }
 
 /// Leaves the last profile of a small child out, and says so in the list. Returns false if the
 /// profile is to be written. It is this thread's turn to dump.
-pub(super) fn leave_out(engine: &Engine, reason: Reason) -> bool {
+pub(super) fn leave_out(engine: &Engine, reason: DumpReason) -> bool {
     let (process, dumping) = (&engine.process, &engine.dumping);
     if !is_left_out(engine, reason) {
         return false;
     }
     let mut is_told = false;
     dumping.stack.run(|| {
-        let follows = |o: &mut Option<_>| o.as_ref().is_some_and(Dumping::is_followed);
+        let follows = |o: &mut Option<_>| o.as_ref().is_some_and(DumpState::is_followed);
         let room = match dumping.options.with(process, follows) {
             true => snapshot::memory_needed(engine),
-            false => ROOM,
+            false => MAX_ENTRY_MEMORY,
         };
         if !engine.reserve(room) {
             return;
@@ -97,30 +97,33 @@ pub(super) fn leave_out(engine: &Engine, reason: Reason) -> bool {
         let Some(options) = dumping.options.with(process, |o| o.clone()) else {
             return;
         };
-        if Dumping::is_followed(&options) {
-            lines::look(engine, &options, true);
+        if DumpState::is_followed(&options) {
+            lines::scan(engine, &options, true);
         }
-        output::add_to_list(&options.output.list, &entry(reason));
+        output::add_to_list(&options.output.list, &list_entry(reason));
         is_told = true;
     });
     if is_told {
         dumping
             .ended
             .fetch_or(reason.ends_program(), Ordering::AcqRel);
-        if reason == Reason::Exec {
+        if reason == DumpReason::Exec {
             dumping.note_exec();
-            process.pages.kept.say(state::BEFORE_EXEC);
+            process
+                .pages
+                .table_file
+                .set_state(process_state::BEFORE_EXEC);
         } else {
-            process.pages.kept.say(state::HAS_ENDED);
+            process.pages.table_file.set_state(process_state::HAS_ENDED);
         }
     }
     is_told
 }
 
 /// What the list says of it.
-fn entry(reason: Reason) -> CString {
+fn list_entry(reason: DumpReason) -> CString {
     let when = match reason {
-        Reason::Exec => 2,
+        DumpReason::Exec => 2,
         _ => 1,
     };
     CString::new(format!("-{} {when}", sys::process_id())).unwrap_or_default()

@@ -10,34 +10,34 @@ use heapprof_profile::{
     ProfileBuilder, QuickSample, Sizes, encode_samples_quickly, recorded,
 };
 
-use crate::code::mappings::{self, Mapping, Told};
+use crate::code::mappings::{self, CodeMapping, CodeScanOutcome};
 use crate::engine::Engine;
-use crate::options::Frames;
-use crate::platform::process::Process;
+use crate::options::FrameChoice;
+use crate::platform::process::EngineProcess;
 use crate::platform::{status, sys};
-use crate::reason::Reason;
+use crate::reason::DumpReason;
 use crate::recording::account::account;
 use crate::recording::early_ends::early_ends;
 use crate::recording::notes::notes;
-use crate::recording::pools::{self, PartOfPool};
-use crate::recording::sums::{Sums, sums_and_sizes};
-use crate::recording::values::{Made, Values};
+use crate::recording::pools::{self, PoolPartSums};
+use crate::recording::sums::{StackSums, sums_and_sizes};
+use crate::recording::values::{ValueOrigin, ValueRows};
 use crate::stack::capture::CUT;
-use crate::stack::provider::Reported;
-use crate::tables::script_frames::Word;
+use crate::stack::provider::ProviderReport;
+use crate::tables::script_frames::FrameWord;
 use crate::tables::spread;
-use crate::tables::stacks::expanded::Expanded;
-use crate::thread::names::{self, Named};
+use crate::tables::stacks::expanded::ExpandedStack;
+use crate::thread::names::{self, NamedThread};
 
 /// Bytes that a dump may take at most: sums by stack, locations by frame, text, gzip.
 pub(super) fn memory_needed(engine: &Engine) -> usize {
     let mappings = engine.code.mappings.memory_needed(&engine.process);
-    mappings.saturating_add(memory_besides(engine))
+    mappings.saturating_add(memory_without_mappings(engine))
 }
 
 /// Bytes of that which are not for mappings.
-fn memory_besides(engine: &Engine) -> usize {
-    let (code, stacks) = (&engine.code, &engine.books.stacks);
+fn memory_without_mappings(engine: &Engine) -> usize {
+    let (code, stacks) = (&engine.code, &engine.ledger.stacks);
     // A location is an address in a generation of mappings, and every address has its rule.
     let scripts = &engine.scripts.names;
     let generations = code.mappings.generation() as usize + 1;
@@ -46,12 +46,12 @@ fn memory_besides(engine: &Engine) -> usize {
         .len()
         .saturating_mul(generations)
         .min(stacks.frames());
-    let stacks = stacks.len() as usize * (96 + 2 * size_of::<spread::Sum>());
+    let stacks = stacks.len() as usize * (96 + 2 * size_of::<spread::SpreadSum>());
     // A frame of an interpreter has its texts twice: as texts, and as the key of its function.
     let named = scripts.len() as usize * 512 + 2 * scripts.bytes();
     // A look at lines keeps and compares numbers of each stack.
     let lines = match engine.dumping.due.following.is_on() {
-        true => engine.books.stacks.len() as usize * 192,
+        true => engine.ledger.stacks.len() as usize * 192,
         false => 0,
     };
     let threads = engine.threads.names.len() as usize * 1024;
@@ -61,7 +61,7 @@ fn memory_besides(engine: &Engine) -> usize {
 
 /// Notes what code is mapped now, for a dump. Returns whether the kernel told.
 pub(super) fn remember_code(engine: &Engine) -> bool {
-    engine.remember_code(memory_besides(engine)) == Told::All
+    engine.remember_code(memory_without_mappings(engine)) == CodeScanOutcome::All
 }
 
 /// Hashes addresses: they are spread well enough by one multiplication.
@@ -84,11 +84,11 @@ impl Hasher for AddressHasher {
     }
 }
 
-type ByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
+type LocationsByAddress = HashMap<(u32, u64), LocationIndex, BuildHasherDefault<AddressHasher>>;
 
 /// What a profile that was written says, all stacks together, in bytes.
 #[derive(Default)]
-pub(super) struct Totals {
+pub(super) struct SnapshotTotals {
     pub(crate) in_use: i64,
     pub(crate) peak: i64,
     /// Stacks that have a value.
@@ -99,14 +99,14 @@ pub(super) struct Totals {
 /// the program's allocator may be asked what it holds.
 pub(super) fn write_profile(
     engine: &Engine,
-    reason: Reason,
+    reason: DumpReason,
     wrappers: &str,
     may_ask: bool,
     writer: &mut dyn Write,
-) -> io::Result<Totals> {
+) -> io::Result<SnapshotTotals> {
     let exact = engine.process.recorded.is_exact();
     let width = if exact { 8 } else { 6 };
-    let mut values = Values::begin(engine);
+    let mut values = ValueRows::begin(engine);
     let names = values.types();
     let traced = names.iter().map(|(name, unit)| (name.as_str(), *unit));
     let types: Vec<(&str, &str)> = recorded::TYPES[..width]
@@ -118,7 +118,7 @@ pub(super) fn write_profile(
     let (mut sums, sizes) = sums_and_sizes(engine);
     let reports = pools::reports(engine);
     let account = account(engine, &sums, &reports, may_ask);
-    let facts = Facts {
+    let facts = DumpFacts {
         sums: &sums,
         sizes,
         reports: &reports,
@@ -127,11 +127,13 @@ pub(super) fn write_profile(
     describe(&mut builder, engine, reason, facts);
     let parts = pools::split(engine, &mut sums, &reports);
     let stacks = sums.iter().enumerate();
-    let of_parts = parts.iter().map(|part| (Row::Part(part), &part.sums));
+    let of_parts = parts
+        .iter()
+        .map(|part| (SnapshotRow::Part(part), &part.sums));
     let mut left = stacks
-        .map(|(id, sum)| (Row::Stack(id as u32), sum))
+        .map(|(id, sum)| (SnapshotRow::Stack(id as u32), sum))
         .chain(of_parts);
-    let mut totals = Totals::default();
+    let mut totals = SnapshotTotals::default();
     // Gives the next stack that has a value.
     let next = |sample: &mut QuickSample| {
         for (row, sum) in left.by_ref() {
@@ -154,7 +156,7 @@ pub(super) fn write_profile(
         for (to, of) in sample.values[width..].iter_mut().zip(value.counts) {
             *to = i64::try_from(of).unwrap_or(i64::MAX);
         }
-        Some(Row::Value(value.stack, value.label))
+        Some(SnapshotRow::Value(value.stack, value.label))
     };
     write_stacks(engine, builder, wrappers, next, writer)?;
     Ok(totals)
@@ -171,20 +173,20 @@ pub(super) fn write_growth(
     let next = |sample: &mut QuickSample| {
         let (id, growth) = grown.next()?;
         sample.values[0] = growth;
-        Some(Row::Stack(id))
+        Some(SnapshotRow::Stack(id))
     };
     write_stacks(engine, builder, wrappers, next, writer)
 }
 
 /// What a sample is of.
 #[derive(Clone, Copy)]
-enum Row<'a> {
+enum SnapshotRow<'a> {
     /// The stack with this number.
     Stack(u32),
     /// A part of a pool, below the pool's own frames.
-    Part(&'a PartOfPool),
+    Part(&'a PoolPartSums),
     /// Values that a stack made, and the word of the label that they have.
-    Value(Made, u64),
+    Value(ValueOrigin, u64),
 }
 
 /// Writes the stacks that `next` gives, after it has put in their values.
@@ -192,30 +194,32 @@ fn write_stacks<'a>(
     engine: &Engine,
     mut builder: ProfileBuilder,
     wrappers: &str,
-    mut next: impl FnMut(&mut QuickSample) -> Option<Row<'a>>,
+    mut next: impl FnMut(&mut QuickSample) -> Option<SnapshotRow<'a>>,
     writer: &mut dyn Write,
 ) -> io::Result<()> {
-    let known = engine.code.mappings.known(&engine.process);
+    let known = engine.code.mappings.known_mappings(&engine.process);
     let indices: Vec<MappingIndex> = known
         .iter()
         .map(|mapping| add_mapping(&mut builder, mapping))
         .collect();
-    let mut locations = ByAddress::default();
-    let (mut labels, mut threads, mut cut) = (HashMap::new(), Threads::new(), None);
+    let mut locations = LocationsByAddress::default();
+    let (mut labels, mut threads, mut cut) = (HashMap::new(), ThreadsByNumber::new(), None);
     builder.profile.drop_frames = builder.text(&recorded::drop_frames(wrappers));
-    let (mut stack, mut last) = (Expanded::default(), (u32::MAX, 0));
+    let (mut stack, mut last) = (ExpandedStack::default(), (u32::MAX, 0));
     let next = |builder: &mut ProfileBuilder, sample: &mut QuickSample| {
         let row = next(sample)?;
         let (id, more) = match row {
-            Row::Stack(id) | Row::Part(&PartOfPool { pool: id, .. }) => (Made::Stack(id), None),
-            Row::Value(stack, label) => (stack, Some(label)),
+            SnapshotRow::Stack(id) | SnapshotRow::Part(&PoolPartSums { pool: id, .. }) => {
+                (ValueOrigin::Stack(id), None)
+            }
+            SnapshotRow::Value(stack, label) => (stack, Some(label)),
         };
         let (generation, shared) = match id {
-            Made::Stack(id) => stack.read(&engine.books.stacks, id),
-            Made::Frame(word) => (0, stack.set(word)),
+            ValueOrigin::Stack(id) => stack.read(&engine.ledger.stacks, id),
+            ValueOrigin::Frame(word) => (0, stack.set(word)),
         };
         let frames = stack.frames();
-        let is_label = |word: &&u64| Word::is_label(**word);
+        let is_label = |word: &&u64| FrameWord::is_label(**word);
         // The thread's, and the interpreter's.
         let of_stack = frames.iter().rev().take(2).take_while(is_label);
         let mut of_stack = of_stack.copied();
@@ -233,7 +237,7 @@ fn write_stacks<'a>(
         };
         last = (generation, frames.len());
         let part = match row {
-            Row::Part(part) => Some(part.word),
+            SnapshotRow::Part(part) => Some(part.word),
             _ => None,
         };
         let newer = part.into_iter().chain(frames[same..].iter().rev().copied());
@@ -246,8 +250,8 @@ fn write_stacks<'a>(
                     }])
                 });
             }
-            let pc = match Word::of(word) {
-                Word::Address(pc) => pc,
+            let pc = match FrameWord::from_word(word) {
+                FrameWord::Address(pc) => pc,
                 _ => {
                     let new = || script_location(builder, engine, word);
                     return *locations.entry((0, word)).or_insert_with(new);
@@ -271,8 +275,8 @@ fn write_stacks<'a>(
 
 /// The location of an interpreter's frame.
 fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> LocationIndex {
-    let frame = match Word::of(word) {
-        Word::Frame(Some(number)) => engine.scripts.names.get(number),
+    let frame = match FrameWord::from_word(word) {
+        FrameWord::Frame(Some(number)) => engine.scripts.names.get(number),
         _ => None,
     };
     let Some(frame) = frame else {
@@ -290,21 +294,22 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
 }
 
 /// What threads are called in a profile, so that each has one name in it.
-type Threads = HashMap<u32, Named>;
+type ThreadsByNumber = HashMap<u32, NamedThread>;
 
 /// The labels that these words stand for.
 fn label_set(
     builder: &mut ProfileBuilder,
     engine: &Engine,
     words: [Option<u64>; 3],
-    threads: &mut Threads,
+    threads: &mut ThreadsByNumber,
 ) -> LabelSetIndex {
     let mut labels: Vec<Label> = Vec::new();
     // An interpreter may know its threads, too.
-    let has_thread = words[0].is_some_and(|word| matches!(Word::of(word), Word::Thread(_)));
+    let has_thread =
+        words[0].is_some_and(|word| matches!(FrameWord::from_word(word), FrameWord::Thread(_)));
     for word in words.into_iter().flatten() {
-        match Word::of(word) {
-            Word::Label(provider, label) => {
+        match FrameWord::from_word(word) {
+            FrameWord::Label(provider, label) => {
                 let provider = engine.scripts.providers.get(provider);
                 let Some(provider) = provider else { continue };
                 for (key, text) in provider.labels(label) {
@@ -315,9 +320,9 @@ fn label_set(
                     labels.push(builder.text_label(&key, &text));
                 }
             }
-            Word::Thread(number) => {
+            FrameWord::Thread(number) => {
                 let named = threads.entry(number);
-                let named = named.or_insert_with(|| engine.threads.names.named(number));
+                let named = named.or_insert_with(|| engine.threads.names.find_named(number));
                 labels.push(builder.text_label(recorded::THREAD, &named.name));
                 let id = named
                     .id
@@ -327,13 +332,13 @@ fn label_set(
                     labels.push(builder.number_label(recorded::GENERATION, generation, ""));
                 }
             }
-            Word::Address(_) | Word::Frame(_) => {}
+            FrameWord::Address(_) | FrameWord::Frame(_) => {}
         }
     }
     builder.label_set(&mut labels)
 }
 
-fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex {
+fn add_mapping(builder: &mut ProfileBuilder, mapping: &CodeMapping) -> MappingIndex {
     let build_id = mapping.image.build_id();
     let filename = recorded::mapped_file(&mapping.path, mapping.deleted, build_id);
     let filename = builder.text(&filename);
@@ -349,12 +354,12 @@ fn add_mapping(builder: &mut ProfileBuilder, mapping: &Mapping) -> MappingIndex 
 }
 
 /// Which frames stacks have, if an interpreter's could be among them, and why some are missing.
-fn frames_kept(engine: &Engine, reports: &[(usize, Reported)]) -> Vec<String> {
+fn frame_comments(engine: &Engine, reports: &[(usize, ProviderReport)]) -> Vec<String> {
     let providers = &engine.scripts.providers;
-    let wanted = match providers.wanted() {
-        Frames::Script => "script",
-        Frames::Both => "both",
-        Frames::Native => return Vec::new(),
+    let wanted = match providers.frame_choice() {
+        FrameChoice::Script => "script",
+        FrameChoice::Both => "both",
+        FrameChoice::Native => return Vec::new(),
     };
     let mut comments = Vec::new();
     for (i, provider) in providers.all() {
@@ -376,28 +381,29 @@ fn frames_kept(engine: &Engine, reports: &[(usize, Reported)]) -> Vec<String> {
 }
 
 /// What is known of a snapshot besides its values.
-struct Facts<'a> {
-    sums: &'a [Sums],
+struct DumpFacts<'a> {
+    sums: &'a [StackSums],
     /// What was counted by size, in the recording's unit.
     sizes: Sizes,
-    reports: &'a [(usize, Reported)],
+    reports: &'a [(usize, ProviderReport)],
     account: Vec<String>,
 }
 
 /// The most bytes of a command line that are read for the name of a script.
-const MAX_NAMED: usize = 4096;
+const MAX_COMMAND_LINE_LEN: usize = 4096;
 
 /// The comments that tell the process from others of its program.
-fn called(process: &Process, program: &str) -> Vec<String> {
+fn process_comments(process: &EngineProcess, program: &str) -> Vec<String> {
     let tells_all = process.tells_command_line.load(Ordering::Relaxed);
     // One byte more tells that there is more.
     let most = if tells_all {
         recorded::MAX_COMMAND_LINE + 1
     } else {
-        MAX_NAMED
+        MAX_COMMAND_LINE_LEN
     };
     let (mut bytes, path) = (vec![0; most], c"/proc/thread-self/cmdline");
-    let read = sys::File::open(path, libc::O_RDONLY, 0).map_or(0, |file| file.read(&mut bytes));
+    let read =
+        sys::EngineFile::open(path, libc::O_RDONLY, 0).map_or(0, |file| file.read(&mut bytes));
     bytes.truncate(read);
     let whole = tells_all.then(|| recorded::command_line(program, &bytes));
     recorded::called(program, &bytes)
@@ -406,15 +412,20 @@ fn called(process: &Process, program: &str) -> Vec<String> {
 }
 
 /// Says what the values are, and how long the recording had taken when they were taken.
-fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts: Facts<'_>) {
+fn describe(
+    builder: &mut ProfileBuilder,
+    engine: &Engine,
+    reason: DumpReason,
+    facts: DumpFacts<'_>,
+) {
     let process = &engine.process;
     let (exact, period) = (process.recorded.is_exact(), process.recorded.period());
     let (started, duration) = engine.dumping.times();
     let program = String::from_utf8_lossy(process.name());
     let (version, pid) = (env!("CARGO_PKG_VERSION"), sys::process_id());
     let mut comments = recorded::head(version, &program, pid.into(), period, reason.text());
-    comments.extend(called(process, &program));
-    comments.extend(frames_kept(engine, facts.reports));
+    comments.extend(process_comments(process, &program));
+    comments.extend(frame_comments(engine, facts.reports));
     let (resident, peak_resident) = status::resident();
     if resident != 0 {
         comments.extend(recorded::resident(resident, peak_resident));
@@ -422,9 +433,9 @@ fn describe(builder: &mut ProfileBuilder, engine: &Engine, reason: Reason, facts
     }
     comments.extend(facts.account);
     let others = engine.threads.names.others();
-    comments.extend(recorded::threads(names::MOST, others));
+    comments.extend(recorded::threads(names::MAX_NUMBERED_THREADS, others));
     if !exact {
-        comments.push(recorded::sampled_blocks(engine.books.live.len() as u64));
+        comments.push(recorded::sampled_blocks(engine.ledger.live.len() as u64));
     }
     let dropped = &process.dropped;
     let counters = [

@@ -5,44 +5,44 @@ use heapprof_profile::Sizes;
 use crate::engine::Engine;
 use crate::platform::floating_point::undisturbed;
 use crate::tables::sampler::{BYTE_BITS, OBJECT_BITS, rounded};
-use crate::tables::spread::{self, Known};
+use crate::tables::spread::{self, SpreadEstimate};
 
 /// One stack's sums over all threads.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Sums {
+pub(super) struct StackSums {
     pub(crate) allocated: [i64; 2],
     pub(crate) freed: [i64; 2],
     pub(crate) peak: [i64; 2],
     pub(crate) temporary: [i64; 2],
     /// How sure the sums of what was allocated and of what is in use are. It is left empty for
     /// exact sums.
-    pub(crate) spread: [Known; 2],
+    pub(crate) spread: [SpreadEstimate; 2],
 }
 
 /// The sums of every stack, in objects and bytes.
-pub(super) fn sums(engine: &Engine) -> Vec<Sums> {
+pub(super) fn sums(engine: &Engine) -> Vec<StackSums> {
     sums_and_sizes(engine).0
 }
 
 /// The sums of every stack, and what was counted by size, in the recording's unit.
-pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<Sums>, Sizes) {
-    let (stacks, shared) = (&engine.books.stacks, &engine.books.shared);
+pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<StackSums>, Sizes) {
+    let (stacks, shared) = (&engine.ledger.stacks, &engine.ledger.access);
     let is_exact = engine.process.recorded.is_exact();
-    let mut sums = vec![Sums::default(); stacks.len() as usize];
+    let mut sums = vec![StackSums::default(); stacks.len() as usize];
     let add = |to: &mut [i64; 2], what: [i64; 2]| {
         *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
     };
     let (mut spreads, mut sizes) = (Vec::new(), Sizes::default());
     // All sums must be of one moment, or what was allocated meanwhile would count as in use.
-    shared.at_rest(&engine.process, &engine.threads, || {
-        sums.resize(stacks.len() as usize, Sums::default());
+    shared.run_at_rest(&engine.process, &engine.threads, || {
+        sums.resize(stacks.len() as usize, StackSums::default());
         if !is_exact {
             undisturbed(&mut || spreads = add_spreads(engine, sums.len()));
         }
         for state in engine.threads.all() {
             state.sizes.add_to(&mut sizes);
             for (stack, sum) in sums.iter_mut().enumerate() {
-                let of_stack = state.of_stack(stack);
+                let of_stack = state.stack_sums(stack);
                 if let Some(counters) = of_stack.counters {
                     add(&mut sum.allocated, counters.allocated.get());
                     add(&mut sum.freed, counters.freed.get());
@@ -78,11 +78,11 @@ pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<Sums>, Sizes) {
 }
 
 /// What is known of the sums of the first `stacks` stacks.
-fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::Sum> {
-    let mut sums = vec![spread::Sum::default(); stacks];
+fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::SpreadSum> {
+    let mut sums = vec![spread::SpreadSum::default(); stacks];
     for state in engine.threads.all() {
         for (stack, sum) in sums.iter_mut().enumerate() {
-            if let Some(spread) = state.of_stack(stack).spread {
+            if let Some(spread) = state.stack_sums(stack).spread {
                 sum.add(spread);
             }
         }
@@ -90,7 +90,7 @@ fn add_spreads(engine: &Engine, stacks: usize) -> Vec<spread::Sum> {
     sums
 }
 
-impl Sums {
+impl StackSums {
     pub(super) fn in_use(&self) -> [i64; 2] {
         [
             self.allocated[0] - self.freed[0],

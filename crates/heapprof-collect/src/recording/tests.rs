@@ -4,27 +4,27 @@ use std::sync::Barrier;
 
 use super::sums;
 use crate::engine::{ENGINE, Engine};
-use crate::mode::Mode;
-use crate::options::Options;
+use crate::mode::RecordingMode;
+use crate::options::RecordingOptions;
 use crate::platform::lock::rank;
-use crate::platform::pages::Pages;
+use crate::platform::pages::PageSource;
 use crate::platform::pages::tests::{region, region_of};
 use crate::platform::tls;
-use crate::tables::filter::Filter;
-use crate::tables::spread::Known;
-use crate::thread::state::engine_of;
+use crate::tables::filter::AddressFilter;
+use crate::tables::spread::SpreadEstimate;
+use crate::thread::state::engine_identity;
 
 /// An engine of its own, which stays for good as `ENGINE` does.
-fn engine(pages: Pages) -> &'static Engine {
-    let filter = Box::leak(Box::new(Filter::new()));
+fn engine(pages: PageSource) -> &'static Engine {
+    let filter = Box::leak(Box::new(AddressFilter::new()));
     Box::leak(Box::new(Engine::new(filter, pages)))
 }
 
 /// Starts an exact recording.
 fn start(engine: &'static Engine) {
-    assert!(engine.lifecycle().start(Options {
-        mode: Mode::Exact,
-        ..Options::default()
+    assert!(engine.lifecycle().start(RecordingOptions {
+        mode: RecordingMode::Exact,
+        ..RecordingOptions::default()
     }));
 }
 
@@ -45,7 +45,7 @@ fn allocate(engine: &'static Engine, block: usize, size: usize) {
 /// Whether this thread served another engine last, whose countdown it may have.
 fn is_other(engine: &'static Engine) -> bool {
     // SAFETY: the slot is this thread's own.
-    unsafe { (*tls::current()).engine != engine_of(&engine.process) }
+    unsafe { (*tls::current()).engine != engine_identity(&engine.process) }
 }
 
 fn free(engine: &'static Engine, block: usize) {
@@ -55,7 +55,7 @@ fn free(engine: &'static Engine, block: usize) {
 
 /// What was allocated and what is in use, in objects and bytes, over all stacks.
 fn sums(engine: &'static Engine) -> [i64; 4] {
-    engine.apart(|| {
+    engine.with_reentrancy_guard(|| {
         let each = sums::sums(engine).into_iter().map(|sum| {
             let in_use = sum.in_use();
             [sum.allocated[0], sum.allocated[1], in_use[0], in_use[1]]
@@ -101,7 +101,10 @@ fn fork_takes_a_lock_of_every_rank() {
 /// and both sums are the child's then.
 #[test]
 fn two_engines_record_beside_each_other_and_after_a_fork() {
-    let engines = [engine(Pages::of_kernel()), engine(Pages::of_kernel())];
+    let engines = [
+        engine(PageSource::from_kernel()),
+        engine(PageSource::from_kernel()),
+    ];
     std::thread::scope(|scope| {
         for (i, engine) in engines.into_iter().enumerate() {
             scope.spawn(move || {
@@ -145,12 +148,12 @@ fn two_engines_record_beside_each_other_and_after_a_fork() {
 /// blocks that another thread freed, sizes, and, when sampling, how sure the sums are.
 #[test]
 fn a_child_has_what_all_threads_have() {
-    for (mode, period) in [(Mode::Exact, 1), (Mode::Sampled, 64)] {
-        let engine = engine(Pages::of_kernel());
-        assert!(engine.lifecycle().start(Options {
+    for (mode, period) in [(RecordingMode::Exact, 1), (RecordingMode::Sampled, 64)] {
+        let engine = engine(PageSource::from_kernel());
+        assert!(engine.lifecycle().start(RecordingOptions {
             mode,
             period,
-            ..Options::default()
+            ..RecordingOptions::default()
         }));
         // A thread that comes when another one has ended would go on with that one's tables.
         let have_all_allocated = Barrier::new(5);
@@ -174,10 +177,10 @@ fn a_child_has_what_all_threads_have() {
             });
         });
         let whole = |engine: &'static Engine| {
-            engine.apart(|| {
+            engine.with_reentrancy_guard(|| {
                 let (sums, sizes) = sums::sums_and_sizes(engine);
                 // Threads are added up in another order in a child, which changes the last bits.
-                let spread = |known: Known| {
+                let spread = |known: SpreadEstimate| {
                     let rounded = known.variance.map(|variance| variance as f32);
                     (known.samples, rounded)
                 };
@@ -218,7 +221,10 @@ fn sampled(engine: &'static Engine, block: usize, size: usize) {
 /// One thread serves two engines in turn. Each keeps what it was told.
 #[test]
 fn a_thread_goes_from_one_engine_to_another() {
-    let engines = [engine(Pages::of_kernel()), engine(Pages::of_kernel())];
+    let engines = [
+        engine(PageSource::from_kernel()),
+        engine(PageSource::from_kernel()),
+    ];
     engines.into_iter().for_each(start);
     for block in 0..100 {
         for engine in engines {
@@ -236,12 +242,15 @@ fn a_thread_goes_from_one_engine_to_another() {
 /// left chooses nothing here.
 #[test]
 fn a_countdown_is_of_one_engine() {
-    let engines = [engine(Pages::of_kernel()), engine(Pages::of_kernel())];
+    let engines = [
+        engine(PageSource::from_kernel()),
+        engine(PageSource::from_kernel()),
+    ];
     for engine in engines {
-        assert!(engine.lifecycle().start(Options {
-            mode: Mode::Sampled,
+        assert!(engine.lifecycle().start(RecordingOptions {
+            mode: RecordingMode::Sampled,
             period: 1 << 39,
-            ..Options::default()
+            ..RecordingOptions::default()
         }));
     }
     for block in 0..50 {
@@ -263,13 +272,13 @@ fn tables_lie_in_memory_that_was_handed_in() {
     let (small, large) = (engine(region_of(400 << 10)), engine(region()));
     for engine in [small, large] {
         // There may be no kernel, so this is the part of a start that concerns tables.
-        engine.books.shared.prepare();
-        assert!(engine.restart(Mode::Exact, 1));
+        engine.ledger.access.prepare();
+        assert!(engine.restart(RecordingMode::Exact, 1));
         for block in 0..BLOCKS {
             allocate(engine, block, 10);
         }
     }
-    let lost = |engine: &Engine| engine.process.dropped.lost() as i64;
+    let lost = |engine: &Engine| engine.process.dropped.lost_events() as i64;
     let all = BLOCKS as i64;
     assert_eq!(
         (sums(large), lost(large)),

@@ -11,19 +11,19 @@ use std::io::{self, Write};
 
 use crate::code::maps;
 use crate::engine::Engine;
-use crate::recording::snapshot::Totals;
-use crate::recording::sums::{self, Sums};
+use crate::recording::snapshot::SnapshotTotals;
+use crate::recording::sums::{self, StackSums};
 use crate::stack::capture::CUT;
-use crate::tables::script_frames::Word;
+use crate::tables::script_frames::FrameWord;
 
 /// Writes the profile as text.
-pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Totals> {
+pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<SnapshotTotals> {
     let sums = sums::sums(engine);
     let mut order: Vec<usize> = (0..sums.len())
         .filter(|&i| sums[i].allocated != [0, 0])
         .collect();
     order.sort_by_key(|&i| std::cmp::Reverse(sums[i].in_use()[1]));
-    let total = sums.iter().fold(Sums::default(), |mut total, sum| {
+    let total = sums.iter().fold(StackSums::default(), |mut total, sum| {
         for i in 0..2 {
             total.allocated[i] += sum.allocated[i];
             total.freed[i] += sum.freed[i];
@@ -31,28 +31,28 @@ pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Total
         }
         total
     });
-    let totals = Totals {
+    let totals = SnapshotTotals {
         in_use: total.in_use()[1],
         peak: total.peak[1],
         stacks: order.len(),
     };
     write!(writer, "heap profile: ")?;
-    line(writer, &total)?;
+    write_line(writer, &total)?;
     // Estimates are unsampled already, so a reader must not do it again.
     writeln!(writer, " @ heapprofile")?;
     let mut frames = Vec::new();
     for id in order {
-        line(writer, &sums[id])?;
+        write_line(writer, &sums[id])?;
         write!(writer, " @")?;
-        engine.books.stacks.read(id as u32, &mut frames);
-        let is_native = |&word: &u64| matches!(Word::of(word), Word::Address(_));
+        engine.ledger.stacks.read(id as u32, &mut frames);
+        let is_native = |&word: &u64| matches!(FrameWord::from_word(word), FrameWord::Address(_));
         for &pc in frames.iter().filter(|pc| **pc != CUT && is_native(pc)) {
             write!(writer, " {pc:#018x}")?;
         }
         writeln!(writer)?;
         if frames
             .iter()
-            .any(|&word| matches!(Word::of(word), Word::Frame(_)))
+            .any(|&word| matches!(FrameWord::from_word(word), FrameWord::Frame(_)))
         {
             writeln!(
                 writer,
@@ -74,7 +74,7 @@ pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Total
     }
     write!(writer, "\nMAPPED_LIBRARIES:\n")?;
     let mut result = Ok(());
-    maps::lines::<8192>(|line| {
+    maps::for_each_line::<8192>(|line| {
         if result.is_ok() {
             result = writer
                 .write_all(line)
@@ -84,7 +84,7 @@ pub(super) fn write(engine: &Engine, writer: &mut dyn Write) -> io::Result<Total
     result.map(|()| totals)
 }
 
-fn line(writer: &mut dyn Write, sums: &Sums) -> io::Result<()> {
+fn write_line(writer: &mut dyn Write, sums: &StackSums) -> io::Result<()> {
     let (in_use, allocated) = (sums.in_use(), sums.allocated);
     write!(
         writer,

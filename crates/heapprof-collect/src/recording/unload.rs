@@ -1,24 +1,24 @@
 //! dlclose: remembers what lay where code goes away, and forgets its rules.
 
-use crate::code::mappings::Told;
+use crate::code::mappings::CodeScanOutcome;
 use crate::engine::Engine;
 
 /// Runs `close`, which may unload code, and remembers what lay where.
-pub(super) fn around<R>(engine: &Engine, close: impl FnOnce() -> R) -> R {
+pub(super) fn run_around_unload<R>(engine: &Engine, close: impl FnOnce() -> R) -> R {
     let (code, process) = (&engine.code, &engine.process);
-    let at_loader = code.modules.loading.come();
+    let at_loader = code.modules.loading.enter();
     // Without memory for that, stacks through the code keep addresses instead of names.
-    let (remembered, unknown) = engine.guarded(|| {
+    let (remembered, unknown) = engine.with_guard_and_signals_blocked(|| {
         let remembered = match engine.remember_code(0) {
-            Told::All => (true, Vec::new()),
-            Told::Nothing => (true, code.unknown(process)),
-            Told::NoMemory => (false, Vec::new()),
+            CodeScanOutcome::All => (true, Vec::new()),
+            CodeScanOutcome::Nothing => (true, code.unknown_objects(process)),
+            CodeScanOutcome::NoMemory => (false, Vec::new()),
         };
         code.begin_close(process, remembered.0);
         remembered
     });
     let result = close();
-    engine.guarded(|| {
+    engine.with_guard_and_signals_blocked(|| {
         if remembered {
             code.forget_gone(process, |bytes| engine.reserve(bytes));
             code.note_unknown_gone(process, unknown);

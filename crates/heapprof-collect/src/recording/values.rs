@@ -7,13 +7,13 @@
 use std::ffi::CStr;
 
 use crate::engine::Engine;
-use crate::options::Frames;
-use crate::stack::provider::{Provider, Value};
-use crate::tables::script_frames::{ScriptFrame, Word};
+use crate::options::FrameChoice;
+use crate::stack::provider::{StackProvider, TracedValues};
+use crate::tables::script_frames::{FrameWord, ScriptFrame};
 
 /// Who made values.
 #[derive(Clone, Copy)]
-pub(super) enum Made {
+pub(super) enum ValueOrigin {
     /// The stack with this number.
     Stack(u32),
     /// Nobody who was seen: the word of a frame that says so.
@@ -21,8 +21,8 @@ pub(super) enum Made {
 }
 
 /// A row.
-pub(super) struct Row {
-    pub(super) stack: Made,
+pub(super) struct ValueRow {
+    pub(super) stack: ValueOrigin,
     /// The word of its label.
     pub(super) label: u64,
     /// How many were made, how many of them are alive, and the bytes of these.
@@ -30,21 +30,21 @@ pub(super) struct Row {
 }
 
 /// The rows of the first provider that traces values.
-pub(super) struct Values<'a> {
+pub(super) struct ValueRows<'a> {
     engine: &'a Engine,
-    from: Option<(usize, &'a Provider)>,
+    from: Option<(usize, &'a StackProvider)>,
     /// The row that comes next, and how many came.
-    ahead: Option<Value>,
+    ahead: Option<TracedValues>,
     given: usize,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ValueRows<'a> {
     /// The values of this moment.
     pub(super) fn begin(engine: &'a Engine) -> Self {
         let providers = &engine.scripts.providers;
         let mut from = None;
-        if providers.wanted() != Frames::Native {
-            let traces = |&(i, of): &(usize, &Provider)| {
+        if providers.frame_choice() != FrameChoice::Native {
+            let traces = |&(i, of): &(usize, &StackProvider)| {
                 !providers.is_broken(i) && of.value_name().is_some()
             };
             from = providers.all().find(traces);
@@ -73,25 +73,25 @@ impl<'a> Values<'a> {
     }
 
     /// The next row.
-    pub(super) fn next(&mut self) -> Option<Row> {
+    pub(super) fn next(&mut self) -> Option<ValueRow> {
         let (i, provider) = self.from?;
         let value = self.ahead.take()?;
         self.given += 1;
         self.ahead = provider.value(self.given);
-        let stacks = &self.engine.books.stacks;
+        let stacks = &self.engine.ledger.stacks;
         let stack = match value.stack < stacks.len() {
-            true => Made::Stack(value.stack),
-            false => Made::Frame(self.unseen(&value)),
+            true => ValueOrigin::Stack(value.stack),
+            false => ValueOrigin::Frame(self.unseen_frame(&value)),
         };
-        Some(Row {
+        Some(ValueRow {
             stack,
-            label: Word::Label(i, value.label).to_word(),
+            label: FrameWord::Label(i, value.label).to_word(),
             counts: [value.made, value.objects, value.bytes],
         })
     }
 
     /// The frame of values that nobody saw being made.
-    fn unseen(&self, value: &Value) -> u64 {
+    fn unseen_frame(&self, value: &TracedValues) -> u64 {
         let name = match value.frame.is_null() {
             true => c"(not known)",
             // SAFETY: the provider gives a text that stays.

@@ -5,21 +5,21 @@
 //! that it got, mostly here, and otherwise in the table of stacks.
 
 /// How many stacks are known. It is a power of two.
-const KNOWN: usize = 256;
+const KNOWN_STACKS: usize = 256;
 
 /// What a thread knows of its own stacks. All zero is nothing.
 pub(crate) struct ThreadStacks {
     /// The number of the thread.
     thread: u32,
     /// A stack that all threads share, and one more; and the thread's own.
-    known: [(u32, u32); KNOWN],
+    known: [(u32, u32); KNOWN_STACKS],
 }
 
 impl ThreadStacks {
     /// The thread's own number for a stack, if it is known.
     #[inline]
     pub(crate) fn get(&self, thread: u32, stack: u32) -> Option<u32> {
-        let (known, own) = self.known[stack as usize % KNOWN];
+        let (known, own) = self.known[stack as usize % KNOWN_STACKS];
         (known == stack.wrapping_add(1) && self.thread == thread).then_some(own)
     }
 
@@ -29,7 +29,7 @@ impl ThreadStacks {
             self.known.fill((0, 0));
             self.thread = thread;
         }
-        self.known[stack as usize % KNOWN] = (stack.wrapping_add(1), own);
+        self.known[stack as usize % KNOWN_STACKS] = (stack.wrapping_add(1), own);
     }
 }
 
@@ -41,7 +41,7 @@ mod tests {
     fn what_is_known_is_one_threads() {
         let mut stacks = ThreadStacks {
             thread: 0,
-            known: [(0, 0); KNOWN],
+            known: [(0, 0); KNOWN_STACKS],
         };
         assert_eq!(stacks.get(1, 0), None);
         stacks.put(1, 0, 10);

@@ -2,7 +2,7 @@
 //! assembly.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use crate::stack::walk::{Bounds, Checked, Cursor, Direct, Unwinder};
+use crate::stack::walk::{CheckedMemory, DirectMemory, FrameCursor, StackBounds, Unwinder};
 
 /// Where the program called: the hook's return address, and rbp.
 #[derive(Clone, Copy, Debug)]
@@ -14,25 +14,25 @@ pub struct CallSite {
 }
 
 impl CallSite {
-    /// The place of this function's own frame, as [`here`] of the function that it is inlined into
-    /// gives it: its caller's. It is looked for by `unwinder`.
+    /// The place of this function's own frame, as [`current_position`] of the function that it is
+    /// inlined into gives it: its caller's. It is looked for by `unwinder`.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    pub(crate) fn above(here: Here, unwinder: Unwinder<'_>) -> Self {
-        let Here { pc, sp, bp } = here;
-        let cursor = Cursor {
+    pub(crate) fn above(here: FunctionPosition, unwinder: Unwinder<'_>) -> Self {
+        let FunctionPosition { pc, sp, bp } = here;
+        let cursor = FrameCursor {
             slot: sp - 8,
             bp,
             pc: pc + 1,
         };
         // The page that the stack pointer is on is there. Only the kernel knows of others.
-        let mut page = Direct(Bounds {
+        let mut page = DirectMemory(StackBounds {
             start: sp,
             end: (sp | 4095).wrapping_add(1),
         });
         let rule = unwinder.rule(cursor.pc);
         let caller = unwinder
             .step(&mut page, cursor, rule)
-            .or_else(|| unwinder.step(&mut Checked, cursor, rule));
+            .or_else(|| unwinder.step(&mut CheckedMemory, cursor, rule));
         match caller {
             Some(caller) => Self {
                 slot: caller.slot,
@@ -46,7 +46,7 @@ impl CallSite {
 /// Where a function is, by the processor's registers.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[derive(Clone, Copy)]
-pub(crate) struct Here {
+pub(crate) struct FunctionPosition {
     pc: usize,
     sp: usize,
     bp: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Here {
 /// Where the function is that this is inlined into.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
-pub(crate) fn here() -> Here {
+pub(crate) fn current_position() -> FunctionPosition {
     let (pc, sp, bp): (usize, usize, usize);
     // SAFETY: reads three registers.
     unsafe {
@@ -64,5 +64,5 @@ pub(crate) fn here() -> Here {
             pc = out(reg) pc, sp = out(reg) sp, bp = out(reg) bp,
             options(nomem, nostack, preserves_flags));
     }
-    Here { pc, sp, bp }
+    FunctionPosition { pc, sp, bp }
 }

@@ -19,30 +19,32 @@ mod tests;
 mod verify;
 mod whole;
 
-use crate::code::rule::{Kind, Rule};
+use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::stack::call_site::CallSite;
 use crate::stack::own_stack;
-use crate::stack::recent_stacks::{Age, RecentStacks, Walked, Word};
-use crate::stack::walk::{self, Bounds, Cursor, Direct, Foreign, Memory, Unwinder};
-use deep::Thinned;
-use whole::Mixed;
+use crate::stack::recent_stacks::{NumberAge, RecentStacks, WalkedStack, WalkedWord};
+use crate::stack::walk::{
+    self, DirectMemory, ForeignMemory, FrameCursor, StackBounds, Unwinder, WalkMemory,
+};
+use deep::ThinnedFrames;
+use whole::MixedMemory;
 
 /// Frames that are kept of a stack: this many at each end, `CUT` between them.
-pub(crate) const KEPT: usize = 256;
+pub(crate) const FRAMES_PER_END: usize = 256;
 /// Stands for the frames that were left out.
 pub(crate) use heapprof_books::word::CUT;
 /// How many frames of the last stack are remembered for reuse. Memory is touched only as far as a
 /// thread's stacks are deep. This is not a power of two, because the arrays below would then begin
 /// in the same sets of the caches.
-const REMEMBERED: usize = 1280 + 8;
+const MAX_REMEMBERED_FRAMES: usize = 1280 + 8;
 /// Frames after which unwinding gives up, in case a stack loops.
-const ENDLESS: usize = 1 << 20;
+const MAX_WALK_FRAMES: usize = 1 << 20;
 /// Broken reuses in one capture after which it is quicker to unwind.
-const PATIENCE: u32 = 2;
+const MAX_BROKEN_REUSES: u32 = 2;
 
 /// The last stack, root first.
 pub(crate) struct LastStack {
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: StackBounds,
     /// How often code had been unloaded when the stack was recorded.
     unloads: u32,
     len: usize,
@@ -62,43 +64,43 @@ pub(crate) struct LastStack {
     walk_ends_early: bool,
     /// The recorded stack's number, if it has one.
     stack: Option<u32>,
-    /// How many of the oldest frames are those of the stack that [`numbered`](Self::numbered) was
-    /// told of.
+    /// How many of the oldest frames are those of the stack that [`note_number`](Self::note_number)
+    /// was told of.
     shared: usize,
     /// Return addresses, by frame.
-    pc: [u64; REMEMBERED],
+    pc: [u64; MAX_REMEMBERED_FRAMES],
     /// Where the return addresses lie.
-    slot: [usize; REMEMBERED],
-    rule: [Rule; REMEMBERED],
-    bp: [usize; REMEMBERED],
-    term: [u64; REMEMBERED],
+    slot: [usize; MAX_REMEMBERED_FRAMES],
+    rule: [UnwindRule; MAX_REMEMBERED_FRAMES],
+    bp: [usize; MAX_REMEMBERED_FRAMES],
+    term: [u64; MAX_REMEMBERED_FRAMES],
     /// The return address that the last patch replaced, with its term: loops alternate between two.
-    other_pc: [u64; REMEMBERED],
-    other_term: [u64; REMEMBERED],
+    other_pc: [u64; MAX_REMEMBERED_FRAMES],
+    other_term: [u64; MAX_REMEMBERED_FRAMES],
     /// Whether the frame's rbp decides where it or an older frame lies.
-    needs_bp: [bool; REMEMBERED],
+    needs_bp: [bool; MAX_REMEMBERED_FRAMES],
     /// How many `check`s belong to this frame and the older ones.
-    check_end: [u32; REMEMBERED],
+    check_end: [u32; MAX_REMEMBERED_FRAMES],
     /// Words besides return addresses that decided the walk.
-    check: [Check; 2 * REMEMBERED],
+    check: [WalkCheck; 2 * MAX_REMEMBERED_FRAMES],
     /// What [`walk`](Self::walk) found.
-    kept: [u64; 2 * KEPT + 1],
-    foreign: Foreign,
+    kept: [u64; 2 * FRAMES_PER_END + 1],
+    foreign: ForeignMemory,
     /// Frames found anew, leaf first.
-    fresh: [(Cursor, Rule); REMEMBERED],
-    thinned: Thinned,
+    fresh: [(FrameCursor, UnwindRule); MAX_REMEMBERED_FRAMES],
+    thinned: ThinnedFrames,
     recent: RecentStacks,
 }
 
 #[derive(Clone, Copy)]
-struct Check {
-    word: Word,
+struct WalkCheck {
+    word: WalkedWord,
     frame: u32,
 }
 
 /// What a capture found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Captured {
+pub(crate) enum CaptureOutcome {
     /// The stack that the record holds.
     Same,
     /// Another one, which has this number; the record is as it was.
@@ -112,7 +114,7 @@ pub(crate) enum Captured {
 }
 
 /// Why a walk found nothing that the record could hold.
-enum Unfinished {
+enum WalkFailure {
     /// Ask [`LastStack::walk`].
     Unrecorded,
     /// There are more frames than are remembered.
@@ -120,7 +122,7 @@ enum Unfinished {
 }
 
 /// What a word adds to the hash of a stack, so many words from the root.
-pub(crate) fn term(pc: u64, index: usize) -> u64 {
+pub(crate) fn hash_term(pc: u64, index: usize) -> u64 {
     let mut x = (pc ^ (index as u64).wrapping_mul(0xd6e8_feb8_6659_fd93))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     x ^= x >> 32;
@@ -135,14 +137,14 @@ impl LastStack {
     pub(crate) fn reset(&mut self) {
         self.forget();
         self.recent.reset();
-        self.bounds = Bounds::default();
+        self.bounds = StackBounds::default();
     }
 
     /// Gets the stack of the caller at `frame`.
     #[inline(always)]
-    pub(crate) fn capture(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> Captured {
+    pub(crate) fn capture(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> CaptureOutcome {
         if self.steady && self.is_unchanged(frame, unwinder) {
-            return Captured::Same;
+            return CaptureOutcome::Same;
         }
         // Known stacks lie on the thread's own stack only.
         let own = self.bounds.start <= frame.slot && frame.slot < self.bounds.end;
@@ -152,8 +154,8 @@ impl LastStack {
         self.find_changes(frame, unwinder)
     }
 
-    fn find_recent(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> Captured {
-        let age = Age {
+    fn find_recent(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> CaptureOutcome {
+        let age = NumberAge {
             generation: unwinder.code.mappings.generation(),
             unloads: unwinder.code.modules.unloads(),
         };
@@ -161,30 +163,30 @@ impl LastStack {
             // It is the record's own stack. From now on the record is looked at first.
             found @ Some(_) if found == self.stack => {
                 self.steady = true;
-                Captured::Same
+                CaptureOutcome::Same
             }
             Some(stack) => {
                 self.steady = false;
-                Captured::Recent(stack)
+                CaptureOutcome::Recent(stack)
             }
             None => self.find_changes(frame, unwinder),
         }
     }
 
-    fn find_changes(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> Captured {
+    fn find_changes(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> CaptureOutcome {
         let before = self.hash;
         let found = match self.dense {
             0 => self.walk_to_what_holds::<false>(frame, before, unwinder),
             _ => self.walk_deep(frame, before, unwinder),
         };
         let found = match found {
-            Err(Unfinished::Deep) => self.walk_deep(frame, before, unwinder),
+            Err(WalkFailure::Deep) => self.walk_deep(frame, before, unwinder),
             found => found,
         };
         found.unwrap_or_else(|_| {
             // Otherwise whoever asks next would take the record for the stack that is walked now.
             self.forget();
-            Captured::Unrecorded
+            CaptureOutcome::Unrecorded
         })
     }
 
@@ -197,7 +199,7 @@ impl LastStack {
         frame: CallSite,
         before: u64,
         unwinder: Unwinder<'_>,
-    ) -> Result<Captured, Unfinished> {
+    ) -> Result<CaptureOutcome, WalkFailure> {
         self.walk_to_what_holds::<true>(frame, before, unwinder)
     }
 
@@ -209,13 +211,14 @@ impl LastStack {
             self.unloads = unloads;
             self.forget();
         }
-        let is_outside = |bounds: Bounds| frame.slot < bounds.start || frame.slot >= bounds.end;
+        let is_outside =
+            |bounds: StackBounds| frame.slot < bounds.start || frame.slot >= bounds.end;
         !is_outside(self.bounds) || !is_outside(self.own_stack(frame))
     }
 
     /// Where the thread's own stack is; empty if that can't be found.
     #[inline(always)]
-    pub(crate) fn own_stack(&mut self, frame: CallSite) -> Bounds {
+    pub(crate) fn own_stack(&mut self, frame: CallSite) -> StackBounds {
         if self.bounds.end == 0 {
             let local = crate::platform::tls::current() as usize;
             self.bounds = own_stack::find(frame.slot, local);
@@ -234,21 +237,21 @@ impl LastStack {
         frame: CallSite,
         before: u64,
         unwinder: Unwinder<'_>,
-    ) -> Result<Captured, Unfinished> {
-        use Unfinished::{Deep, Unrecorded};
+    ) -> Result<CaptureOutcome, WalkFailure> {
+        use WalkFailure::{Deep, Unrecorded};
         if !self.is_own(frame, unwinder) {
             return Err(Unrecorded);
         }
-        let mut memory = Direct(Bounds {
+        let mut memory = DirectMemory(StackBounds {
             start: frame.slot,
             end: self.bounds.end,
         });
-        let mut cursor = Cursor {
+        let mut cursor = FrameCursor {
             slot: frame.slot,
             bp: frame.bp,
             pc: memory.read(frame.slot).ok_or(Unrecorded)?,
         };
-        let (mut keep, mut fresh, mut patience) = (self.len, 0, PATIENCE);
+        let (mut keep, mut fresh, mut patience) = (self.len, 0, MAX_BROKEN_REUSES);
         // Where the walk found a zero, if that ended it.
         let mut end = None;
         loop {
@@ -270,7 +273,7 @@ impl LastStack {
                     (cursor, fresh) = carried.ok_or(Unrecorded)?;
                 } else {
                     let newer = broken + 1..keep;
-                    if !DEEP && fresh + newer.len() > REMEMBERED {
+                    if !DEEP && fresh + newer.len() > MAX_REMEMBERED_FRAMES {
                         return Err(Deep);
                     }
                     let bp = cursor.bp;
@@ -286,10 +289,10 @@ impl LastStack {
                 }
             }
             let rule = unwinder.rule(cursor.pc);
-            if rule.kind() == Kind::Complex {
+            if rule.kind() == UnwindRuleKind::Complex {
                 return Err(Unrecorded);
             }
-            if !DEEP && fresh == REMEMBERED {
+            if !DEEP && fresh == MAX_REMEMBERED_FRAMES {
                 return Err(Deep);
             }
             self.add::<DEEP>(&mut fresh, cursor, rule);
@@ -304,20 +307,20 @@ impl LastStack {
         }
         self.steady = keep == self.len && fresh == 0 && self.hash == before && self.len > 0;
         if self.steady {
-            return Ok(Captured::Same);
+            return Ok(CaptureOutcome::Same);
         }
         self.stack = None;
-        if keep + fresh > REMEMBERED || DEEP && self.thinned.is_any() {
+        if keep + fresh > MAX_REMEMBERED_FRAMES || DEEP && self.thinned.is_any() {
             self.replace_all(keep, fresh, end);
         } else {
             if DEEP && self.dense >= keep {
                 // Marks are kept, and the newest of them is the caller of the oldest fresh frame.
                 // Or only the oldest frames are kept.
-                self.dense = if keep > KEPT { keep - 1 } else { 0 };
+                self.dense = if keep > FRAMES_PER_END { keep - 1 } else { 0 };
             }
             self.replace::<false>(keep, fresh, end);
         }
-        Ok(Captured::Recorded)
+        Ok(CaptureOutcome::Recorded)
     }
 
     /// Takes over the recorded frames that are newer than a broken one, because they hold. Returns
@@ -328,26 +331,26 @@ impl LastStack {
         frames: std::ops::Range<usize>,
         mut bp: usize,
         fresh: &mut usize,
-        memory: &mut Direct,
+        memory: &mut DirectMemory,
         unwinder: Unwinder<'_>,
-    ) -> Option<Cursor> {
+    ) -> Option<FrameCursor> {
         let broken = frames.start - 1;
         for i in frames.rev() {
             let (slot, pc, rule) = (self.slot[i], self.pc[i] as usize, self.rule[i]);
-            let held = Cursor { slot, bp, pc };
+            let held = FrameCursor { slot, bp, pc };
             self.add::<DEEP>(fresh, held, rule);
             bp = unwinder.step(memory, held, rule)?.bp;
         }
         let slot = self.slot[broken];
         let pc = memory.read(slot)?;
-        Some(Cursor { slot, bp, pc })
+        Some(FrameCursor { slot, bp, pc })
     }
 
     /// Adds a frame that the record will have. Unless `DEEP`, there is room for it.
     #[inline(always)]
-    fn add<const DEEP: bool>(&mut self, fresh: &mut usize, cursor: Cursor, rule: Rule) {
-        if DEEP && *fresh == REMEMBERED {
-            *fresh = self.thin(*fresh, KEPT);
+    fn add<const DEEP: bool>(&mut self, fresh: &mut usize, cursor: FrameCursor, rule: UnwindRule) {
+        if DEEP && *fresh == MAX_REMEMBERED_FRAMES {
+            *fresh = self.thin(*fresh, FRAMES_PER_END);
         }
         self.fresh[*fresh] = (cursor, rule);
         *fresh += 1;
@@ -355,12 +358,12 @@ impl LastStack {
 
     fn forget(&mut self) {
         (self.len, self.dense, self.checks, self.hash) = (0, 0, 0, 0);
-        self.thinned = Thinned::default();
+        self.thinned = ThinnedFrames::default();
         (self.steady, self.shared, self.stack) = (false, 0, None);
     }
 
     #[inline]
-    fn fits(&self, i: usize, cursor: Cursor) -> bool {
+    fn fits(&self, i: usize, cursor: FrameCursor) -> bool {
         !self.needs_bp[i] || self.bp[i] == cursor.bp
     }
 
@@ -388,7 +391,7 @@ impl LastStack {
             self.slot[i] = cursor.slot;
             self.rule[i] = rule;
             self.bp[i] = cursor.bp;
-            self.term[i] = term(cursor.pc as u64, i);
+            self.term[i] = hash_term(cursor.pc as u64, i);
             self.other_pc[i] = 0;
             self.hash = self.hash.wrapping_add(self.term[i]);
             let has_caller = i > 0 && !(MARKED && self.is_mark(i));
@@ -396,7 +399,7 @@ impl LastStack {
             self.needs_bp[i] = rule.uses_rbp() || (rule.saved_rbp().is_none() && older_needs);
             if has_caller {
                 let cfa = self.slot[i - 1] + 8;
-                let deref = rule.kind() == Kind::DerefRbp;
+                let deref = rule.kind() == UnwindRuleKind::DerefRbp;
                 if deref {
                     self.check(cursor.bp.wrapping_add(rule.cfa()), cfa, i);
                 }
@@ -410,8 +413,8 @@ impl LastStack {
     }
 
     fn check(&mut self, at: usize, expected: usize, frame: usize) {
-        self.check[self.checks] = Check {
-            word: Word { at, expected },
+        self.check[self.checks] = WalkCheck {
+            word: WalkedWord { at, expected },
             frame: frame as u32,
         };
         self.checks += 1;
@@ -424,7 +427,7 @@ impl LastStack {
 
     /// Notes the number that the recorded stack has in a generation of mappings, or that it has
     /// none that holds for it.
-    pub(crate) fn numbered(&mut self, stack: Option<u32>, generation: u32) {
+    pub(crate) fn note_number(&mut self, stack: Option<u32>, generation: u32) {
         self.stack = stack;
         self.shared = if stack.is_some() { self.len } else { 0 };
         if let Some(stack) = stack
@@ -439,11 +442,11 @@ impl LastStack {
         let Some(newest) = self.len.checked_sub(1) else {
             return;
         };
-        let age = Age {
+        let age = NumberAge {
             generation,
             unloads: self.unloads,
         };
-        let walked = Walked {
+        let walked = WalkedStack {
             slots: &self.slot[..self.len],
             pcs: &self.pc[..self.len],
             bp: self.needs_bp[newest].then_some(self.bp[newest]),
@@ -454,7 +457,7 @@ impl LastStack {
     }
 
     /// How many of the oldest frames the stack has in common with the last one that was numbered.
-    pub(crate) fn shared(&self) -> usize {
+    pub(crate) fn shared_frames(&self) -> usize {
         self.shared
     }
 
@@ -475,15 +478,15 @@ impl LastStack {
     }
 
     /// What was walked last by [`walk`](Self::walk), `len` frames.
-    pub(crate) fn walked(&self, len: usize) -> &[u64] {
+    pub(crate) fn walked_frames(&self, len: usize) -> &[u64] {
         &self.kept[..len]
     }
 
-    /// Unwinds from `frame`, leaf first, keeping at most `KEPT` at either end. Returns how many
-    /// frames there are for [`walked`](Self::walked).
+    /// Unwinds from `frame`, leaf first, keeping at most `FRAMES_PER_END` at either end. Returns
+    /// how many frames there are for [`walked_frames`](Self::walked_frames).
     #[cold]
     pub(crate) fn walk(&mut self, frame: CallSite, unwinder: Unwinder<'_>) -> usize {
-        let pc = (|cursor: Cursor| cursor.pc as u64, CUT);
+        let pc = (|cursor: FrameCursor| cursor.pc as u64, CUT);
         let (len, ends_early) = walk_into(
             &mut self.kept,
             pc,
@@ -502,13 +505,13 @@ impl LastStack {
         &mut self,
         frame: CallSite,
         unwinder: Unwinder<'_>,
-        to: &mut [Placed; 2 * KEPT + 1],
+        to: &mut [PlacedFrame; 2 * FRAMES_PER_END + 1],
     ) -> usize {
-        let placed = |cursor: Cursor| Placed {
+        let placed = |cursor: FrameCursor| PlacedFrame {
             pc: cursor.pc as u64,
             slot: cursor.slot as u64,
         };
-        let cut = Placed { pc: CUT, slot: 0 };
+        let cut = PlacedFrame { pc: CUT, slot: 0 };
         let memory = (self.bounds, &mut self.foreign);
         let (len, ends_early) = walk_into(to, (placed, cut), memory, frame, unwinder);
         self.walk_ends_early = ends_early;
@@ -519,7 +522,7 @@ impl LastStack {
 /// A native frame, and where its return address lies: its own memory begins right above its
 /// callee's, and ends with its own.
 #[derive(Clone, Copy)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedFrame {
     pub(crate) pc: u64,
     /// Where the return address into the frame lies, which is where the frame begins.
     pub(crate) slot: u64,
@@ -527,25 +530,29 @@ pub(crate) struct Placed {
 
 /// Walks a stack into `to`. Returns how many frames it has, and whether it ends early.
 fn walk_into<Frame: Copy>(
-    to: &mut [Frame; 2 * KEPT + 1],
-    kept: (impl Fn(Cursor) -> Frame, Frame),
-    (own, foreign): (Bounds, &mut Foreign),
+    to: &mut [Frame; 2 * FRAMES_PER_END + 1],
+    kept: (impl Fn(FrameCursor) -> Frame, Frame),
+    (own, foreign): (StackBounds, &mut ForeignMemory),
     frame: CallSite,
     unwinder: Unwinder<'_>,
 ) -> (usize, bool) {
     if frame.slot < own.start || frame.slot >= own.end {
         return whole::walk(foreign.begin(frame.slot), frame, to, kept, unwinder);
     }
-    let bounds = Bounds {
+    let bounds = StackBounds {
         start: frame.slot,
         end: own.end,
     };
-    let memory = &mut Mixed(Direct(bounds), foreign.begin_elsewhere());
+    let memory = &mut MixedMemory(DirectMemory(bounds), foreign.begin_elsewhere());
     whole::walk(memory, frame, to, kept, unwinder)
 }
 
 /// The hash of a stack that was walked (leaf first).
 pub(crate) fn hash(kept: &[u64]) -> u64 {
-    let terms = kept.iter().rev().enumerate().map(|(i, &pc)| term(pc, i));
+    let terms = kept
+        .iter()
+        .rev()
+        .enumerate()
+        .map(|(i, &pc)| hash_term(pc, i));
     terms.fold(0, u64::wrapping_add)
 }

@@ -4,21 +4,21 @@
 //! that is zero, or where the kernel started the program or its loader. Any other end is early:
 //! frames are missing, and a profile says how many stacks that concerns, by file.
 
-use heapprof_books::end;
+use heapprof_books::stack_end;
 
 use crate::code::cfi;
-use crate::code::rule::{Kind, Rule};
+use crate::code::rule::{UnwindRule, UnwindRuleKind};
 use crate::platform::sys;
-use crate::stack::walk::{Cursor, Unwinder};
+use crate::stack::walk::{FrameCursor, Unwinder};
 
 impl Unwinder<'_> {
     /// Whether a stack ends early at a frame that has no caller, and no zero in its place.
     #[inline(always)]
-    pub(crate) fn ends_early(self, oldest: Cursor, rule: Rule) -> bool {
+    pub(crate) fn ends_early(self, oldest: FrameCursor, rule: UnwindRule) -> bool {
         match rule.kind() {
             // Such an address is no code, and has this rule for lack of another.
-            Kind::End => oldest.pc < sys::PAGE,
-            _ => !self.code.entries.hold(oldest.pc.wrapping_sub(1)),
+            UnwindRuleKind::End => oldest.pc < sys::PAGE_SIZE,
+            _ => !self.code.entries.contains(oldest.pc.wrapping_sub(1)),
         }
     }
 
@@ -29,13 +29,14 @@ impl Unwinder<'_> {
             return reason;
         }
         // What a frame pointer led to may be anything.
-        let guessed = |&callee: &u64| self.rule(callee as usize).kind() == Kind::FramePointer;
+        let guessed =
+            |&callee: &u64| self.rule(callee as usize).kind() == UnwindRuleKind::FramePointer;
         let callee = callee
             .filter(guessed)
             .and_then(|pc| self.reason_in_file(pc));
         match callee {
-            Some(reason) => reason | end::CALLEE,
-            None => end::NO_FILE,
+            Some(reason) => reason | stack_end::CALLEE_FLAG,
+            None => stack_end::NO_FILE,
         }
     }
 
@@ -44,9 +45,9 @@ impl Unwinder<'_> {
         let pc = (return_address as usize).checked_sub(1)?;
         let module = self.code.modules.find(self.process, pc)?;
         Some(match cfi::has_tables(&module) {
-            false => end::NO_TABLES,
-            true if cfi::covers(&module, pc) => end::NO_CALLER,
-            true => end::NOT_COVERED,
+            false => stack_end::NO_TABLES,
+            true if cfi::covers(&module, pc) => stack_end::NO_CALLER,
+            true => stack_end::NOT_COVERED,
         })
     }
 }

@@ -6,34 +6,35 @@
 //! handler.
 
 use crate::platform::sys;
-use crate::stack::walk::Bounds;
+use crate::stack::walk::StackBounds;
 
 /// How many signals there are.
-const SIGNALS: usize = 64;
+const SIGNAL_COUNT: usize = 64;
 /// What the kernel says of a signal: the handler, flags, the function it returns to, and a mask.
-type Action = [usize; 4];
-const HANDLER: usize = 0;
-const RESTORER: usize = 2;
+type KernelSigaction = [usize; 4];
+const HANDLER_WORD: usize = 0;
+const RESTORER_WORD: usize = 2;
 /// More functions than this to return to are not told apart.
-const MOST: usize = 4;
+const MAX_RESTORERS: usize = 4;
 
 /// Whether this thread, which is at `here` on its stack, may be in a handler. `own` is where its
 /// own stack lies. It may be in one whenever that can't be told.
-pub(crate) fn may_be_in_handler(here: usize, own: Bounds) -> bool {
-    let (mut restorers, mut count) = ([0; MOST], 0);
-    for signal in 1..=SIGNALS {
-        let mut action: Action = [0; 4];
+pub(crate) fn may_be_in_handler(here: usize, own: StackBounds) -> bool {
+    let (mut restorers, mut count) = ([0; MAX_RESTORERS], 0);
+    for signal in 1..=SIGNAL_COUNT {
+        let mut action: KernelSigaction = [0; 4];
         let args = [signal, 0, action.as_mut_ptr() as usize, 8, 0, 0];
         // SAFETY: the action is only read, into a place that is large enough.
         let asked = unsafe { sys::call(libc::SYS_rt_sigaction, args) };
-        let is_handled = asked == 0 && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action[HANDLER]);
-        if !is_handled || restorers[..count].contains(&action[RESTORER]) {
+        let is_handled =
+            asked == 0 && ![libc::SIG_DFL, libc::SIG_IGN].contains(&action[HANDLER_WORD]);
+        if !is_handled || restorers[..count].contains(&action[RESTORER_WORD]) {
             continue;
         }
         let Some(place) = restorers.get_mut(count) else {
             return true;
         };
-        (*place, count) = (action[RESTORER], count + 1);
+        (*place, count) = (action[RESTORER_WORD], count + 1);
     }
     if count == 0 {
         return false;
@@ -43,20 +44,20 @@ pub(crate) fn may_be_in_handler(here: usize, own: Bounds) -> bool {
     }
     // SAFETY: these words lie between here and the beginning of this thread's own stack.
     let word = |at: usize| unsafe { (at as *const usize).read_volatile() };
-    let last = own.end.saturating_sub(FRAME);
+    let last = own.end.saturating_sub(SIGNAL_FRAME_LEN);
     let mut places = (here.next_multiple_of(8)..last).step_by(8);
     places.any(|at| restorers[..count].contains(&word(at)) && is_frame(at, own, word))
 }
 
 /// The size of what is read of the frame that the kernel makes for a handler.
-const FRAME: usize = 200;
+const SIGNAL_FRAME_LEN: usize = 200;
 
 /// Whether the address that lies at `at` is that of a handler's frame, and not a number that was
 /// left there: it has the registers behind it that the thread had before.
 ///
 /// The layout is that of Linux, `struct rt_sigframe` of arch/x86/include/asm/sigframe.h.
 #[cfg(target_arch = "x86_64")]
-fn is_frame(at: usize, own: Bounds, word: impl Fn(usize) -> usize) -> bool {
+fn is_frame(at: usize, own: StackBounds, word: impl Fn(usize) -> usize) -> bool {
     /// What code of a 64-bit program runs with.
     const CODE_SEGMENT: usize = 0x33;
     let (link, stack_pointer, segments) = (at + 16, at + 168, at + 192);
@@ -66,7 +67,7 @@ fn is_frame(at: usize, own: Bounds, word: impl Fn(usize) -> usize) -> bool {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn is_frame(_at: usize, _own: Bounds, _word: impl Fn(usize) -> usize) -> bool {
+fn is_frame(_at: usize, _own: StackBounds, _word: impl Fn(usize) -> usize) -> bool {
     true
 }
 

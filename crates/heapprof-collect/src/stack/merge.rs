@@ -1,6 +1,6 @@
 //! An interpreter's frames among the native ones of the same stack.
 
-use crate::stack::capture::{CUT, Placed};
+use crate::stack::capture::{CUT, PlacedFrame};
 
 /// Puts frames where native code entered them. `frames` are the entry and the word of each,
 /// innermost first, as `native` and the result are, which begins with a label. Returns how many
@@ -9,9 +9,9 @@ use crate::stack::capture::{CUT, Placed};
 /// The frames down to one that native code entered are one run. It stands for the native frame in
 /// whose memory the entry lies. If that is not known, the run stands for the next frame of the run
 /// loop.
-pub(crate) fn merged(
+pub(crate) fn merge_frames(
     label: u64,
-    native: &[Placed],
+    native: &[PlacedFrame],
     frames: impl Iterator<Item = (u64, u64)> + Clone,
     run_loop: std::ops::Range<u64>,
     to: &mut [u64],
@@ -25,7 +25,7 @@ pub(crate) fn merged(
     };
     add(label);
     // A return address may be the one behind the last instruction.
-    let is_loop = |frame: &Placed| run_loop.contains(&frame.pc.wrapping_sub(1));
+    let is_loop = |frame: &PlacedFrame| run_loop.contains(&frame.pc.wrapping_sub(1));
     // A frame's own memory lies between its callee's return address and its own, which is where its
     // caller's memory begins.
     let holds = |i: usize, entry: u64| {
@@ -79,13 +79,13 @@ mod tests {
     /// Merges native frames, each by its pc and where it begins, with an interpreter's, each by its
     /// word and its entry. The run loop is from 100 to 199.
     fn merge(native: &[(u64, u64)], frames: &[(u64, u64)]) -> Vec<u64> {
-        let native: Vec<Placed> = native
+        let native: Vec<PlacedFrame> = native
             .iter()
-            .map(|&(pc, slot)| Placed { pc, slot })
+            .map(|&(pc, slot)| PlacedFrame { pc, slot })
             .collect();
         let frames = frames.iter().map(|&(word, entry)| (entry, word));
         let mut to = [0; 32];
-        let n = merged(9, &native, frames, 100..200, &mut to);
+        let n = merge_frames(9, &native, frames, 100..200, &mut to);
         assert_eq!(to[0], 9);
         to[1..n].to_vec()
     }

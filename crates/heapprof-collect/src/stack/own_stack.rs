@@ -3,8 +3,8 @@
 use crate::code::maps;
 use crate::platform::sys;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
-use crate::platform::sys::PAGE;
-use crate::stack::walk::Bounds;
+use crate::platform::sys::PAGE_SIZE;
+use crate::stack::walk::StackBounds;
 
 /// This thread's own stack, empty when it can't be found. Allocates nothing.
 ///
@@ -12,8 +12,8 @@ use crate::stack::walk::Bounds;
 /// time, and must not be read as if it were there. `slot` is where the thread is now. `local` is in
 /// its static thread-local storage, which libc puts above the stack of every thread except the main
 /// one.
-pub(crate) fn find(slot: usize, local: usize) -> Bounds {
-    described(local).unwrap_or_else(|| mapped(slot, local))
+pub(crate) fn find(slot: usize, local: usize) -> StackBounds {
+    described(local).unwrap_or_else(|| find_mapped(slot, local))
 }
 
 /// The stack that libc made for this thread, or was given for it, below `local`.
@@ -23,14 +23,14 @@ pub(crate) fn find(slot: usize, local: usize) -> Bounds {
 /// in its `struct pthread`, which lies at the end of that stack. The layout of that structure is
 /// not public, so this looks for three words in it that fit. The main thread has none.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu", not(miri)))]
-fn described(local: usize) -> Option<Bounds> {
+fn described(local: usize) -> Option<StackBounds> {
     /// How many words are looked at. Every `struct pthread` has more: 2304 bytes since glibc 2.17.
     /// Its first word is its own address.
-    const WORDS: usize = 2048 / 8;
+    const DESCRIPTOR_WORDS: usize = 2048 / 8;
     /// How far the structure's beginning is from the end of the stack at most.
-    const ABOVE: usize = 16 << 10;
+    const MAX_DISTANCE_ABOVE: usize = 16 << 10;
     /// What a stack's length can be; an address is larger.
-    const LENGTHS: std::ops::Range<usize> = 16 << 10..1 << 38;
+    const STACK_LENGTHS: std::ops::Range<usize> = 16 << 10..1 << 38;
     // SAFETY: always succeeds.
     let this = unsafe { libc::pthread_self() } as usize;
     let header = this as *const usize;
@@ -42,40 +42,41 @@ fn described(local: usize) -> Option<Bounds> {
     // Other threads write to some of its words, but not to these three.
     // SAFETY: the structure is glibc's, and at least that large.
     let word = |i: usize| unsafe { header.add(i).read_volatile() };
-    (0..WORDS - 2).find_map(|i| {
+    (0..DESCRIPTOR_WORDS - 2).find_map(|i| {
         let [start, len, guard] = [word(i), word(i + 1), word(i + 2)];
         let end = start.checked_add(len)?;
-        let holds = start < local && local < this && this < end && end - this <= ABOVE;
-        let is_stack = holds && LENGTHS.contains(&len) && guard < len && guard % PAGE == 0;
-        is_stack.then_some(Bounds { start, end: local })
+        let holds = start < local && local < this && this < end && end - this <= MAX_DISTANCE_ABOVE;
+        let is_stack =
+            holds && STACK_LENGTHS.contains(&len) && guard < len && guard % PAGE_SIZE == 0;
+        is_stack.then_some(StackBounds { start, end: local })
     })
 }
 
 #[cfg(not(all(target_arch = "x86_64", target_env = "gnu", not(miri))))]
-fn described(_local: usize) -> Option<Bounds> {
+fn described(_local: usize) -> Option<StackBounds> {
     None
 }
 
 /// The stack as the kernel's mappings show it.
-fn mapped(slot: usize, local: usize) -> Bounds {
-    let (mut main, mut below_local) = (Bounds::default(), Bounds::default());
+fn find_mapped(slot: usize, local: usize) -> StackBounds {
+    let (mut main, mut below_local) = (StackBounds::default(), StackBounds::default());
     // The buffer is small, because this is on the way of a thread's first allocation, on whatever
     // stack that comes.
-    maps::lines::<512>(|line| {
-        let Some((start, end, _)) = maps::range(line) else {
+    maps::for_each_line::<512>(|line| {
+        let Some((start, end, _)) = maps::parse_range(line) else {
             return;
         };
         if line.ends_with(b"[stack]") {
             // It may grow at any time.
-            main = Bounds {
-                start: grown(end),
+            main = StackBounds {
+                start: lowest_start(end),
                 end,
             };
         } else if start <= local && local < end {
-            below_local = Bounds { start, end: local };
+            below_local = StackBounds { start, end: local };
         }
     });
-    let holds = |bounds: &Bounds| bounds.start <= slot && slot < bounds.end;
+    let holds = |bounds: &StackBounds| bounds.start <= slot && slot < bounds.end;
     match (holds(&below_local), holds(&main)) {
         (true, _) => below_local,
         (_, true) => main,
@@ -85,7 +86,7 @@ fn mapped(slot: usize, local: usize) -> Bounds {
 }
 
 /// How far down the main thread's stack may grow.
-fn grown(end: usize) -> usize {
+fn lowest_start(end: usize) -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
@@ -108,7 +109,7 @@ mod tests {
     fn finds_this_stack() {
         let local = 0u8;
         let address = &raw const local as usize;
-        let holds = |bounds: Bounds| bounds.start <= address && address < bounds.end;
+        let holds = |bounds: StackBounds| bounds.start <= address && address < bounds.end;
         let block = || crate::platform::tls::current() as usize;
         assert!(holds(find(address, block())));
         // Wherever it is running, a thread's stack is its own.
@@ -127,7 +128,10 @@ mod tests {
             let threads = std::thread::Builder::new().stack_size(size);
             let both = || {
                 let local = crate::platform::tls::current() as usize;
-                (described(local), mapped(&raw const local as usize, local))
+                (
+                    described(local),
+                    find_mapped(&raw const local as usize, local),
+                )
             };
             let (said, seen) = threads.spawn(both).unwrap().join().unwrap();
             let said = said.expect("glibc's descriptor");

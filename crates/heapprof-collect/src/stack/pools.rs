@@ -3,19 +3,19 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most stacks that are known to be a pool's. They have no callers, so there are few.
-const MOST: usize = 64;
+const MAX_POOL_STACKS: usize = 64;
 
 /// The stacks of pools in a recording.
-pub(crate) struct Pools {
+pub(crate) struct PoolStacks {
     /// The provider's number and the stack's, and one more; 0 is nothing.
-    known: [AtomicU64; MOST],
+    known: [AtomicU64; MAX_POOL_STACKS],
 }
 
-impl Pools {
+impl PoolStacks {
     /// No pools.
     pub(crate) const fn new() -> Self {
         Self {
-            known: [const { AtomicU64::new(0) }; MOST],
+            known: [const { AtomicU64::new(0) }; MAX_POOL_STACKS],
         }
     }
 
@@ -33,7 +33,7 @@ impl Pools {
     }
 
     /// The pools of a provider, by the numbers of their stacks.
-    pub(crate) fn of(&self, provider: usize) -> impl Iterator<Item = u32> {
+    pub(crate) fn provider_pools(&self, provider: usize) -> impl Iterator<Item = u32> {
         let known = self.known.iter().map(|place| place.load(Ordering::Acquire));
         let numbers = known.take_while(|&known| known != 0).map(|known| known - 1);
         numbers

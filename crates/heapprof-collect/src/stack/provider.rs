@@ -8,7 +8,7 @@ use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-use crate::options::Frames;
+use crate::options::FrameChoice;
 
 /// A frame of an interpreter, as numbers. Equal frames are the same place in the program.
 #[repr(C)]
@@ -44,7 +44,7 @@ pub struct NamedFrame {
     pub start_line: u32,
     /// The line that runs; 0 if it is not known.
     pub line: u32,
-    /// The memory that the provider has for the thread, as [`Capture::memory`].
+    /// The memory that the provider has for the thread, as [`StackCapture::memory`].
     pub memory: *mut c_void,
     /// How many bytes that are.
     pub memory_size: usize,
@@ -53,7 +53,7 @@ pub struct NamedFrame {
 /// What a provider is given to capture a stack, and what it gives besides frames.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Capture {
+pub struct StackCapture {
     /// Where the frames go.
     pub frames: *mut RawFrame,
     /// How many there can be at most.
@@ -86,7 +86,7 @@ pub struct Capture {
 /// A part of what the pools of an interpreter hold.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Part {
+pub struct PoolPart {
     /// What it is, such as `SV heads (free)`.
     pub name: *const c_char,
     /// How many blocks were allocated for it.
@@ -98,23 +98,24 @@ pub struct Part {
 /// Where a provider's report goes. The functions get `to`, and copy what they are given.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Report {
+pub struct ReportSink {
     /// What the functions get.
     pub to: *mut c_void,
     /// Takes a part of what pools hold.
-    pub part: unsafe extern "C" fn(*mut c_void, *const Part),
+    pub part: unsafe extern "C" fn(*mut c_void, *const PoolPart),
     /// Takes a line for the profile's comments.
     pub remark: unsafe extern "C" fn(*mut c_void, *const c_char),
-    /// Takes what a part of the memory in use is for, such as `buffers of strings`, and its bytes.
-    /// Whoever says so also says what the other parts are that it knows of.
+    /// Takes what a part of the memory in use is for, such as `buffers from_number strings`, and
+    /// its bytes. Whoever says so also says what the other parts are that it knows of.
     pub account: unsafe extern "C" fn(*mut c_void, *const c_char, u64),
 }
 
 /// Values of one kind that one stack made, as a provider that traces values counts them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Value {
-    /// The number of the stack, as the engine gave it; [`Value::NO_STACK`] if it is not known.
+pub struct TracedValues {
+    /// The number of the stack, as the engine gave it; [`TracedValues::NO_STACK`] if it is not
+    /// known.
     pub stack: u32,
     /// 0.
     pub reserved: u32,
@@ -130,7 +131,7 @@ pub struct Value {
     pub bytes: u64,
 }
 
-impl Value {
+impl TracedValues {
     /// The stack of what nobody saw being made.
     pub const NO_STACK: u32 = u32::MAX;
     /// Nothing.
@@ -147,7 +148,7 @@ impl Value {
 
 /// What a provider reported.
 #[derive(Default)]
-pub(crate) struct Reported {
+pub(crate) struct ProviderReport {
     /// The parts of its pools: name, objects, bytes.
     pub(crate) parts: Vec<(String, u64, u64)>,
     pub(crate) remarks: Vec<String>,
@@ -158,8 +159,8 @@ pub(crate) struct Reported {
 /// Who knows the frames of an interpreter. The functions get `context`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Provider {
-    /// [`Provider::VERSION`].
+pub struct StackProvider {
+    /// [`StackProvider::VERSION`].
     pub version: u32,
     /// The size of this structure.
     pub size: u32,
@@ -171,7 +172,7 @@ pub struct Provider {
     /// Captures the thread's stack, the innermost frame first. Returns how many frames it has, 0 if
     /// the thread runs no code of the interpreter. It runs inside an allocation, so it must not
     /// allocate, wait or call the interpreter.
-    pub capture: unsafe extern "C" fn(*mut c_void, *mut Capture) -> usize,
+    pub capture: unsafe extern "C" fn(*mut c_void, *mut StackCapture) -> usize,
     /// Makes the texts of a frame. Returns 0, or something else if it can't. It runs inside an
     /// allocation, too, in the thread whose frame it is.
     pub resolve: unsafe extern "C" fn(*mut c_void, *const RawFrame, *mut NamedFrame) -> c_int,
@@ -198,13 +199,13 @@ pub struct Provider {
     /// Says what the interpreter's pools hold at this moment, and whatever else a profile should
     /// say of it. It is called when a profile is written, in any thread, while others go on. May be
     /// missing.
-    pub report: Option<unsafe extern "C" fn(*mut c_void, *const Report)>,
+    pub report: Option<unsafe extern "C" fn(*mut c_void, *const ReportSink)>,
     /// What the sample types of values begin with, such as `sv`; null if it traces none.
     pub value_name: *const c_char,
     /// Gives the `i`th row of the values that are alive at this moment. It is called when a profile
     /// is written, in any thread, with 0 first and then with one more each time, until it returns
     /// something else than 0. May be missing.
-    pub values: Option<unsafe extern "C" fn(*mut c_void, usize, *mut Value) -> c_int>,
+    pub values: Option<unsafe extern "C" fn(*mut c_void, usize, *mut TracedValues) -> c_int>,
     /// Says whether a capture would give what the thread's last one gave, label, pool and all, by
     /// the memory that the provider has for the thread, and its size. Returns 0 if not, or if that
     /// is not known. It runs where `capture` does, and instead of it. It is missing where what is
@@ -213,11 +214,11 @@ pub struct Provider {
 }
 
 // SAFETY: whoever registers a provider promises that its functions can be called in any thread.
-unsafe impl Send for Provider {}
+unsafe impl Send for StackProvider {}
 // SAFETY: as above.
-unsafe impl Sync for Provider {}
+unsafe impl Sync for StackProvider {}
 
-impl Provider {
+impl StackProvider {
     /// The version of these structures.
     pub const VERSION: u32 = 1;
 
@@ -237,7 +238,7 @@ impl Provider {
             return Vec::new();
         };
         let mut labels = Vec::new();
-        while labels.len() < MOST_LABELS {
+        while labels.len() < MAX_LABELS {
             let (mut key, mut text) = ([0; 64], [0; 256]);
             let (size, text_size) = (key.len() - 1, text.len() - 1);
             // SAFETY: the texts have so much room, and one byte more, which stays zero.
@@ -255,16 +256,16 @@ impl Provider {
             if answer != 0 {
                 break;
             }
-            labels.push((text_of(&key), text_of(&text)));
+            labels.push((text_until_zero(&key), text_until_zero(&text)));
         }
         labels
     }
 
     /// What it says at this moment.
-    pub(crate) fn report(&self) -> Reported {
-        let mut reported = Reported::default();
+    pub(crate) fn report(&self) -> ProviderReport {
+        let mut reported = ProviderReport::default();
         if let Some(ask) = self.report {
-            let report = Report {
+            let report = ReportSink {
                 to: (&raw mut reported).cast(),
                 part: take_part,
                 remark: take_remark,
@@ -287,8 +288,8 @@ impl Provider {
     }
 
     /// The `i`th row of its values.
-    pub(crate) fn value(&self, i: usize) -> Option<Value> {
-        let mut value = Value::NONE;
+    pub(crate) fn value(&self, i: usize) -> Option<TracedValues> {
+        let mut value = TracedValues::NONE;
         // SAFETY: whoever registered the provider promised that it can be asked so.
         let answer = unsafe { self.values?(self.context, i, &raw mut value) };
         (answer == 0).then_some(value)
@@ -299,67 +300,67 @@ impl Provider {
         let mut text = [0; 512];
         // SAFETY: the text has so much room, and one byte more, which stays zero.
         let answer = unsafe { self.status?(self.context, text.as_mut_ptr().cast(), 511) };
-        (answer == 0).then(|| text_of(&text))
+        (answer == 0).then(|| text_until_zero(&text))
     }
 }
 
 /// As much of a text as is kept.
-fn cut(text: &CStr) -> String {
+fn cut_text(text: &CStr) -> String {
     let bytes = text.to_bytes();
-    String::from_utf8_lossy(&bytes[..bytes.len().min(MOST_TEXT)]).into_owned()
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT_BYTES)]).into_owned()
 }
 
-unsafe extern "C" fn take_part(to: *mut c_void, part: *const Part) {
+unsafe extern "C" fn take_part(to: *mut c_void, part: *const PoolPart) {
     // SAFETY: `to` is what was given with this function, and the provider gives a part.
-    let (reported, part) = unsafe { (&mut *to.cast::<Reported>(), &*part) };
-    if reported.parts.len() < MOST_PARTS && !part.name.is_null() {
+    let (reported, part) = unsafe { (&mut *to.cast::<ProviderReport>(), &*part) };
+    if reported.parts.len() < MAX_PARTS && !part.name.is_null() {
         // SAFETY: the provider gives a text with a zero at its end.
-        let name = cut(unsafe { CStr::from_ptr(part.name) });
+        let name = cut_text(unsafe { CStr::from_ptr(part.name) });
         reported.parts.push((name, part.objects, part.bytes));
     }
 }
 
 unsafe extern "C" fn take_remark(to: *mut c_void, text: *const c_char) {
     // SAFETY: `to` is what was given with this function.
-    let reported = unsafe { &mut *to.cast::<Reported>() };
-    if reported.remarks.len() < MOST_REMARKS && !text.is_null() {
+    let reported = unsafe { &mut *to.cast::<ProviderReport>() };
+    if reported.remarks.len() < MAX_REMARKS && !text.is_null() {
         // SAFETY: the provider gives a text with a zero at its end.
         let text = unsafe { CStr::from_ptr(text) };
-        reported.remarks.push(cut(text));
+        reported.remarks.push(cut_text(text));
     }
 }
 
 unsafe extern "C" fn take_account(to: *mut c_void, name: *const c_char, bytes: u64) {
     // SAFETY: `to` is what was given with this function.
-    let reported = unsafe { &mut *to.cast::<Reported>() };
-    if reported.accounts.len() < MOST_PARTS && !name.is_null() {
+    let reported = unsafe { &mut *to.cast::<ProviderReport>() };
+    if reported.accounts.len() < MAX_PARTS && !name.is_null() {
         // SAFETY: the provider gives a text with a zero at its end.
-        let name = cut(unsafe { CStr::from_ptr(name) });
+        let name = cut_text(unsafe { CStr::from_ptr(name) });
         reported.accounts.push((name, bytes));
     }
 }
 
 /// More labels than this are a mistake.
-const MOST_LABELS: usize = 16;
+const MAX_LABELS: usize = 16;
 /// So are more parts than this.
-const MOST_PARTS: usize = 256;
+const MAX_PARTS: usize = 256;
 /// The most bytes of a part's name or of a remark.
-const MOST_TEXT: usize = 512;
+const MAX_TEXT_BYTES: usize = 512;
 /// And more remarks.
-const MOST_REMARKS: usize = 32;
+const MAX_REMARKS: usize = 32;
 
 /// The text in `bytes`, up to a zero.
-pub(crate) fn text_of(bytes: &[u8]) -> String {
+pub(crate) fn text_until_zero(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
 }
 
 /// How many providers there can be.
-pub(crate) const MOST: usize = 8;
+pub(crate) const MAX_PROVIDERS: usize = 8;
 
 /// Why a provider can't be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotRegistered {
+pub enum RegistrationError {
     /// It is of another version, or some of it is missing.
     Invalid,
     /// There are as many as there can be.
@@ -367,11 +368,11 @@ pub enum NotRegistered {
 }
 
 /// The providers of a process. Each stays for good.
-pub(crate) struct Providers {
-    slot: [Slot; MOST],
+pub(crate) struct ProviderTable {
+    slot: [ProviderSlot; MAX_PROVIDERS],
     /// A bit for each provider that is asked.
     asked: AtomicU32,
-    /// What every event looks at: [`Asked`] as a number.
+    /// What every event looks at: [`StackRequest`] as a number.
     asks: AtomicU8,
     /// What a recording asks for, as a number.
     wanted: AtomicU8,
@@ -379,24 +380,24 @@ pub(crate) struct Providers {
     by_thread: AtomicBool,
 }
 
-struct Slot {
+struct ProviderSlot {
     state: AtomicU8,
-    provider: UnsafeCell<Option<Provider>>,
+    provider: UnsafeCell<Option<StackProvider>>,
 }
 
-const FREE: u8 = 0;
-const TAKEN: u8 = 1;
-const READY: u8 = 2;
+const SLOT_FREE: u8 = 0;
+const SLOT_TAKEN: u8 = 1;
+const SLOT_READY: u8 = 2;
 /// It gave what it must not give.
-const BROKEN: u8 = 3;
+const SLOT_BROKEN: u8 = 3;
 
 /// What is to be found out of an allocation's stack besides its native frames: which frames of an
 /// interpreter, and whose stack it is. No event looks at more than this to know that there is
 /// nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Asked(u8);
+pub(crate) struct StackRequest(u8);
 
-impl Asked {
+impl StackRequest {
     /// Nothing. All zero is this one.
     pub(crate) const NOTHING: Self = Self(0);
     const BY_THREAD: u8 = 1 << 7;
@@ -404,18 +405,18 @@ impl Asked {
     /// Whether an interpreter's frames are kept alone, which somebody is to be asked for.
     #[inline(always)]
     pub(crate) fn is_script(self) -> bool {
-        self.0 == Frames::Script as u8
+        self.0 == FrameChoice::Script as u8
     }
 
     /// Whether they are kept with the native ones.
     #[inline(always)]
     pub(crate) fn is_both(self) -> bool {
-        self.0 == Frames::Both as u8
+        self.0 == FrameChoice::Both as u8
     }
 
     /// What is asked of the stack that all threads share; `None` if nothing is.
     #[inline(always)]
-    pub(crate) fn of_all_threads(self) -> Option<Self> {
+    pub(crate) fn for_all_threads(self) -> Option<Self> {
         let shared = Self(self.0 & !Self::BY_THREAD);
         (shared != Self::NOTHING).then_some(shared)
     }
@@ -428,38 +429,38 @@ impl Asked {
 }
 
 // SAFETY: a slot is written once, by whoever took it, before it is ready.
-unsafe impl Sync for Slot {}
+unsafe impl Sync for ProviderSlot {}
 
-impl Slot {
+impl ProviderSlot {
     const fn new() -> Self {
         Self {
-            state: AtomicU8::new(FREE),
+            state: AtomicU8::new(SLOT_FREE),
             provider: UnsafeCell::new(None),
         }
     }
 }
 
-impl Providers {
+impl ProviderTable {
     /// Nobody is registered.
     pub(crate) const fn new() -> Self {
         Self {
-            slot: [const { Slot::new() }; MOST],
+            slot: [const { ProviderSlot::new() }; MAX_PROVIDERS],
             asked: AtomicU32::new(0),
-            asks: AtomicU8::new(Asked::NOTHING.0),
-            wanted: AtomicU8::new(Frames::Native as u8),
+            asks: AtomicU8::new(StackRequest::NOTHING.0),
+            wanted: AtomicU8::new(FrameChoice::Native as u8),
             by_thread: AtomicBool::new(false),
         }
     }
 
     /// What is to be found out besides native frames; `None` if nothing is.
     #[inline(always)]
-    pub(crate) fn asked(&self) -> Option<Asked> {
-        let asked = Asked(self.asks.load(Ordering::Relaxed));
-        (asked != Asked::NOTHING).then_some(asked)
+    pub(crate) fn stack_request(&self) -> Option<StackRequest> {
+        let asked = StackRequest(self.asks.load(Ordering::Relaxed));
+        (asked != StackRequest::NOTHING).then_some(asked)
     }
 
     /// Says what a recording keeps of stacks, and whether it keeps each thread's share.
-    pub(crate) fn want(&self, frames: Frames, by_thread: bool) {
+    pub(crate) fn set_request(&self, frames: FrameChoice, by_thread: bool) {
         self.wanted.store(frames as u8, Ordering::Relaxed);
         self.by_thread.store(by_thread, Ordering::Relaxed);
         self.update();
@@ -471,20 +472,20 @@ impl Providers {
     }
 
     /// What the recording keeps of stacks.
-    pub(crate) fn wanted(&self) -> Frames {
-        Frames::of(self.wanted.load(Ordering::Relaxed))
+    pub(crate) fn frame_choice(&self) -> FrameChoice {
+        FrameChoice::from_number(self.wanted.load(Ordering::Relaxed))
     }
 
     fn update(&self) {
         loop {
             let asked = self.asked.load(Ordering::SeqCst);
-            let frames = match self.wanted() {
-                Frames::Native => 0,
+            let frames = match self.frame_choice() {
+                FrameChoice::Native => 0,
                 _ if asked == 0 => 0,
                 frames => frames as u8,
             };
             let by_thread = match self.is_by_thread() {
-                true => Asked::BY_THREAD,
+                true => StackRequest::BY_THREAD,
                 false => 0,
             };
             self.asks.store(frames | by_thread, Ordering::SeqCst);
@@ -496,21 +497,24 @@ impl Providers {
     }
 
     /// Adds a provider, which is asked from now on.
-    pub(crate) fn register(&self, provider: Provider) -> Result<(), NotRegistered> {
-        let is_whole = provider.size as usize >= size_of::<Provider>();
-        if provider.version != Provider::VERSION || !is_whole {
-            return Err(NotRegistered::Invalid);
+    pub(crate) fn register(&self, provider: StackProvider) -> Result<(), RegistrationError> {
+        let is_whole = provider.size as usize >= size_of::<StackProvider>();
+        if provider.version != StackProvider::VERSION || !is_whole {
+            return Err(RegistrationError::Invalid);
         }
         for (i, slot) in self.slot.iter().enumerate() {
-            let took =
-                slot.state
-                    .compare_exchange(FREE, TAKEN, Ordering::AcqRel, Ordering::Relaxed);
+            let took = slot.state.compare_exchange(
+                SLOT_FREE,
+                SLOT_TAKEN,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
             if took.is_err() {
                 continue;
             }
             // SAFETY: this thread took the slot, and nobody reads it before it is ready.
             unsafe { *slot.provider.get() = Some(provider) };
-            slot.state.store(READY, Ordering::Release);
+            slot.state.store(SLOT_READY, Ordering::Release);
             self.asked.fetch_or(1 << i, Ordering::AcqRel);
             for (j, other) in self.all() {
                 if j != i && other.language() == provider.language() {
@@ -520,13 +524,13 @@ impl Providers {
             self.update();
             return Ok(());
         }
-        Err(NotRegistered::Full)
+        Err(RegistrationError::Full)
     }
 
     /// The provider with this number, if it was registered.
-    pub(crate) fn get(&self, i: usize) -> Option<&Provider> {
+    pub(crate) fn get(&self, i: usize) -> Option<&StackProvider> {
         let slot = self.slot.get(i)?;
-        if slot.state.load(Ordering::Acquire) < READY {
+        if slot.state.load(Ordering::Acquire) < SLOT_READY {
             return None;
         }
         // SAFETY: a slot that is ready is not written any more.
@@ -534,14 +538,17 @@ impl Providers {
     }
 
     /// Every provider that was registered, with its number.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &Provider)> {
-        (0..MOST).filter_map(|i| Some((i, self.get(i)?)))
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &StackProvider)> {
+        (0..MAX_PROVIDERS).filter_map(|i| Some((i, self.get(i)?)))
     }
 
     /// The providers to ask, each with its number: `first`, if it is one of them, and then the
     /// newest first.
     #[inline(always)]
-    pub(crate) fn to_ask(&self, first: usize) -> impl Iterator<Item = (usize, &Provider)> {
+    pub(crate) fn providers_to_ask(
+        &self,
+        first: usize,
+    ) -> impl Iterator<Item = (usize, &StackProvider)> {
         let mut asked = self.asked.load(Ordering::Acquire);
         let mut preferred = asked & 1u32.wrapping_shl(first as u32);
         std::iter::from_fn(move || {
@@ -555,7 +562,7 @@ impl Providers {
 
     /// The provider with this number, if it is asked.
     #[inline(always)]
-    pub(crate) fn if_asked(&self, i: usize) -> Option<&Provider> {
+    pub(crate) fn get_if_asked(&self, i: usize) -> Option<&StackProvider> {
         let is_asked = self.asked.load(Ordering::Acquire) & 1u32.wrapping_shl(i as u32) != 0;
         let slot = self.slot.get(i).filter(|_| is_asked)?;
         // SAFETY: it is asked since its slot is ready, and that is not written any more.
@@ -566,12 +573,12 @@ impl Providers {
     #[cold]
     pub(crate) fn switch_off(&self, i: usize) {
         self.asked.fetch_and(!(1 << i), Ordering::AcqRel);
-        self.slot[i].state.store(BROKEN, Ordering::Release);
+        self.slot[i].state.store(SLOT_BROKEN, Ordering::Release);
         self.update();
     }
 
     /// Whether a provider was switched off.
     pub(crate) fn is_broken(&self, i: usize) -> bool {
-        self.slot[i].state.load(Ordering::Relaxed) == BROKEN
+        self.slot[i].state.load(Ordering::Relaxed) == SLOT_BROKEN
     }
 }

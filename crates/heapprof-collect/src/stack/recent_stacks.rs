@@ -8,26 +8,26 @@
 use crate::stack::call_site::CallSite;
 
 /// How many stacks are kept, one for each place that allocates.
-const WAYS: usize = 8;
+const WAY_COUNT: usize = 8;
 /// Frames of the longest stack that is kept.
-const FRAMES: usize = 64;
+const MAX_FRAMES: usize = 64;
 /// Words besides return addresses that a kept stack may depend on.
-const CHECKS: usize = 16;
+const MAX_CHECKS: usize = 16;
 /// How many stacks may be kept for each that is found: keeping one takes a quarter of the time that
 /// finding one saves.
-const EARNED: u32 = 4;
-const MOST_CREDIT: u32 = 256;
+const CREDIT_PER_HIT: u32 = 4;
+const MAX_CREDIT: u32 = 256;
 /// When all credit is spent, so many stacks are not looked for. Then a few are tried, so that a
 /// loop does not go unnoticed.
-const PAUSE: u32 = 992;
-const TRIAL: u32 = 32;
+const PAUSE_CAPTURES: u32 = 992;
+const TRIAL_CAPTURES: u32 = 32;
 
 /// The stacks. If all is zero, there are none.
 pub(crate) struct RecentStacks {
     /// The place where each stack allocates, all in one cache line. It is zero for a stack that is
     /// not there.
-    place: [u64; WAYS],
-    way: [Way; WAYS],
+    place: [u64; WAY_COUNT],
+    way: [RecentStack; WAY_COUNT],
     /// Which way the next stack from a new place takes.
     next: u32,
     /// How many more stacks may be kept before the next pause; a program that comes back to none
@@ -39,32 +39,32 @@ pub(crate) struct RecentStacks {
 
 /// A word that a walk read.
 #[derive(Clone, Copy)]
-pub(crate) struct Word {
+pub(crate) struct WalkedWord {
     pub(crate) at: usize,
     pub(crate) expected: usize,
 }
 
-struct Way {
+struct RecentStack {
     stack: u32,
-    age: Age,
+    age: NumberAge,
     len: u32,
     checks: u32,
     /// rbp at the call, if the stack depends on it.
     bp: Option<usize>,
     /// Return addresses and where they lie, newest first.
-    frame: [Word; FRAMES],
-    check: [Word; CHECKS],
+    frame: [WalkedWord; MAX_FRAMES],
+    check: [WalkedWord; MAX_CHECKS],
 }
 
 /// When a number was given: the generation of mappings, and how often code had been unloaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Age {
+pub(crate) struct NumberAge {
     pub(crate) generation: u32,
     pub(crate) unloads: u32,
 }
 
 /// A stack that was walked and numbered, oldest frame first.
-pub(crate) struct Walked<'a> {
+pub(crate) struct WalkedStack<'a> {
     pub(crate) slots: &'a [usize],
     pub(crate) pcs: &'a [u64],
     pub(crate) bp: Option<usize>,
@@ -75,8 +75,8 @@ pub(crate) struct Walked<'a> {
 /// # Safety
 /// They can be read.
 #[inline(always)]
-unsafe fn differ(words: &[Word]) -> bool {
-    let changed = |word: &Word| {
+unsafe fn differ(words: &[WalkedWord]) -> bool {
+    let changed = |word: &WalkedWord| {
         // SAFETY: the caller's promise.
         unsafe { (word.at as *const usize).read() ^ word.expected }
     };
@@ -90,14 +90,14 @@ unsafe fn differ(words: &[Word]) -> bool {
 /// A return address and where it lies, in a word that is not zero. Two places may have the same
 /// word.
 #[inline(always)]
-fn place(slot: usize, pc: usize) -> u64 {
+fn place_word(slot: usize, pc: usize) -> u64 {
     (slot as u64 ^ (pc as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1
 }
 
-impl Way {
+impl RecentStack {
     /// Whether the stack at `frame` is this one.
     #[inline(always)]
-    fn is(&self, frame: CallSite, pc: usize, age: Age) -> bool {
+    fn is_stack_at(&self, frame: CallSite, pc: usize, age: NumberAge) -> bool {
         let newest = self.frame[0];
         newest.at == frame.slot
             && newest.expected == pc
@@ -115,8 +115,8 @@ impl Way {
 impl RecentStacks {
     /// Forgets all, for another thread.
     pub(crate) fn reset(&mut self) {
-        self.place = [0; WAYS];
-        (self.credit, self.pause) = (MOST_CREDIT, 0);
+        self.place = [0; WAY_COUNT];
+        (self.credit, self.pause) = (MAX_CREDIT, 0);
     }
 
     /// Whether to look for the next stack here.
@@ -138,16 +138,16 @@ impl RecentStacks {
     /// The number of the stack at `frame`, if it is one of these. The frame lies on the thread's
     /// own stack.
     #[inline(always)]
-    pub(crate) fn find(&mut self, frame: CallSite, age: Age) -> Option<u32> {
+    pub(crate) fn find(&mut self, frame: CallSite, age: NumberAge) -> Option<u32> {
         // SAFETY: a hook's own return address.
         let pc = unsafe { (frame.slot as *const usize).read() };
-        let place = place(frame.slot, pc);
+        let place = place_word(frame.slot, pc);
         let i = self.place.iter().position(|&p| p == place)?;
         let way = &self.way[i];
-        if !way.is(frame, pc, age) {
+        if !way.is_stack_at(frame, pc, age) {
             return None;
         }
-        self.credit = (self.credit + EARNED).min(MOST_CREDIT);
+        self.credit = (self.credit + CREDIT_PER_HIT).min(MAX_CREDIT);
         Some(way.stack)
     }
 
@@ -156,26 +156,26 @@ impl RecentStacks {
     pub(crate) fn keep(
         &mut self,
         stack: u32,
-        age: Age,
-        walked: &Walked<'_>,
-        checks: impl ExactSizeIterator<Item = Word>,
+        age: NumberAge,
+        walked: &WalkedStack<'_>,
+        checks: impl ExactSizeIterator<Item = WalkedWord>,
     ) {
         let (len, checks_len) = (walked.slots.len(), checks.len());
         let (Some(&slot), Some(&pc)) = (walked.slots.last(), walked.pcs.last()) else {
             return;
         };
-        if len > FRAMES || checks_len > CHECKS {
+        if len > MAX_FRAMES || checks_len > MAX_CHECKS {
             return;
         }
         self.credit -= 1;
         if self.credit == 0 {
-            (self.credit, self.pause) = (TRIAL, PAUSE);
+            (self.credit, self.pause) = (TRIAL_CAPTURES, PAUSE_CAPTURES);
         }
-        let place = place(slot, pc as usize);
+        let place = place_word(slot, pc as usize);
         let same = self.place.iter().position(|&p| p == place);
         let i = same.unwrap_or_else(|| {
             self.next = self.next.wrapping_add(1);
-            self.next as usize % WAYS
+            self.next as usize % WAY_COUNT
         });
         self.place[i] = place;
         let way = &mut self.way[i];
@@ -184,7 +184,7 @@ impl RecentStacks {
         let newest_first = walked.slots.iter().zip(walked.pcs).rev();
         for (to, (&at, &pc)) in way.frame.iter_mut().zip(newest_first) {
             let expected = pc as usize;
-            *to = Word { at, expected };
+            *to = WalkedWord { at, expected };
         }
         way.check
             .iter_mut()
@@ -197,7 +197,7 @@ impl RecentStacks {
 mod tests {
     use super::*;
 
-    const AGE: Age = Age {
+    const AGE: NumberAge = NumberAge {
         generation: 3,
         unloads: 1,
     };
@@ -219,11 +219,11 @@ mod tests {
             .map(|f| &raw const *f as usize)
             .collect();
         let pcs: Vec<u64> = frames.iter().rev().map(|&pc| pc as u64).collect();
-        let word = Word {
+        let word = WalkedWord {
             at: &raw const *check as usize,
             expected: *check,
         };
-        let walked = Walked {
+        let walked = WalkedStack {
             slots: &slots,
             pcs: &pcs,
             bp,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_stack_is_found_while_every_word_is_what_it_was() {
-        for frames in [1, 2, 5, 6, 9, FRAMES] {
+        for frames in [1, 2, 5, 6, 9, MAX_FRAMES] {
             let mut known = known();
             let mut memory: Vec<usize> = (1000..1001 + frames).collect();
             keep(&mut known, &memory, None);
@@ -252,8 +252,8 @@ mod tests {
             }
             assert_eq!(known.find(frame(&memory[1..], 5), AGE), None);
             for age in [
-                Age { unloads: 2, ..AGE },
-                Age {
+                NumberAge { unloads: 2, ..AGE },
+                NumberAge {
                     generation: 4,
                     ..AGE
                 },
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn what_is_too_long_is_not_kept() {
         let mut known = known();
-        let memory = vec![1; FRAMES + 2];
+        let memory = vec![1; MAX_FRAMES + 2];
         keep(&mut known, &memory, None);
         assert_eq!(known.find(frame(&memory, 0), AGE), None);
     }
@@ -297,7 +297,7 @@ mod tests {
         for _ in 0..100 {
             assert!(known.find(frame(&memory, 0), AGE).is_some());
         }
-        for _ in 0..MOST_CREDIT - 1 {
+        for _ in 0..MAX_CREDIT - 1 {
             assert!(known.begin());
             keep(&mut known, &memory, None);
         }

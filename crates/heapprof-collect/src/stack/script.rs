@@ -8,25 +8,27 @@
 //! As with native stacks, a stack's identity is a sum of one term for each word, which is mixed
 //! with its distance from the root.
 
-use crate::platform::process::Process;
-use crate::stack::capture::{CUT, KEPT, Placed, term};
-use crate::stack::merge::merged;
-use crate::stack::pools::Pools;
-use crate::stack::provider::{Asked, Capture, NamedFrame, Provider, Providers, RawFrame};
-use crate::stack::walk::Bounds;
-use crate::stack::watched::Watched;
-use crate::tables::script_frames::{ScriptFrame, ScriptFrames, Word};
+use crate::platform::process::EngineProcess;
+use crate::stack::capture::{CUT, FRAMES_PER_END, PlacedFrame, hash_term};
+use crate::stack::merge::merge_frames;
+use crate::stack::pools::PoolStacks;
+use crate::stack::provider::{
+    NamedFrame, ProviderTable, RawFrame, StackCapture, StackProvider, StackRequest,
+};
+use crate::stack::walk::StackBounds;
+use crate::stack::watched::WatchedBlocks;
+use crate::tables::script_frames::{FrameWord, ScriptFrame, ScriptFrames};
 
 /// The most frames of a stack: those of both ends, and one for what was left out between them.
-const MOST: usize = 2 * KEPT + 1;
+const MAX_SCRIPT_FRAMES: usize = 2 * FRAMES_PER_END + 1;
 /// How many frames' words are known by number. It is a power of two.
-const KNOWN: usize = 2048;
+const KNOWN_FRAMES: usize = 2048;
 /// Words of a provider's own memory.
-const MEMORY: usize = 2304;
+const PROVIDER_MEMORY_WORDS: usize = 2304;
 /// Bytes of a name or of a file's name, with a zero at the end.
-const TEXT: usize = 1024;
+const MAX_TEXT_LEN: usize = 1024;
 /// What stands behind the last frame that a provider may write.
-const GUARD: RawFrame = RawFrame {
+const GUARD_FRAME: RawFrame = RawFrame {
     code: 0x5afe_5afe_5afe_5afe,
     place: 0,
     version: 0,
@@ -35,7 +37,7 @@ const GUARD: RawFrame = RawFrame {
 };
 
 /// How many stacks are known by their newest frame. It is a power of two.
-const RECENT: usize = 256;
+const KNOWN_STACKS: usize = 256;
 
 /// The last stack of an interpreter in a thread, and what is known of its frames. All zero is a new
 /// one.
@@ -52,7 +54,7 @@ pub(crate) struct ScriptStack {
     /// The stack's number, if it has one.
     stack: Option<u32>,
     /// What was asked for then; nothing if there is no last stack.
-    asked: Asked,
+    asked: StackRequest,
     /// Whether a provider had the memory for it.
     is_used: bool,
     /// Whether it is a pool's.
@@ -65,27 +67,27 @@ pub(crate) struct ScriptStack {
     key: u64,
     /// The number of the native stack that was captured with it.
     native: Option<u32>,
-    recent: [(u64, u32); RECENT],
+    recent: [(u64, u32); KNOWN_STACKS],
     /// The last stack, root first.
-    raw: [RawFrame; MOST],
+    raw: [RawFrame; MAX_SCRIPT_FRAMES],
     /// The sum of the terms of so many of the oldest words.
-    sum: [u64; MOST + 1],
+    sum: [u64; MAX_SCRIPT_FRAMES + 1],
     /// The provider's own memory.
-    memory: [u64; MEMORY],
+    memory: [u64; PROVIDER_MEMORY_WORDS],
     /// What a provider wrote last, innermost frame first.
-    fresh: [RawFrame; MOST + 1],
+    fresh: [RawFrame; MAX_SCRIPT_FRAMES + 1],
     /// The words of the stack, root first, and its label's word behind them.
-    word: [u64; MOST + 1],
-    known: [Known; KNOWN],
-    name: [u8; TEXT],
-    file: [u8; TEXT],
+    word: [u64; MAX_SCRIPT_FRAMES + 1],
+    known: [KnownScriptFrame; KNOWN_FRAMES],
+    name: [u8; MAX_TEXT_LEN],
+    file: [u8; MAX_TEXT_LEN],
     /// Its frames, and those of both together, innermost first.
-    natives: [Placed; MOST],
-    merged: [u64; 2 * MOST + 2],
+    natives: [PlacedFrame; MAX_SCRIPT_FRAMES],
+    merged: [u64; 2 * MAX_SCRIPT_FRAMES + 2],
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownScriptFrame {
     raw: RawFrame,
     /// The word, 0 if there is none.
     word: u64,
@@ -94,26 +96,26 @@ struct Known {
 
 /// What is known of interpreters in the process: who knows their frames, and which frames there
 /// were.
-pub(crate) struct Scripts {
-    pub(crate) providers: Providers,
+pub(crate) struct InterpreterTables {
+    pub(crate) providers: ProviderTable,
     pub(crate) names: ScriptFrames,
-    pub(crate) watched: Watched,
-    pub(crate) pools: Pools,
+    pub(crate) watched: WatchedBlocks,
+    pub(crate) pools: PoolStacks,
 }
 
-impl Scripts {
+impl InterpreterTables {
     /// Nothing is known yet.
     pub(crate) const fn new() -> Self {
         Self {
-            providers: Providers::new(),
+            providers: ProviderTable::new(),
             names: ScriptFrames::new(),
-            watched: Watched::new(),
-            pools: Pools::new(),
+            watched: WatchedBlocks::new(),
+            pools: PoolStacks::new(),
         }
     }
 }
 
-impl Known {
+impl KnownScriptFrame {
     const NOTHING: Self = Self {
         raw: RawFrame {
             code: 0,
@@ -129,18 +131,18 @@ impl Known {
 
 /// An allocation whose stack is asked for.
 #[derive(Clone, Copy)]
-pub(crate) struct Call {
+pub(crate) struct AllocationCall {
     /// How many bytes the program asked for.
     pub(crate) size: usize,
     /// Where the return address of the allocation's function lies.
     pub(crate) slot: usize,
     /// The thread's own stack.
-    pub(crate) stack: Bounds,
+    pub(crate) stack: StackBounds,
 }
 
 /// What an interpreter's provider said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ScriptCaptureOutcome {
     /// The thread runs no code of an interpreter.
     Nothing,
     /// The stack of last time.
@@ -153,7 +155,7 @@ pub(crate) enum Found {
 
 /// What stands for a stack: its callers' sum, its newest frame and its label. It is never 0.
 #[inline(always)]
-fn key_of(callers: u64, leaf: RawFrame, label: u64) -> u64 {
+fn stack_key(callers: u64, leaf: RawFrame, label: u64) -> u64 {
     let mix = |a: u64, b: u64| (a ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let place = mix(callers, leaf.place);
     let code = mix(place, leaf.code ^ leaf.entry);
@@ -169,22 +171,26 @@ impl ScriptStack {
         // Most threads run no interpreter.
         if self.is_used {
             self.memory.fill(0);
-            (self.is_used, self.asked) = (false, Asked::NOTHING);
+            (self.is_used, self.asked) = (false, StackRequest::NOTHING);
             // Another interpreter may have other code in the same places.
             self.recent.fill((0, 0));
-            self.known.fill(Known::NOTHING);
+            self.known.fill(KnownScriptFrame::NOTHING);
         }
-        self.fresh[MOST] = GUARD;
+        self.fresh[MAX_SCRIPT_FRAMES] = GUARD_FRAME;
     }
 
     /// The number of the last stack, if whoever gave it says that the thread has it still.
     #[inline(always)]
-    pub(crate) fn unchanged(&mut self, scripts: &Scripts, asked: Asked) -> Option<u32> {
+    pub(crate) fn find_unchanged(
+        &mut self,
+        scripts: &InterpreterTables,
+        asked: StackRequest,
+    ) -> Option<u32> {
         let stack = self.stack?;
         if self.asked != asked || !asked.is_script() {
             return None;
         }
-        let provider = scripts.providers.if_asked(self.provider)?;
+        let provider = scripts.providers.get_if_asked(self.provider)?;
         let memory = self.memory.as_mut_ptr().cast();
         // SAFETY: whoever registered the provider promised that it can be asked so.
         let answer =
@@ -196,22 +202,22 @@ impl ScriptStack {
     #[inline(always)]
     pub(crate) fn capture(
         &mut self,
-        scripts: &Scripts,
-        asked: Asked,
-        process: &Process,
-        call: Call,
-    ) -> Found {
+        scripts: &InterpreterTables,
+        asked: StackRequest,
+        process: &EngineProcess,
+        call: AllocationCall,
+    ) -> ScriptCaptureOutcome {
         // Whoever gave the last stack is asked first.
-        for (i, provider) in scripts.providers.to_ask(self.provider) {
+        for (i, provider) in scripts.providers.providers_to_ask(self.provider) {
             if self.provider != i || self.asked != asked {
                 self.reset();
                 self.provider = i;
                 self.asked = asked;
             }
             self.is_used = true;
-            let mut capture = Capture {
+            let mut capture = StackCapture {
                 frames: self.fresh.as_mut_ptr(),
-                most: MOST,
+                most: MAX_SCRIPT_FRAMES,
                 label: 0,
                 shared: 0,
                 memory: self.memory.as_mut_ptr().cast(),
@@ -225,16 +231,16 @@ impl ScriptStack {
             // SAFETY: whoever registered the provider promised that it can be asked so.
             let len = unsafe { (provider.capture)(provider.context, &raw mut capture) };
             self.is_pool = capture.pool != 0;
-            let (shared, label) = (capture.shared, Word::Label(i, capture.label).to_word());
+            let (shared, label) = (capture.shared, FrameWord::Label(i, capture.label).to_word());
             let is_same = shared == len && len == self.len && len > 0 && label == self.label;
             if let (true, true, Some(stack)) = (is_same, asked.is_script(), self.stack) {
-                return Found::Recent(stack);
+                return ScriptCaptureOutcome::Recent(stack);
             }
             // Mostly the newest frame alone is another one.
             if len == self.len && shared + 1 == len && asked.is_script() {
                 let leaf = self.fresh[0];
-                let key = key_of(self.sum[shared], leaf, label);
-                let recent = &self.recent[(key >> 56) as usize % RECENT];
+                let key = stack_key(self.sum[shared], leaf, label);
+                let recent = &self.recent[(key >> 56) as usize % KNOWN_STACKS];
                 if recent.0 == key {
                     let is_same = key == self.key && self.stack == Some(recent.1);
                     (self.label, self.key) = (label, key);
@@ -242,15 +248,15 @@ impl ScriptStack {
                         (self.stack, self.is_leaf_unknown) = (Some(recent.1), true);
                         self.raw[shared] = leaf;
                     }
-                    return Found::Recent(recent.1);
+                    return ScriptCaptureOutcome::Recent(recent.1);
                 }
             }
             match self.take(i, len, shared, label, scripts, process) {
-                Found::Nothing => continue,
+                ScriptCaptureOutcome::Nothing => continue,
                 found => return found,
             }
         }
-        Found::Nothing
+        ScriptCaptureOutcome::Nothing
     }
 
     /// Takes a stack that was captured.
@@ -261,30 +267,33 @@ impl ScriptStack {
         len: usize,
         shared: usize,
         label: u64,
-        scripts: &Scripts,
-        process: &Process,
-    ) -> Found {
-        let Scripts {
+        scripts: &InterpreterTables,
+        process: &EngineProcess,
+    ) -> ScriptCaptureOutcome {
+        let InterpreterTables {
             providers, names, ..
         } = scripts;
         let Some(provider) = providers.get(i) else {
-            return Found::Nothing;
+            return ScriptCaptureOutcome::Nothing;
         };
-        if len > MOST || shared > len.min(self.len) || self.fresh[MOST] != GUARD {
+        if len > MAX_SCRIPT_FRAMES
+            || shared > len.min(self.len)
+            || self.fresh[MAX_SCRIPT_FRAMES] != GUARD_FRAME
+        {
             // What it wrote further on is lost. At least it writes nothing more.
             self.reset();
             providers.switch_off(i);
-            return Found::Nothing;
+            return ScriptCaptureOutcome::Nothing;
         }
         if len == 0 {
-            return Found::Nothing;
+            return ScriptCaptureOutcome::Nothing;
         }
         if self.is_leaf_unknown {
             self.is_leaf_unknown = false;
             let leaf = self.len - 1;
             if shared > leaf {
                 // It is there still, so its texts are.
-                let word = self.word_of(self.raw[leaf], provider, names, process);
+                let word = self.find_frame_word(self.raw[leaf], provider, names, process);
                 self.put(leaf, word);
             } else {
                 self.len = leaf;
@@ -294,17 +303,17 @@ impl ScriptStack {
         }
         let old = (self.len, std::mem::replace(&mut self.label, label));
         let is_same = self.replace(len, shared, provider, names, process);
-        self.key = key_of(self.sum[len - 1], self.raw[len - 1], label);
+        self.key = stack_key(self.sum[len - 1], self.raw[len - 1], label);
         match is_same && old == (len, label) {
-            true => Found::Same,
-            false => Found::Changed,
+            true => ScriptCaptureOutcome::Same,
+            false => ScriptCaptureOutcome::Changed,
         }
     }
 
     /// Makes `word` the one at `at`.
     fn put(&mut self, at: usize, word: u64) {
         self.word[at] = word;
-        self.sum[at + 1] = self.sum[at].wrapping_add(term(word, at));
+        self.sum[at + 1] = self.sum[at].wrapping_add(hash_term(word, at));
     }
 
     /// Makes the stack the one that was captured, which has so many of the oldest frames in common
@@ -314,9 +323,9 @@ impl ScriptStack {
         &mut self,
         len: usize,
         shared: usize,
-        provider: &Provider,
+        provider: &StackProvider,
         names: &ScriptFrames,
-        process: &Process,
+        process: &EngineProcess,
     ) -> bool {
         let same = |&at: &usize| self.raw[at] == self.fresh[len - 1 - at];
         let known = (shared..len.min(self.len)).take_while(same).count();
@@ -324,7 +333,7 @@ impl ScriptStack {
         self.shared = self.shared.min(same);
         for at in same..len {
             let raw = self.fresh[len - 1 - at];
-            let word = self.word_of(raw, provider, names, process);
+            let word = self.find_frame_word(raw, provider, names, process);
             self.raw[at] = raw;
             self.put(at, word);
         }
@@ -335,12 +344,12 @@ impl ScriptStack {
 
     /// The word of a frame.
     #[inline]
-    fn word_of(
+    fn find_frame_word(
         &mut self,
         raw: RawFrame,
-        provider: &Provider,
+        provider: &StackProvider,
         names: &ScriptFrames,
-        process: &Process,
+        process: &EngineProcess,
     ) -> u64 {
         if raw.code == 0 {
             return CUT;
@@ -348,7 +357,7 @@ impl ScriptStack {
         let mixed = raw.code ^ raw.place.rotate_left(20) ^ u64::from(raw.line) << 40;
         let mixed = mixed ^ u64::from(raw.version).rotate_left(8);
         let place = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let place = place as usize & (KNOWN - 1);
+        let place = place as usize & (KNOWN_FRAMES - 1);
         let known = self.known[place];
         // How a frame was entered says nothing of its name.
         let raw = RawFrame { entry: 0, ..raw };
@@ -356,7 +365,7 @@ impl ScriptStack {
             return known.word;
         }
         let word = self.resolve(raw, provider, names, process);
-        self.known[place] = Known {
+        self.known[place] = KnownScriptFrame {
             raw,
             word,
             provider: self.provider,
@@ -368,17 +377,17 @@ impl ScriptStack {
     fn resolve(
         &mut self,
         raw: RawFrame,
-        provider: &Provider,
+        provider: &StackProvider,
         names: &ScriptFrames,
-        process: &Process,
+        process: &EngineProcess,
     ) -> u64 {
         (self.name[0], self.file[0]) = (0, 0);
         // The last byte stays zero, whatever the provider writes.
         let mut named = NamedFrame {
             name: self.name.as_mut_ptr().cast(),
-            name_size: TEXT - 1,
+            name_size: MAX_TEXT_LEN - 1,
             file: self.file.as_mut_ptr().cast(),
-            file_size: TEXT - 1,
+            file_size: MAX_TEXT_LEN - 1,
             start_line: 0,
             line: raw.line,
             memory: self.memory.as_mut_ptr().cast(),
@@ -387,9 +396,9 @@ impl ScriptStack {
         // SAFETY: whoever registered the provider promised that it can be asked so.
         let answer = unsafe { (provider.resolve)(provider.context, &raw, &raw mut named) };
         let (start_line, line) = (named.start_line, named.line);
-        let until_zero = |text: &'_ [u8; TEXT]| {
-            let end = text[..TEXT - 1].iter().position(|&byte| byte == 0);
-            end.unwrap_or(TEXT - 1)
+        let until_zero = |text: &'_ [u8; MAX_TEXT_LEN]| {
+            let end = text[..MAX_TEXT_LEN - 1].iter().position(|&byte| byte == 0);
+            end.unwrap_or(MAX_TEXT_LEN - 1)
         };
         let (name, file) = (until_zero(&self.name), until_zero(&self.file));
         let is_named = answer == 0 && name != 0;
@@ -413,7 +422,7 @@ impl ScriptStack {
     #[inline(always)]
     pub(crate) fn hash(&self) -> u64 {
         let sum = self.sum[self.len];
-        let label = term(self.label, MOST);
+        let label = hash_term(self.label, MAX_SCRIPT_FRAMES);
         let native = self.native.map_or(0, |native| self.hash_of_entries(native));
         sum.wrapping_add(label).wrapping_add(native)
     }
@@ -424,8 +433,11 @@ impl ScriptStack {
     fn hash_of_entries(&self, native: u32) -> u64 {
         let frames = self.raw[..self.len].iter().enumerate();
         let entered = frames.filter(|(_, raw)| raw.entry != 0);
-        let terms = entered.map(|(at, _)| term(1, MOST + 2 + at));
-        terms.fold(term(u64::from(native), MOST + 1), u64::wrapping_add)
+        let terms = entered.map(|(at, _)| hash_term(1, MAX_SCRIPT_FRAMES + 2 + at));
+        terms.fold(
+            hash_term(u64::from(native), MAX_SCRIPT_FRAMES + 1),
+            u64::wrapping_add,
+        )
     }
 
     /// The stack's number, if it has one.
@@ -440,7 +452,7 @@ impl ScriptStack {
     }
 
     /// How many of the oldest words are those of the stack with [`stack`](Self::stack).
-    pub(crate) fn shared(&self) -> usize {
+    pub(crate) fn shared_words(&self) -> usize {
         self.shared
     }
 
@@ -452,7 +464,7 @@ impl ScriptStack {
 
     /// Notes the number that the stack got if it is a pool's.
     #[inline(always)]
-    pub(crate) fn note_pool(&self, pools: &Pools, stack: Option<u32>) {
+    pub(crate) fn note_pool(&self, pools: &PoolStacks, stack: Option<u32>) {
         if let (true, Some(stack)) = (self.is_pool, stack) {
             pools.note(self.provider, stack);
         }
@@ -460,10 +472,10 @@ impl ScriptStack {
 
     /// Remembers the number that the stack got.
     #[inline(always)]
-    pub(crate) fn numbered(&mut self, stack: Option<u32>) {
+    pub(crate) fn note_number(&mut self, stack: Option<u32>) {
         (self.stack, self.shared) = (stack, if stack.is_some() { self.len } else { 0 });
         if let (Some(stack), None) = (stack, self.native) {
-            self.recent[(self.key >> 56) as usize % RECENT] = (self.key, stack);
+            self.recent[(self.key >> 56) as usize % KNOWN_STACKS] = (self.key, stack);
         }
     }
 
@@ -475,7 +487,7 @@ impl ScriptStack {
     /// Remembers the native stack that was captured with this one. Returns whether it is the same
     /// as last time.
     #[inline(always)]
-    pub(crate) fn beside(&mut self, native: Option<u32>) -> bool {
+    pub(crate) fn note_native(&mut self, native: Option<u32>) -> bool {
         let before = std::mem::replace(&mut self.native, native);
         if before.is_some() != native.is_some() {
             // The stack with the number has other words than ours.
@@ -485,12 +497,12 @@ impl ScriptStack {
     }
 
     /// Puts the frames of the stack where its interpreter stands in the native stack, which `walk`
-    /// puts into an array, innermost frame first. So is the result ([`merged`]).
+    /// puts into an array, innermost frame first. So is the result ([`merge_frames`]).
     #[cold]
     pub(crate) fn merge(
         &mut self,
-        providers: &Providers,
-        walk: impl FnOnce(&mut [Placed; MOST]) -> usize,
+        providers: &ProviderTable,
+        walk: impl FnOnce(&mut [PlacedFrame; MAX_SCRIPT_FRAMES]) -> usize,
     ) -> &[u64] {
         let run_loop = providers.get(self.provider).map_or(0..0, |provider| {
             let begin = provider.run_loop as u64;
@@ -499,7 +511,7 @@ impl ScriptStack {
         let natives = walk(&mut self.natives);
         let frames = self.raw[..self.len].iter().zip(&self.word).rev();
         let frames = frames.map(|(raw, &word)| (raw.entry, word));
-        let n = merged(
+        let n = merge_frames(
             self.label,
             &self.natives[..natives],
             frames,

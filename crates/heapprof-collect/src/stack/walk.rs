@@ -1,44 +1,44 @@
 //! From a frame to its caller, one step at a time: rules from the cache, memory that is known to be
 //! readable.
 
-use crate::code::Code;
-use crate::code::cfi::{self, Registers};
-use crate::code::rule::{Kind, Rule};
-use crate::platform::process::Process;
-use crate::platform::sys::{self, PAGE};
+use crate::code::ProgramCode;
+use crate::code::cfi::{self, FrameRegisters};
+use crate::code::rule::{UnwindRule, UnwindRuleKind};
+use crate::platform::process::EngineProcess;
+use crate::platform::sys::{self, PAGE_SIZE};
 
 /// What a walk goes by: the program's code, in its process.
 #[derive(Clone, Copy)]
 pub(crate) struct Unwinder<'a> {
-    pub(crate) code: &'a Code,
-    pub(crate) process: &'a Process,
+    pub(crate) code: &'a ProgramCode,
+    pub(crate) process: &'a EngineProcess,
 }
 
 impl Unwinder<'_> {
     /// The rule of the frame that `return_address` returns into.
     #[inline]
-    pub(crate) fn rule(self, return_address: usize) -> Rule {
+    pub(crate) fn rule(self, return_address: usize) -> UnwindRule {
         match self.code.rules.find(return_address as u64) {
-            Some(rule) => Rule(rule),
+            Some(rule) => UnwindRule(rule),
             None => self.find_rule(return_address),
         }
     }
 
     #[cold]
-    fn find_rule(self, return_address: usize) -> Rule {
+    fn find_rule(self, return_address: usize) -> UnwindRule {
         if return_address < 4096 {
-            return Rule::END;
+            return UnwindRule::END;
         }
         let (code, process) = (self.code, self.process);
         let Some(mut module) = code.modules.find(process, return_address - 1) else {
             // This is not kept, because code without a module may be replaced by any other.
-            return Rule::FRAME_POINTER;
+            return UnwindRule::FRAME_POINTER;
         };
-        if code.touched(process, &module) {
+        if code.note_module(process, &module) {
             // The index may be that of what lay there before.
             module.index = None;
         }
-        let decoded = cfi::rule(&module, return_address - 1);
+        let decoded = cfi::find_rule(&module, return_address - 1);
         if !code.may_keep_rule(return_address - 1) {
             code.modules.note_unsure();
             return decoded;
@@ -49,18 +49,18 @@ impl Unwinder<'_> {
         let kept = code
             .rules
             .find_or_insert(process, return_address as u64, decode);
-        kept.map_or(decoded, Rule)
+        kept.map_or(decoded, UnwindRule)
     }
 
     /// The caller of the frame at `cursor`.
     #[inline(always)]
     pub(crate) fn step(
         self,
-        memory: &mut impl Memory,
-        cursor: Cursor,
-        rule: Rule,
-    ) -> Option<Cursor> {
-        if rule.kind() == Kind::Complex {
+        memory: &mut impl WalkMemory,
+        cursor: FrameCursor,
+        rule: UnwindRule,
+    ) -> Option<FrameCursor> {
+        if rule.kind() == UnwindRuleKind::Complex {
             return self.step_complex(memory, cursor);
         }
         let cfa = cfa(memory, cursor, rule)?;
@@ -71,26 +71,30 @@ impl Unwinder<'_> {
         }
         let bp = match rule.saved_rbp() {
             None => cursor.bp,
-            Some(offset) if rule.kind() == Kind::DerefRbp => {
+            Some(offset) if rule.kind() == UnwindRuleKind::DerefRbp => {
                 memory.read(cursor.bp.wrapping_add(offset))?
             }
             Some(offset) => memory.read(cfa.wrapping_add(offset))?,
         };
-        Some(Cursor { slot, bp, pc })
+        Some(FrameCursor { slot, bp, pc })
     }
 
     /// A step through a frame without a simple rule. A signal frame's caller may lie on another
     /// stack.
     #[cold]
-    fn step_complex(self, memory: &mut impl Memory, cursor: Cursor) -> Option<Cursor> {
+    fn step_complex(
+        self,
+        memory: &mut impl WalkMemory,
+        cursor: FrameCursor,
+    ) -> Option<FrameCursor> {
         let module = self.code.modules.find(self.process, cursor.pc - 1)?;
-        let registers = Registers {
+        let registers = FrameRegisters {
             pc: cursor.pc,
             sp: cursor.slot + 8,
             bp: cursor.bp,
         };
         let caller = cfi::step(&module, registers, &mut |at| memory.read(at))?;
-        Some(Cursor {
+        Some(FrameCursor {
             slot: caller.sp.wrapping_sub(8),
             bp: caller.bp,
             pc: caller.pc,
@@ -100,14 +104,14 @@ impl Unwinder<'_> {
 
 /// The stack memory that may be read directly.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Bounds {
+pub(crate) struct StackBounds {
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
 /// A frame being unwound.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cursor {
+pub(crate) struct FrameCursor {
     /// Where its return address lies: just below its stack pointer after the return.
     pub(crate) slot: usize,
     /// rbp as it was in the frame.
@@ -118,16 +122,16 @@ pub(crate) struct Cursor {
 }
 
 /// What memory a walk may look at.
-pub(crate) trait Memory {
+pub(crate) trait WalkMemory {
     /// The word at `at`, if there is one.
     fn read(&mut self, at: usize) -> Option<usize>;
 }
 
 /// The thread's own stack, from the hook's frame up.
 #[derive(Clone, Copy)]
-pub(crate) struct Direct(pub(crate) Bounds);
+pub(crate) struct DirectMemory(pub(crate) StackBounds);
 
-impl Memory for Direct {
+impl WalkMemory for DirectMemory {
     #[inline(always)]
     fn read(&mut self, at: usize) -> Option<usize> {
         if at < self.0.start || at.checked_add(8).is_none_or(|end| end > self.0.end) || at & 7 != 0
@@ -144,35 +148,35 @@ impl Memory for Direct {
 ///
 /// A call of the kernel costs what twenty frames do, so as much is copied at once as the last walk
 /// looked at.
-pub(crate) struct Foreign {
-    page: Direct,
+pub(crate) struct ForeignMemory {
+    page: DirectMemory,
     at: usize,
     len: usize,
     /// The oldest word that this walk looked at.
     furthest: usize,
     /// How far the last walk looked.
     reach: usize,
-    copy: [u8; ROOM],
+    copy: [u8; COPY_LEN],
 }
 
-const ROOM: usize = 16 << 10;
+const COPY_LEN: usize = 16 << 10;
 /// At least so much is copied.
-const LEAST: usize = 1 << 10;
+const MIN_COPY_LEN: usize = 1 << 10;
 /// Saved registers lie below a return address, and mostly this close.
-const BELOW: usize = 64;
+const SAVED_REGISTERS_LEN: usize = 64;
 
-impl Foreign {
+impl ForeignMemory {
     /// Begins a walk from the frame at `slot`, which is live, or from none if `slot` is in the
     /// first page.
     pub(crate) fn begin(&mut self, slot: usize) -> &mut Self {
-        if slot < PAGE {
+        if slot < PAGE_SIZE {
             return self.begin_elsewhere();
         }
         self.reach = self.furthest.saturating_sub(self.page.0.start);
-        let start = slot & !(PAGE - 1);
-        self.page = Direct(Bounds {
+        let start = slot & !(PAGE_SIZE - 1);
+        self.page = DirectMemory(StackBounds {
             start,
-            end: start.wrapping_add(PAGE),
+            end: start.wrapping_add(PAGE_SIZE),
         });
         // What was copied before may have changed.
         (self.len, self.furthest) = (0, 0);
@@ -181,7 +185,7 @@ impl Foreign {
 
     /// Begins a walk that looks here only where it must.
     pub(crate) fn begin_elsewhere(&mut self) -> &mut Self {
-        self.page = Direct(Bounds::default());
+        self.page = DirectMemory(StackBounds::default());
         (self.len, self.furthest, self.reach) = (0, 0, 0);
         self
     }
@@ -191,43 +195,43 @@ impl Foreign {
             .page
             .0
             .start
-            .saturating_add(self.reach.saturating_add(BELOW));
-        let len = end.saturating_sub(at).clamp(LEAST, ROOM);
+            .saturating_add(self.reach.saturating_add(SAVED_REGISTERS_LEN));
+        let len = end.saturating_sub(at).clamp(MIN_COPY_LEN, COPY_LEN);
         self.at = at;
         self.len = sys::read_memory(at, &mut self.copy[..len]);
     }
 
     #[inline]
-    fn copied(&self, at: usize) -> Option<usize> {
+    fn read_copied(&self, at: usize) -> Option<usize> {
         let from = at.checked_sub(self.at)?;
         let bytes = self.copy[..self.len].get(from..from.checked_add(8)?)?;
         Some(usize::from_ne_bytes(bytes.try_into().ok()?))
     }
 }
 
-impl Memory for Foreign {
+impl WalkMemory for ForeignMemory {
     #[inline]
     fn read(&mut self, at: usize) -> Option<usize> {
         if let Some(word) = self.page.read(at) {
             return Some(word);
         }
         self.furthest = self.furthest.max(at);
-        self.copied(at).or_else(|| {
-            self.fill(at.saturating_sub(BELOW));
-            if self.len < BELOW + 8 {
+        self.read_copied(at).or_else(|| {
+            self.fill(at.saturating_sub(SAVED_REGISTERS_LEN));
+            if self.len < SAVED_REGISTERS_LEN + 8 {
                 self.fill(at);
             }
-            self.copied(at)
+            self.read_copied(at)
         })
     }
 }
 
 /// Reads word by word, each checked by the kernel.
 #[cfg(target_arch = "x86_64")]
-pub(crate) struct Checked;
+pub(crate) struct CheckedMemory;
 
 #[cfg(target_arch = "x86_64")]
-impl Memory for Checked {
+impl WalkMemory for CheckedMemory {
     fn read(&mut self, at: usize) -> Option<usize> {
         let mut word = [0; 8];
         (sys::read_memory(at, &mut word) == word.len()).then(|| usize::from_ne_bytes(word))
@@ -236,12 +240,12 @@ impl Memory for Checked {
 
 /// The canonical frame address of the frame at `cursor`, whose rule is a simple one.
 #[inline(always)]
-fn cfa(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
+fn cfa(memory: &mut impl WalkMemory, cursor: FrameCursor, rule: UnwindRule) -> Option<usize> {
     let cfa = match rule.kind() {
-        Kind::Rsp => (cursor.slot + 8).wrapping_add(rule.cfa()),
-        Kind::Rbp | Kind::FramePointer => cursor.bp.wrapping_add(rule.cfa()),
-        Kind::DerefRbp => memory.read(cursor.bp.wrapping_add(rule.cfa()))?,
-        Kind::End | Kind::Complex => return None,
+        UnwindRuleKind::Rsp => (cursor.slot + 8).wrapping_add(rule.cfa()),
+        UnwindRuleKind::Rbp | UnwindRuleKind::FramePointer => cursor.bp.wrapping_add(rule.cfa()),
+        UnwindRuleKind::DerefRbp => memory.read(cursor.bp.wrapping_add(rule.cfa()))?,
+        UnwindRuleKind::End | UnwindRuleKind::Complex => return None,
     };
     (cfa.wrapping_sub(8) > cursor.slot).then_some(cfa)
 }
@@ -249,7 +253,11 @@ fn cfa(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
 /// Where a zero lies instead of the return address of a frame without a caller. A stack that was
 /// made by hand ends like that.
 #[cold]
-pub(crate) fn end_word(memory: &mut impl Memory, cursor: Cursor, rule: Rule) -> Option<usize> {
+pub(crate) fn end_word(
+    memory: &mut impl WalkMemory,
+    cursor: FrameCursor,
+    rule: UnwindRule,
+) -> Option<usize> {
     let slot = cfa(memory, cursor, rule)?.wrapping_sub(8);
     (memory.read(slot)? == 0).then_some(slot)
 }
@@ -260,13 +268,13 @@ mod tests {
 
     /// Pages of words that hold their own offset, with a page behind them that can't be read.
     fn guarded(pages: usize) -> usize {
-        let len = pages * PAGE;
-        let start = sys::map(len + PAGE);
+        let len = pages * PAGE_SIZE;
+        let start = sys::map(len + PAGE_SIZE);
         assert!(!start.is_null());
         // SAFETY: a new mapping, of which nothing uses the last page.
         unsafe {
             assert_eq!(
-                libc::mprotect(start.add(len).cast(), PAGE, libc::PROT_NONE),
+                libc::mprotect(start.add(len).cast(), PAGE_SIZE, libc::PROT_NONE),
                 0
             );
             for at in (0..len).step_by(8) {
@@ -279,11 +287,11 @@ mod tests {
     #[test]
     fn a_foreign_stack_is_read_to_its_end() {
         // SAFETY: all zero is a new one.
-        let mut foreign = unsafe { Box::<Foreign>::new_zeroed().assume_init() };
+        let mut foreign = unsafe { Box::<ForeignMemory>::new_zeroed().assume_init() };
         let pages = 7;
         let start = guarded(pages);
-        let end = pages * PAGE;
-        for first in [0, 8, 4000, PAGE, end - 8] {
+        let end = pages * PAGE_SIZE;
+        for first in [0, 8, 4000, PAGE_SIZE, end - 8] {
             for step in [8, 24, 1000, 4096, 20_000] {
                 let memory = foreign.begin(start + first);
                 for at in (first..end).step_by(step) {

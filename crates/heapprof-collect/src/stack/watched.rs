@@ -6,45 +6,45 @@
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use crate::tables::filter::Filter;
+use crate::tables::filter::AddressFilter;
 
 /// The most blocks that can be watched at once.
-const MOST: usize = 64;
+const MAX_WATCHED_BLOCKS: usize = 64;
 /// A block may begin so many bytes before what was given, because of a header.
-const HEADER: usize = 64;
+const MAX_HEADER_LEN: usize = 64;
 /// What allocators give is a multiple of this.
-const ALIGNMENT: usize = 16;
+const BLOCK_ALIGNMENT: usize = 16;
 
 /// A function that is told of a block's end. It gets the address that was given to be watched.
-pub(crate) type Freed = fn(usize);
+pub(crate) type FreeListener = fn(usize);
 
 /// The blocks that are watched.
-pub(crate) struct Watched {
+pub(crate) struct WatchedBlocks {
     /// A bit for each remainder of an address that a watched block may have.
     mask: AtomicU64,
-    block: [AtomicUsize; MOST],
+    block: [AtomicUsize; MAX_WATCHED_BLOCKS],
     /// So many of them were ever used. Most programs have one interpreter.
     used: AtomicUsize,
-    /// [`Freed`] as a pointer.
+    /// [`FreeListener`] as a pointer.
     freed: AtomicPtr<()>,
 }
 
 /// The bit of an address.
 fn bit(address: usize) -> u64 {
-    1 << (address / HEADER % 64)
+    1 << (address / MAX_HEADER_LEN % 64)
 }
 
 /// Where a watched block may begin.
-fn begins(address: usize) -> impl Iterator<Item = usize> {
-    (0..HEADER / ALIGNMENT).map(move |i| address.wrapping_sub(i * ALIGNMENT))
+fn possible_starts(address: usize) -> impl Iterator<Item = usize> {
+    (0..MAX_HEADER_LEN / BLOCK_ALIGNMENT).map(move |i| address.wrapping_sub(i * BLOCK_ALIGNMENT))
 }
 
-impl Watched {
+impl WatchedBlocks {
     /// Nothing is watched.
     pub(crate) const fn new() -> Self {
         Self {
             mask: AtomicU64::new(0),
-            block: [const { AtomicUsize::new(0) }; MOST],
+            block: [const { AtomicUsize::new(0) }; MAX_WATCHED_BLOCKS],
             used: AtomicUsize::new(0),
             freed: AtomicPtr::new(std::ptr::null_mut()),
         }
@@ -52,9 +52,14 @@ impl Watched {
 
     /// Watches the block that begins at `address` or a little before. Returns false if there are as
     /// many as there can be.
-    pub(crate) fn watch(&self, address: usize, freed: Freed, filter: &Filter) -> bool {
+    pub(crate) fn watch(
+        &self,
+        address: usize,
+        freed: FreeListener,
+        filter: &AddressFilter,
+    ) -> bool {
         self.freed.store(freed as *mut (), Ordering::Release);
-        let bits = bit(address) | bit(address.wrapping_sub(HEADER));
+        let bits = bit(address) | bit(address.wrapping_sub(MAX_HEADER_LEN));
         let is_watched = |place: &AtomicUsize| place.load(Ordering::Acquire) == address;
         if self.block.iter().any(is_watched) {
             return true;
@@ -65,7 +70,7 @@ impl Watched {
                 Ok(_) => {
                     self.used.fetch_max(i + 1, Ordering::AcqRel);
                     self.mask.fetch_or(bits, Ordering::AcqRel);
-                    begins(address).for_each(|begin| filter.add(begin));
+                    possible_starts(address).for_each(|begin| filter.add(begin));
                     return true;
                 }
                 Err(watched) if watched == address => return true,
@@ -76,40 +81,40 @@ impl Watched {
     }
 
     /// Has `filter`, which was emptied, choose the frees of all that is watched.
-    pub(crate) fn note_again(&self, filter: &Filter) {
+    pub(crate) fn note_again(&self, filter: &AddressFilter) {
         for place in &self.block {
             let watched = place.load(Ordering::Acquire);
             if watched != 0 {
-                begins(watched).for_each(|begin| filter.add(begin));
+                possible_starts(watched).for_each(|begin| filter.add(begin));
             }
         }
     }
 
     /// Called before the block at `address` is freed.
     #[inline(always)]
-    pub(crate) fn is_freed(&self, address: usize, filter: &Filter) {
+    pub(crate) fn note_free(&self, address: usize, filter: &AddressFilter) {
         if self.mask.load(Ordering::Relaxed) & bit(address) != 0 {
-            self.tell(address, filter);
+            self.report_free(address, filter);
         }
     }
 
     #[cold]
-    fn tell(&self, address: usize, filter: &Filter) {
-        let used = self.used.load(Ordering::Acquire).min(MOST);
+    fn report_free(&self, address: usize, filter: &AddressFilter) {
+        let used = self.used.load(Ordering::Acquire).min(MAX_WATCHED_BLOCKS);
         for place in &self.block[..used] {
             let watched = place.load(Ordering::Acquire);
-            if watched == 0 || watched.wrapping_sub(address) >= HEADER {
+            if watched == 0 || watched.wrapping_sub(address) >= MAX_HEADER_LEN {
                 continue;
             }
             let ended = place.compare_exchange(watched, 0, Ordering::AcqRel, Ordering::Relaxed);
             if ended.is_err() {
                 continue;
             }
-            begins(watched).for_each(|begin| filter.remove(begin));
+            possible_starts(watched).for_each(|begin| filter.remove(begin));
             let freed = self.freed.load(Ordering::Acquire);
             if !freed.is_null() {
                 // SAFETY: nothing else is stored there.
-                unsafe { std::mem::transmute::<*mut (), Freed>(freed)(watched) };
+                unsafe { std::mem::transmute::<*mut (), FreeListener>(freed)(watched) };
             }
         }
     }
@@ -123,26 +128,26 @@ mod tests {
 
     #[test]
     fn a_watched_block_s_end_is_told_once() {
-        let (watched, filter) = (Watched::new(), Filter::new());
+        let (watched, filter) = (WatchedBlocks::new(), AddressFilter::new());
         let ended = |address: usize| ENDED.store(address, Ordering::Relaxed);
         let told = || ENDED.swap(0, Ordering::Relaxed);
         assert!(watched.watch(0x1_0000, ended, &filter) && watched.watch(0x2_0040, ended, &filter));
-        watched.is_freed(0x3_0000, &filter);
-        watched.is_freed(0x1_0010, &filter);
+        watched.note_free(0x3_0000, &filter);
+        watched.note_free(0x1_0010, &filter);
         assert_eq!(told(), 0);
         assert!(filter.may_hold(0x1_0000) && filter.may_hold(0x2_0010));
-        watched.is_freed(0x1_0000, &filter);
+        watched.note_free(0x1_0000, &filter);
         assert_eq!(told(), 0x1_0000);
         assert!(!filter.may_hold(0x1_0000) && !filter.may_hold(0x1_0000 - 48));
         filter.fill(0);
         watched.note_again(&filter);
         assert!(!filter.may_hold(0x1_0000) && filter.may_hold(0x2_0040));
-        watched.is_freed(0x1_0000, &filter);
+        watched.note_free(0x1_0000, &filter);
         assert_eq!(told(), 0);
         // The block begins before a header.
-        watched.is_freed(0x2_0020, &filter);
+        watched.note_free(0x2_0020, &filter);
         assert_eq!(told(), 0x2_0040);
-        for i in 1..=MOST {
+        for i in 1..=MAX_WATCHED_BLOCKS {
             assert!(watched.watch(i << 12, ended, &filter));
         }
         assert!(!watched.watch(1 << 30, ended, &filter));

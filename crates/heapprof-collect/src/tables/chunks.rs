@@ -2,34 +2,34 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_books::chunks::COUNT;
+use heapprof_books::chunks::MAX_CHUNKS;
 
-use crate::platform::kept::Lot;
-use crate::platform::pages::{Fill, Pages};
+use crate::platform::pages::{PageSource, TableFill};
 use crate::platform::sys;
+use crate::platform::table_file::TableLifetime;
 
-const FIRST: usize = 4096;
+const FIRST_CHUNK_LEN: usize = 4096;
 
 /// Zero-initialized `T`s by index. `T` must be fine as all zero bytes.
 #[repr(transparent)]
-pub(crate) struct Chunks<T> {
-    chunk: [AtomicPtr<T>; COUNT],
+pub(crate) struct ChunkedArray<T> {
+    chunk: [AtomicPtr<T>; MAX_CHUNKS],
 }
 
-const _: () = assert!(FIRST == heapprof_books::chunks::FIRST);
+const _: () = assert!(FIRST_CHUNK_LEN == heapprof_books::chunks::FIRST_CHUNK_LEN);
 
-impl<T> Chunks<T> {
+impl<T> ChunkedArray<T> {
     /// An array with nothing mapped yet.
     pub(crate) const fn new() -> Self {
         Self {
-            chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; COUNT],
+            chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_CHUNKS],
         }
     }
 
     #[inline]
-    fn place(index: usize) -> (usize, usize) {
-        let k = (index / FIRST + 1).ilog2() as usize;
-        (k, index - FIRST * ((1 << k) - 1))
+    fn locate(index: usize) -> (usize, usize) {
+        let k = (index / FIRST_CHUNK_LEN + 1).ilog2() as usize;
+        (k, index - FIRST_CHUNK_LEN * ((1 << k) - 1))
     }
 
     /// The element, null when its chunk was never touched.
@@ -37,17 +37,17 @@ impl<T> Chunks<T> {
     pub(crate) fn get(&self, index: usize) -> *mut T {
         // Most programs have fewer stacks than the first chunk has room for.
         let first = self.chunk[0].load(Ordering::Acquire);
-        if index < FIRST && !first.is_null() {
-            // SAFETY: the first chunk has `FIRST` elements.
+        if index < FIRST_CHUNK_LEN && !first.is_null() {
+            // SAFETY: the first chunk has `FIRST_CHUNK_LEN` elements.
             return unsafe { first.add(index) };
         }
         self.find(index)
     }
 
     fn find(&self, index: usize) -> *mut T {
-        let (k, offset) = Self::place(index);
+        let (k, offset) = Self::locate(index);
         match self.chunk.get(k).map(|c| c.load(Ordering::Acquire)) {
-            // SAFETY: chunk `k` has `FIRST << k` elements and `offset` is below that.
+            // SAFETY: chunk `k` has `FIRST_CHUNK_LEN << k` elements and `offset` is below that.
             Some(chunk) if !chunk.is_null() => unsafe { chunk.add(offset) },
             _ => std::ptr::null_mut(),
         }
@@ -55,7 +55,7 @@ impl<T> Chunks<T> {
 
     /// The element, whose chunk is mapped if it was not. Null when there is no memory.
     #[inline]
-    pub(crate) fn touch(&self, index: usize, pages: &Pages, lot: Lot) -> *mut T {
+    pub(crate) fn touch(&self, index: usize, pages: &PageSource, lot: TableLifetime) -> *mut T {
         let found = self.get(index);
         if found.is_null() {
             self.map(index, pages, lot)
@@ -65,17 +65,17 @@ impl<T> Chunks<T> {
     }
 
     #[cold]
-    fn map(&self, index: usize, pages: &Pages, lot: Lot) -> *mut T {
-        let (k, _) = Self::place(index);
+    fn map(&self, index: usize, pages: &PageSource, lot: TableLifetime) -> *mut T {
+        let (k, _) = Self::locate(index);
         let Some(slot) = self.chunk.get(k) else {
             return std::ptr::null_mut();
         };
-        let bytes = (FIRST << k) * size_of::<T>();
+        let bytes = (FIRST_CHUNK_LEN << k) * size_of::<T>();
         let fill = match self.is_dense(k, pages) {
-            true => Fill::Dense,
-            false => Fill::Sparse,
+            true => TableFill::Dense,
+            false => TableFill::Sparse,
         };
-        let mapped = pages.map_once(slot, bytes, sys::PAGE, lot, fill);
+        let mapped = pages.map_once(slot, bytes, sys::PAGE_SIZE, lot, fill);
         if mapped.is_null() {
             return std::ptr::null_mut();
         }
@@ -90,7 +90,7 @@ impl<T> Chunks<T> {
     pub(crate) unsafe fn each(&self, len: usize, mut each: impl FnMut(usize, &T)) {
         let mut first = 0;
         for (k, slot) in self.chunk.iter().enumerate() {
-            let (chunk, room) = (slot.load(Ordering::Acquire), FIRST << k);
+            let (chunk, room) = (slot.load(Ordering::Acquire), FIRST_CHUNK_LEN << k);
             if first >= len {
                 break;
             }
@@ -108,24 +108,24 @@ impl<T> Chunks<T> {
     ///
     /// # Safety
     /// Nobody uses the array any more, nor anything in it.
-    pub(crate) unsafe fn give_back(&self, pages: &Pages) {
+    pub(crate) unsafe fn give_back(&self, pages: &PageSource) {
         for (k, slot) in self.chunk.iter().enumerate() {
             let chunk = slot.load(Ordering::Relaxed);
             if !chunk.is_null() {
                 // SAFETY: the chunk was mapped with this size, and the caller's promise.
-                unsafe { pages.unmap(chunk.cast(), (FIRST << k) * size_of::<T>()) };
+                unsafe { pages.unmap(chunk.cast(), (FIRST_CHUNK_LEN << k) * size_of::<T>()) };
             }
         }
     }
 
     /// How many bytes of the array are in memory.
-    pub(crate) fn resident(&self, pages: &Pages) -> usize {
+    pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         let each = self.chunk.iter().enumerate().map(|(k, chunk)| {
             let at = chunk.load(Ordering::Acquire);
             let bytes = if at.is_null() {
                 0
             } else {
-                (FIRST << k) * size_of::<T>()
+                (FIRST_CHUNK_LEN << k) * size_of::<T>()
             };
             pages.resident(at.cast_const().cast(), bytes)
         });
@@ -134,9 +134,9 @@ impl<T> Chunks<T> {
 
     /// Whether chunk `k` is likely to be filled: at least half of the chunk before it is in memory.
     /// Some threads never touch more than a few elements.
-    fn is_dense(&self, k: usize, pages: &Pages) -> bool {
-        let bytes = (FIRST << k) * size_of::<T>();
-        k > 0 && bytes >= sys::LARGE && {
+    fn is_dense(&self, k: usize, pages: &PageSource) -> bool {
+        let bytes = (FIRST_CHUNK_LEN << k) * size_of::<T>();
+        k > 0 && bytes >= sys::LARGE_PAGE_SIZE && {
             let before = self.chunk[k - 1].load(Ordering::Acquire);
             !before.is_null() && {
                 let len = bytes / 2;
@@ -149,19 +149,19 @@ impl<T> Chunks<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::kept::Lot;
     use crate::platform::pages::tests::region;
+    use crate::platform::table_file::TableLifetime;
 
     /// An interpreter takes a thousand times as long.
     const COUNT: usize = if cfg!(miri) { 5_000 } else { 50_000 };
 
     #[test]
     fn every_index_has_a_place_of_its_own() {
-        let (chunks, pages) = (Chunks::<u64>::new(), region());
+        let (chunks, pages) = (ChunkedArray::<u64>::new(), region());
         assert!(chunks.get(0).is_null());
         for index in 0..COUNT {
             // SAFETY: touched elements are mapped.
-            unsafe { *chunks.touch(index, &pages, Lot::Own) = index as u64 };
+            unsafe { *chunks.touch(index, &pages, TableLifetime::Own) = index as u64 };
         }
         // SAFETY: as above.
         assert!((0..COUNT).all(|i| unsafe { *chunks.get(i) } == i as u64));

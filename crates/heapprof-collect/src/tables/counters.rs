@@ -8,23 +8,23 @@ use std::sync::atomic::{self, Ordering};
 
 use crate::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use crate::dropped::count;
-use crate::platform::lock::{Spin, rank};
-use crate::platform::process::Process;
+use crate::platform::lock::{SpinLock, rank};
+use crate::platform::process::EngineProcess;
 
 /// Counters of one stack in one thread. That thread writes them, and whoever dumps reads them.
 #[repr(C, align(64))]
 pub(crate) struct StackCounters {
-    pub(crate) allocated: Sum,
-    pub(crate) freed: Sum,
+    pub(crate) allocated: AtomicSum,
+    pub(crate) freed: AtomicSum,
     /// In use at the process's last peak, if the heap has fallen from it and `fall` is the
     /// process's count of falls. If `fall` is older, nothing has changed here since that peak.
-    pub(crate) at_peak: Sum,
+    pub(crate) at_peak: AtomicSum,
     pub(crate) fall: atomic::AtomicU64,
 }
 
 /// How a thread has the books open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
+pub(crate) enum AccessMode {
     /// The thread has them for itself.
     Alone,
     /// Others have them open, too, and the heap is well below its peak: what is in use is counted
@@ -40,7 +40,7 @@ pub(crate) enum Access {
 
 /// What became of an allocation that was to be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Counted {
+pub(crate) enum CountOutcome {
     /// It is counted.
     Quietly,
     /// It is counted, and the alarm rings.
@@ -48,7 +48,7 @@ pub(crate) enum Counted {
     /// It is not counted yet: everybody must count event by event first.
     NotYet,
     /// It is dropped, because whoever is counting is held up.
-    HeldUp,
+    Suspended,
     /// It is not counted: its recording is over.
     Overtaken,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Counted {
 /// Objects and bytes.
 #[derive(Default)]
 #[repr(C)]
-pub(crate) struct Sum {
+pub(crate) struct AtomicSum {
     pub(crate) objects: atomic::AtomicU64,
     pub(crate) bytes: atomic::AtomicU64,
 }
@@ -64,11 +64,11 @@ pub(crate) struct Sum {
 /// Temporary allocations of one stack in one thread.
 #[derive(Default)]
 #[repr(transparent)]
-pub(crate) struct Temporary(pub(crate) Sum);
+pub(crate) struct TemporarySum(pub(crate) AtomicSum);
 
 /// What an event adds: objects and bytes, scaled by the period's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Weight {
+pub(crate) struct EventWeight {
     pub(crate) objects: u64,
     pub(crate) bytes: u64,
 }
@@ -80,9 +80,9 @@ pub(crate) fn add(to: &atomic::AtomicU64, n: u64) {
     to.store(sum, Ordering::Relaxed);
 }
 
-impl Sum {
+impl AtomicSum {
     #[inline]
-    pub(crate) fn add(&self, weight: Weight) {
+    pub(crate) fn add(&self, weight: EventWeight) {
         add(&self.objects, weight.objects);
         add(&self.bytes, weight.bytes);
     }
@@ -100,7 +100,7 @@ impl Sum {
     }
 }
 
-impl Counted {
+impl CountOutcome {
     /// Whether the allocation is in the books.
     #[inline(always)]
     pub(crate) fn is_counted(self) -> bool {
@@ -145,7 +145,7 @@ impl StackCounters {
     }
 
     /// What was in use at the peak of `heap`.
-    pub(crate) fn peak(&self, heap: &Heap) -> [i64; 2] {
+    pub(crate) fn peak(&self, heap: &HeapCounters) -> [i64; 2] {
         let phase = heap.phase.load(Ordering::Relaxed);
         if phase & 1 == 1 || self.fall.load(Ordering::Relaxed) != phase >> 1 {
             self.in_use()
@@ -157,7 +157,7 @@ impl StackCounters {
 
 /// What is in use in the whole process, and its peak, in one cache line.
 #[repr(C, align(64))]
-pub(crate) struct Heap {
+pub(crate) struct HeapCounters {
     pub(crate) in_use: AtomicI64,
     pub(crate) peak: AtomicI64,
     /// Odd while the heap rises to new maxima; half of it counts the falls from them.
@@ -170,13 +170,13 @@ pub(crate) struct Heap {
     is_exact: AtomicBool,
     /// Held by each event that is counted by itself, because a peak is that of all stacks at one
     /// moment.
-    counting: Spin<{ rank::HEAP }>,
+    counting: SpinLock<{ rank::HEAP }>,
 }
 
 /// What a thread has left of the bytes that it took in advance.
-pub(crate) struct Budget(atomic::AtomicI64);
+pub(crate) struct ThreadBudget(atomic::AtomicI64);
 
-impl Budget {
+impl ThreadBudget {
     #[inline(always)]
     pub(crate) fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
@@ -196,9 +196,9 @@ impl Budget {
 }
 
 /// Bytes that a thread takes in advance.
-const BUDGET: i64 = 16 << 10;
+const BUDGET_BYTES: i64 = 16 << 10;
 
-impl Heap {
+impl HeapCounters {
     pub(crate) const fn new() -> Self {
         Self {
             in_use: AtomicI64::new(0),
@@ -207,7 +207,7 @@ impl Heap {
             alarm: AtomicI64::new(i64::MAX),
             strict: AtomicBool::new(true),
             is_exact: AtomicBool::new(true),
-            counting: Spin::new(),
+            counting: SpinLock::new(),
         }
     }
 
@@ -233,34 +233,34 @@ impl Heap {
     }
 
     /// Says that no budget is out any more.
-    pub(crate) fn budgets_are_in(&self) {
+    pub(crate) fn note_budgets_returned(&self) {
         self.is_exact.store(true, Ordering::SeqCst);
     }
 
     /// The lock that fork must hold.
-    pub(crate) fn lock(&self) -> &Spin<{ rank::HEAP }> {
+    pub(crate) fn lock(&self) -> &SpinLock<{ rank::HEAP }> {
         &self.counting
     }
 
     /// How the books are open to a thread that shares them.
     #[inline(always)]
-    pub(crate) fn shared_access(&self) -> Access {
+    pub(crate) fn shared_access(&self) -> AccessMode {
         if self.strict.load(Ordering::Relaxed) {
-            Access::Strict
+            AccessMode::Strict
         } else {
-            Access::Relaxed
+            AccessMode::Relaxed
         }
     }
 
     /// Lets threads count in budgets, when the heap is far enough below its peak.
-    pub(crate) fn relax_if_low(&self, process: &Process) {
+    pub(crate) fn relax_if_low(&self, process: &EngineProcess) {
         let in_use = self.in_use.load(Ordering::Relaxed);
         let rising = self.phase.load(Ordering::Relaxed) & 1 == 1;
         let limit = self
             .peak
             .load(Ordering::Relaxed)
             .min(self.alarm.load(Ordering::Relaxed));
-        if !rising && in_use + 4 * BUDGET < limit && self.counting.acquire_in_time(process) {
+        if !rising && in_use + 4 * BUDGET_BYTES < limit && self.counting.acquire_in_time(process) {
             self.is_exact.store(false, Ordering::SeqCst);
             self.strict.store(false, Ordering::SeqCst);
             self.counting.release();
@@ -277,20 +277,20 @@ impl Heap {
     /// Takes `bytes` from the thread's budget, and gives it a new one if it must. Returns false if
     /// that might be a new peak.
     #[inline]
-    fn spend(&self, kept: &Budget, bytes: i64) -> bool {
+    fn spend(&self, kept: &ThreadBudget, bytes: i64) -> bool {
         let budget = kept.get();
         if budget >= bytes {
             kept.set(budget - bytes);
             return true;
         }
-        let wanted = bytes - budget + BUDGET;
+        let wanted = bytes - budget + BUDGET_BYTES;
         let now = self.in_use.fetch_add(wanted, Ordering::AcqRel) + wanted;
         let limit = self
             .peak
             .load(Ordering::Relaxed)
             .min(self.alarm.load(Ordering::Relaxed));
         if now <= limit {
-            kept.set(BUDGET);
+            kept.set(BUDGET_BYTES);
             return true;
         }
         self.in_use.fetch_sub(wanted, Ordering::AcqRel);
@@ -299,44 +299,44 @@ impl Heap {
 
     /// Counts an allocation, unless it may be a new peak while others have budgets.
     #[inline(always)]
-    pub(crate) fn allocated(
+    pub(crate) fn count_allocation(
         &self,
-        process: &Process,
-        kept: &Budget,
+        process: &EngineProcess,
+        kept: &ThreadBudget,
         cell: &StackCounters,
-        weight: Weight,
-        access: Access,
-    ) -> Counted {
+        weight: EventWeight,
+        access: AccessMode,
+    ) -> CountOutcome {
         let bytes = weight.bytes as i64;
         match access {
-            Access::Alone => {
+            AccessMode::Alone => {
                 let now = self.in_use.load(Ordering::Relaxed) + bytes;
                 self.in_use.store(now, Ordering::Relaxed);
                 self.rise(now, cell, weight)
             }
-            Access::Relaxed => {
+            AccessMode::Relaxed => {
                 if !self.spend(kept, bytes) {
-                    return Counted::NotYet;
+                    return CountOutcome::NotYet;
                 }
                 cell.settle(self.phase.load(Ordering::Acquire) >> 1);
                 cell.allocated.add(weight);
-                Counted::Quietly
+                CountOutcome::Quietly
             }
-            Access::Strict => self.allocated_strictly(process, cell, weight),
-            Access::Overtaken => Counted::Overtaken,
+            AccessMode::Strict => self.count_allocation_strictly(process, cell, weight),
+            AccessMode::Overtaken => CountOutcome::Overtaken,
         }
     }
 
     #[inline(never)]
-    fn allocated_strictly(
+    fn count_allocation_strictly(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         cell: &StackCounters,
-        weight: Weight,
-    ) -> Counted {
+        weight: EventWeight,
+    ) -> CountOutcome {
         if !self.counting.acquire_in_time(process) {
             count(&process.dropped.held_up);
-            return Counted::HeldUp;
+            return CountOutcome::Suspended;
         }
         // Budgets that are out would make a false peak.
         let counted = if self.is_exact.load(Ordering::Acquire) {
@@ -345,7 +345,7 @@ impl Heap {
             let now = self.in_use.fetch_add(bytes, Ordering::AcqRel) + bytes;
             self.rise(now, cell, weight)
         } else {
-            Counted::NotYet
+            CountOutcome::NotYet
         };
         self.counting.release();
         counted
@@ -353,7 +353,7 @@ impl Heap {
 
     /// Counts an allocation after which `now` bytes are in use.
     #[inline(always)]
-    fn rise(&self, now: i64, cell: &StackCounters, weight: Weight) -> Counted {
+    fn rise(&self, now: i64, cell: &StackCounters, weight: EventWeight) -> CountOutcome {
         let mut phase = self.phase.load(Ordering::Relaxed);
         if now > self.peak.load(Ordering::Relaxed) {
             self.peak.store(now, Ordering::Relaxed);
@@ -363,68 +363,74 @@ impl Heap {
         cell.settle(phase >> 1);
         cell.allocated.add(weight);
         if now > self.alarm.load(Ordering::Relaxed) {
-            Counted::Alarm
+            CountOutcome::Alarm
         } else {
-            Counted::Quietly
+            CountOutcome::Quietly
         }
     }
 
     /// Counts a free.
     #[inline(always)]
-    pub(crate) fn freed(
+    pub(crate) fn count_free(
         &self,
-        process: &Process,
-        kept: &Budget,
+        process: &EngineProcess,
+        kept: &ThreadBudget,
         cell: &StackCounters,
-        weight: Weight,
-        access: Access,
+        weight: EventWeight,
+        access: AccessMode,
     ) {
         let bytes = weight.bytes as i64;
         match access {
-            Access::Alone => {
+            AccessMode::Alone => {
                 let now = self.in_use.load(Ordering::Relaxed) - bytes;
                 self.in_use.store(now, Ordering::Relaxed);
                 self.fall(cell, weight);
             }
             // There is no new peak while there are budgets.
-            Access::Relaxed => {
+            AccessMode::Relaxed => {
                 let budget = kept.get() + bytes;
-                if budget > 2 * BUDGET {
-                    self.in_use.fetch_sub(budget - BUDGET, Ordering::AcqRel);
-                    kept.set(BUDGET);
+                if budget > 2 * BUDGET_BYTES {
+                    self.in_use
+                        .fetch_sub(budget - BUDGET_BYTES, Ordering::AcqRel);
+                    kept.set(BUDGET_BYTES);
                 } else {
                     kept.set(budget);
                 }
                 cell.settle(self.phase.load(Ordering::Acquire) >> 1);
                 cell.freed.add(weight);
             }
-            Access::Strict => self.freed_strictly(process, cell, weight),
+            AccessMode::Strict => self.count_free_strictly(process, cell, weight),
             // Whoever was overtaken counts nothing any more.
-            Access::Overtaken => {}
+            AccessMode::Overtaken => {}
         }
     }
 
     #[inline(never)]
-    fn freed_strictly(&self, process: &Process, cell: &StackCounters, weight: Weight) {
+    fn count_free_strictly(
+        &self,
+        process: &EngineProcess,
+        cell: &StackCounters,
+        weight: EventWeight,
+    ) {
         match self.counting.acquire_at_once() {
-            true => self.free_held(cell, weight),
+            true => self.count_free_locked(cell, weight),
             // This is all that it does then, so that the quick way keeps no register for it.
-            false => self.freed_late(process, cell, weight),
+            false => self.count_free_late(process, cell, weight),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn freed_late(&self, process: &Process, cell: &StackCounters, weight: Weight) {
+    fn count_free_late(&self, process: &EngineProcess, cell: &StackCounters, weight: EventWeight) {
         match self.counting.acquire_in_time(process) {
-            true => self.free_held(cell, weight),
+            true => self.count_free_locked(cell, weight),
             false => count(&process.dropped.held_up),
         }
     }
 
     /// Counts a free, and gives the lock back.
     #[inline(always)]
-    fn free_held(&self, cell: &StackCounters, weight: Weight) {
+    fn count_free_locked(&self, cell: &StackCounters, weight: EventWeight) {
         // Others may still give budgets back.
         self.in_use.fetch_sub(weight.bytes as i64, Ordering::AcqRel);
         self.fall(cell, weight);
@@ -432,7 +438,7 @@ impl Heap {
     }
 
     #[inline(always)]
-    fn fall(&self, cell: &StackCounters, weight: Weight) {
+    fn fall(&self, cell: &StackCounters, weight: EventWeight) {
         let mut phase = self.phase.load(Ordering::Relaxed);
         if phase & 1 == 1 {
             phase += 1;
@@ -451,29 +457,29 @@ impl Heap {
 }
 
 /// How many events an allocation may live and still be temporary.
-pub(crate) const TEMPORARY: usize = 8;
+pub(crate) const TEMPORARY_EVENTS: usize = 8;
 
 /// The thread's last few allocations.
 #[derive(Default)]
-pub(crate) struct Recent {
-    address: [usize; TEMPORARY],
+pub(crate) struct RecentAllocations {
+    address: [usize; TEMPORARY_EVENTS],
     /// The lower half of each address / 16. All are compared at once.
-    brief: [u32; TEMPORARY],
+    brief: [u32; TEMPORARY_EVENTS],
     next: usize,
 }
 
-impl Recent {
+impl RecentAllocations {
     /// Notes an event: an allocation's address, or 0.
     #[inline(always)]
     pub(crate) fn note(&mut self, address: usize) {
-        self.address[self.next % TEMPORARY] = address;
-        self.brief[self.next % TEMPORARY] = (address >> 4) as u32;
+        self.address[self.next % TEMPORARY_EVENTS] = address;
+        self.brief[self.next % TEMPORARY_EVENTS] = (address >> 4) as u32;
         self.next = self.next.wrapping_add(1);
     }
 
     /// Notes a free. Returns whether what is freed was among the last few events.
     #[inline(always)]
-    pub(crate) fn freed(&mut self, address: usize) -> bool {
+    pub(crate) fn note_free(&mut self, address: usize) -> bool {
         let brief = (address >> 4) as u32;
         let found = self
             .brief

@@ -21,39 +21,39 @@ std::arch::global_asm!(
 );
 
 /// The value of a slot that always may hold something.
-pub(crate) const STUCK: u8 = 255;
+pub(crate) const STUCK_SLOT: u8 = 255;
 
-const SLOTS: usize = 1 << 16;
+const SLOT_COUNT: usize = 1 << 16;
 
 /// The filter.
 #[repr(transparent)]
-pub(crate) struct Filter([AtomicU8; SLOTS]);
+pub(crate) struct AddressFilter([AtomicU8; SLOT_COUNT]);
 
 unsafe extern "C" {
     #[link_name = "heapprof_filter"]
-    safe static OF_HOOKS: Filter;
+    safe static HOOKS_FILTER: AddressFilter;
 }
 
 /// The memory that the hooks look at, which the engine of the hooks fills.
-pub(crate) const fn of_hooks() -> &'static Filter {
-    &OF_HOOKS
+pub(crate) const fn hooks_filter() -> &'static AddressFilter {
+    &HOOKS_FILTER
 }
 
-impl Filter {
+impl AddressFilter {
     /// A filter that holds nothing.
     #[cfg(test)]
     pub(crate) const fn new() -> Self {
-        Self([const { AtomicU8::new(0) }; SLOTS])
+        Self([const { AtomicU8::new(0) }; SLOT_COUNT])
     }
 
     /// How many bytes of the filter are in memory.
     pub(crate) fn resident(&self) -> usize {
-        sys::resident(self.0.as_ptr().cast(), SLOTS)
+        sys::resident(self.0.as_ptr().cast(), SLOT_COUNT)
     }
 
     #[inline(always)]
     fn slot(&self, address: usize) -> &AtomicU8 {
-        &self.0[(address >> 4) % SLOTS]
+        &self.0[(address >> 4) % SLOT_COUNT]
     }
 
     /// Whether `address` may be a block that is recorded.
@@ -64,14 +64,14 @@ impl Filter {
 
     /// Notes a block that is recorded.
     pub(crate) fn add(&self, address: usize) {
-        let up = |n: u8| (n != STUCK).then(|| n + 1);
+        let up = |n: u8| (n != STUCK_SLOT).then(|| n + 1);
         let slot = self.slot(address);
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, up);
     }
 
     /// Notes the end of such a block.
     pub(crate) fn remove(&self, address: usize) {
-        let down = |n: u8| (n != STUCK && n != 0).then(|| n - 1);
+        let down = |n: u8| (n != STUCK_SLOT && n != 0).then(|| n - 1);
         let slot = self.slot(address);
         let _ = slot.fetch_update(Ordering::Relaxed, Ordering::Relaxed, down);
     }

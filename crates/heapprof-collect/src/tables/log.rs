@@ -4,35 +4,35 @@
 use std::mem::size_of;
 use std::sync::atomic::{AtomicPtr, Ordering, fence};
 
-use heapprof_books::log::{BUSY, EVENTS, Event, IS_FREE, Ring};
+use heapprof_books::log::{BUSY_EVENT, EventRing, FREE_EVENT_FLAG, RING_CAPACITY, RingEvent};
 
-use crate::platform::kept::{Kept, Lot};
 use crate::platform::sys;
+use crate::platform::table_file::{TableFile, TableLifetime};
 
 /// What happened to a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum LogEventKind {
     Allocated,
     Freed,
 }
 
 /// A block as the log has it.
 #[derive(Clone, Copy)]
-pub(crate) struct Logged {
+pub(crate) struct LogBlock {
     pub(crate) address: usize,
     pub(crate) size: u64,
     pub(crate) stack: u32,
 }
 
 /// The log, if there is one.
-pub(crate) struct Log {
+pub(crate) struct AllocationLog {
     /// Where events go; null if they go nowhere.
-    ring: AtomicPtr<Ring>,
+    ring: AtomicPtr<EventRing>,
     /// The ring of this process, also of an earlier recording.
-    made: AtomicPtr<Ring>,
+    made: AtomicPtr<EventRing>,
 }
 
-impl Log {
+impl AllocationLog {
     /// None.
     pub(crate) const fn new() -> Self {
         Self {
@@ -43,10 +43,10 @@ impl Log {
 
     /// Begins a log. Returns false if there is no file that somebody else can read, or no room in
     /// it.
-    pub(crate) fn begin(&self, kept: &Kept) -> bool {
+    pub(crate) fn begin(&self, kept: &TableFile) -> bool {
         let mut made = self.made.load(Ordering::Relaxed);
         if made.is_null() {
-            let taken = kept.take(size_of::<Ring>(), Lot::Passing);
+            let taken = kept.take(size_of::<EventRing>(), TableLifetime::Passing);
             made = taken.unwrap_or(std::ptr::null_mut()).cast();
             self.made.store(made, Ordering::Relaxed);
         }
@@ -76,12 +76,12 @@ impl Log {
 
     /// Where it is; null if there is none.
     #[inline(always)]
-    pub(crate) fn place(&self) -> *mut Ring {
+    pub(crate) fn ring_place(&self) -> *mut EventRing {
         self.ring.load(Ordering::Relaxed)
     }
 
     /// Adds an event of the thread with this number.
-    pub(crate) fn add(&self, what: What, block: Logged, thread: u32) {
+    pub(crate) fn add(&self, what: LogEventKind, block: LogBlock, thread: u32) {
         // SAFETY: null, or a ring, which stays mapped. Its fields are atomics.
         let Some(ring) = (unsafe { self.ring.load(Ordering::Acquire).as_ref() }) else {
             return;
@@ -90,9 +90,13 @@ impl Log {
         // The number is taken before the free, and after the allocation, so events of an address
         // have numbers in their order.
         let number = ring.next.fetch_add(1, Ordering::AcqRel);
-        let event = &ring.events[number as usize % EVENTS];
-        write(event, number, |event| {
-            let free = if what == What::Freed { IS_FREE } else { 0 };
+        let event = &ring.events[number as usize % RING_CAPACITY];
+        write_event(event, number, |event| {
+            let free = if what == LogEventKind::Freed {
+                FREE_EVENT_FLAG
+            } else {
+                0
+            };
             event.time.store(now | free, Ordering::Relaxed);
             let address = block.address as u64;
             event.address.store(address, Ordering::Relaxed);
@@ -107,9 +111,9 @@ impl Log {
 /// two has slept for as long as the ring takes to come around. The event is missing then, which
 /// readers see.
 #[inline(always)]
-fn write(event: &Event, number: u64, fill: impl FnOnce(&Event)) {
-    let before = event.number.swap(BUSY, Ordering::Acquire);
-    if before == BUSY {
+fn write_event(event: &RingEvent, number: u64, fill: impl FnOnce(&RingEvent)) {
+    let before = event.number.swap(BUSY_EVENT, Ordering::Acquire);
+    if before == BUSY_EVENT {
         return;
     }
     if before > number {
@@ -127,9 +131,9 @@ mod tests {
 
     use super::*;
 
-    fn event(number: u64) -> Event {
+    fn event(number: u64) -> RingEvent {
         let zero = || AtomicU64::new(0);
-        Event {
+        RingEvent {
             number: AtomicU64::new(number),
             time: zero(),
             address: zero(),
@@ -141,7 +145,7 @@ mod tests {
     /// What the event's number is after event 5 was written there, and whether it was.
     fn after(before: u64) -> (u64, bool) {
         let event = event(before);
-        write(&event, 5, |event| event.size.store(1, Ordering::Relaxed));
+        write_event(&event, 5, |event| event.size.store(1, Ordering::Relaxed));
         let wrote = event.size.load(Ordering::Relaxed) == 1;
         (event.number.load(Ordering::Relaxed), wrote)
     }
@@ -150,20 +154,23 @@ mod tests {
     fn a_late_event_leaves_a_newer_one_as_it_is() {
         assert_eq!(after(0), (6, true));
         assert_eq!(after(5), (6, true));
-        assert_eq!(after(6 + EVENTS as u64), (6 + EVENTS as u64, false));
-        assert_eq!(after(BUSY), (BUSY, false));
+        assert_eq!(
+            after(6 + RING_CAPACITY as u64),
+            (6 + RING_CAPACITY as u64, false)
+        );
+        assert_eq!(after(BUSY_EVENT), (BUSY_EVENT, false));
     }
 
     #[test]
     fn without_a_file_there_is_no_log() {
-        let (log, kept) = (Log::new(), Kept::new());
-        assert!(!log.begin(&kept) && log.place().is_null());
+        let (log, kept) = (AllocationLog::new(), TableFile::new());
+        assert!(!log.begin(&kept) && log.ring_place().is_null());
         let (address, size, stack) = (8, 8, 0);
-        let block = Logged {
+        let block = LogBlock {
             address,
             size,
             stack,
         };
-        log.add(What::Allocated, block, 0);
+        log.add(LogEventKind::Allocated, block, 0);
     }
 }

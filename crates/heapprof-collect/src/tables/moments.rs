@@ -7,20 +7,20 @@
 use heapprof_profile::Moment;
 
 /// The most moments that are kept.
-pub(crate) const MOST: usize = heapprof_books::moments::MOST;
+pub(crate) const MAX_MOMENTS: usize = heapprof_books::moments::MAX_MOMENTS;
 
 /// The time between two moments at first, in microseconds.
-const SPACING: i64 = 1000;
+const FIRST_SPACING: i64 = 1000;
 
 /// Moments in order of time.
 #[repr(C)]
-pub(crate) struct Moments {
+pub(crate) struct HeapMoments {
     pub(crate) len: usize,
     spacing: i64,
-    pub(crate) all: [Moment; MOST],
+    pub(crate) all: [Moment; MAX_MOMENTS],
 }
 
-impl Moments {
+impl HeapMoments {
     /// No moments.
     pub(crate) const fn new() -> Self {
         const NONE: Moment = Moment {
@@ -30,15 +30,15 @@ impl Moments {
         };
         Self {
             len: 0,
-            spacing: SPACING,
-            all: [NONE; MOST],
+            spacing: FIRST_SPACING,
+            all: [NONE; MAX_MOMENTS],
         }
     }
 
     /// Forgets all moments.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
-        self.spacing = SPACING;
+        self.spacing = FIRST_SPACING;
     }
 
     /// The moments so far.
@@ -51,7 +51,7 @@ impl Moments {
     pub(crate) fn add(&mut self, moment: Moment) -> i64 {
         let last = self.all().last().map_or(0, |last| last.micros);
         if moment.micros >= last {
-            if self.len == MOST {
+            if self.len == MAX_MOMENTS {
                 self.thin();
             }
             self.all[self.len] = moment;
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_long_recording_keeps_its_ends_and_its_teeth() {
-        let mut moments = Moments::new();
+        let mut moments = HeapMoments::new();
         let mut next = 0;
         // A saw whose teeth are ten times the spacing at the end.
         let saw = |time: i64| time % 640_000;
@@ -105,7 +105,7 @@ mod tests {
         }
         let all = moments.all();
         assert!(
-            all.len() > MOST / 2 - 2 && all.len() <= MOST,
+            all.len() > MAX_MOMENTS / 2 - 2 && all.len() <= MAX_MOMENTS,
             "{}",
             all.len()
         );
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_goes_back_adds_nothing() {
-        let mut moments = Moments::new();
+        let mut moments = HeapMoments::new();
         moments.add(at(5000, 1));
         moments.add(at(4000, 2));
         assert_eq!(moments.all(), [at(5000, 1)]);

@@ -8,26 +8,26 @@
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use crate::dropped::count;
-use crate::platform::kept::Lot;
-use crate::platform::lock::Lock;
-use crate::platform::process::Process;
-use crate::platform::sys::hint;
+use crate::platform::lock::FutexLock;
+use crate::platform::process::EngineProcess;
+use crate::platform::sys::prefetch;
+use crate::platform::table_file::TableLifetime;
 
-const EMPTY: u64 = 0;
+const EMPTY_KEY: u64 = 0;
 /// Marks a key that was removed. It keeps its place, for it alone: a reader that is in the middle
 /// of finding it must not get the value of another one.
-const REMOVED: u64 = 1 << 63;
+const REMOVED_KEY_FLAG: u64 = 1 << 63;
 const FIRST_BITS: u32 = 11;
 
 #[repr(C)]
-struct Header {
+struct ProbeHeader {
     shift: u32,
     used: AtomicUsize,
-    entry: [Entry; 0],
+    entry: [ProbeEntry; 0],
 }
 
 #[repr(C)]
-struct Entry {
+struct ProbeEntry {
     key: AtomicU64,
     value: AtomicU64,
 }
@@ -35,19 +35,19 @@ struct Entry {
 /// The map. Keys 0 and 1 are reserved. Keys of a map from which some are removed are addresses of
 /// programs, which do not have the highest bit.
 pub(crate) struct ProbeTable<const RANK: u8> {
-    current: AtomicPtr<Header>,
+    current: AtomicPtr<ProbeHeader>,
     /// Whether keys were removed.
     has_removed: AtomicBool,
     /// Held by writers.
-    pub(crate) lock: Lock<RANK>,
+    pub(crate) lock: FutexLock<RANK>,
 }
 
-impl Header {
+impl ProbeHeader {
     fn len(&self) -> usize {
         1 << (64 - self.shift)
     }
 
-    fn entry(&self, i: usize) -> &Entry {
+    fn entry(&self, i: usize) -> &ProbeEntry {
         // SAFETY: tables are mapped with `len()` entries behind the header, and `i` is masked to
         // them.
         unsafe { &*self.entry.as_ptr().add(i & (self.len() - 1)) }
@@ -66,26 +66,26 @@ impl Header {
             let entry = self.entry(i);
             match entry.key.load(Ordering::Acquire) {
                 found if found == key => return Ok(entry.value.load(Ordering::Relaxed)),
-                EMPTY => return Err(i),
+                EMPTY_KEY => return Err(i),
                 _ => i += 1,
             }
         }
     }
 
     /// The entry of a key that was removed.
-    fn removed(&self, key: u64) -> Option<&Entry> {
+    fn find_removed(&self, key: u64) -> Option<&ProbeEntry> {
         let mut i = self.home(key);
         loop {
             let entry = self.entry(i);
             match entry.key.load(Ordering::Relaxed) {
-                found if found == key | REMOVED => return Some(entry),
-                EMPTY => return None,
+                found if found == key | REMOVED_KEY_FLAG => return Some(entry),
+                EMPTY_KEY => return None,
                 _ => i += 1,
             }
         }
     }
 
-    fn place(&self, key: u64, value: u64) {
+    fn place_entry(&self, key: u64, value: u64) {
         if let Err(i) = self.find(key) {
             let entry = self.entry(i);
             entry.value.store(value, Ordering::Relaxed);
@@ -101,11 +101,11 @@ impl<const RANK: u8> ProbeTable<RANK> {
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
             has_removed: AtomicBool::new(false),
-            lock: Lock::new(),
+            lock: FutexLock::new(),
         }
     }
 
-    fn current(&self) -> Option<&Header> {
+    fn current(&self) -> Option<&ProbeHeader> {
         // SAFETY: published tables are never unmapped.
         unsafe { self.current.load(Ordering::Acquire).as_ref() }
     }
@@ -120,7 +120,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
     #[inline(always)]
     pub(crate) fn prefetch(&self, key: u64) {
         if let Some(table) = self.current() {
-            hint(std::ptr::from_ref(table.entry(table.home(key))).cast());
+            prefetch(std::ptr::from_ref(table.entry(table.home(key))).cast());
         }
     }
 
@@ -129,7 +129,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
     #[cold]
     pub(crate) fn find_or_insert(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         key: u64,
         make: impl FnOnce() -> Option<u64>,
     ) -> Option<u64> {
@@ -142,7 +142,7 @@ impl<const RANK: u8> ProbeTable<RANK> {
         }
         let mut table = self.current();
         if self.has_removed.load(Ordering::Relaxed)
-            && let Some(entry) = table.and_then(|table| table.removed(key))
+            && let Some(entry) = table.and_then(|table| table.find_removed(key))
         {
             let value = make()?;
             entry.value.store(value, Ordering::Relaxed);
@@ -156,15 +156,18 @@ impl<const RANK: u8> ProbeTable<RANK> {
         // is used up.
         let table = table?;
         let value = make()?;
-        table.place(key, value);
+        table.place_entry(key, value);
         Some(value)
     }
 
-    fn grow(&self, process: &Process) -> Option<&Header> {
+    fn grow(&self, process: &EngineProcess) -> Option<&ProbeHeader> {
         let old = self.current();
         let bits = old.map_or(FIRST_BITS, |t| 65 - t.shift);
-        let bytes = size_of::<Header>() + (size_of::<Entry>() << bits);
-        let new = process.pages.map_dense(bytes, Lot::Own).cast::<Header>();
+        let bytes = size_of::<ProbeHeader>() + (size_of::<ProbeEntry>() << bits);
+        let new = process
+            .pages
+            .map_dense(bytes, TableLifetime::Own)
+            .cast::<ProbeHeader>();
         if new.is_null() {
             // The old one serves until it is all but full.
             return old.filter(|t| t.used.load(Ordering::Relaxed) < t.len() - 1);
@@ -180,8 +183,8 @@ impl<const RANK: u8> ProbeTable<RANK> {
             .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
         {
             let key = entry.key.load(Ordering::Relaxed);
-            if key != EMPTY && !(has_removed && key & REMOVED != 0) {
-                table.place(key, entry.value.load(Ordering::Relaxed));
+            if key != EMPTY_KEY && !(has_removed && key & REMOVED_KEY_FLAG != 0) {
+                table.place_entry(key, entry.value.load(Ordering::Relaxed));
             }
         }
         self.current.store(new, Ordering::Release);
@@ -189,9 +192,9 @@ impl<const RANK: u8> ProbeTable<RANK> {
     }
 
     /// How many bytes of the map are in memory, with the smaller tables that it used before.
-    pub(crate) fn resident(&self, process: &Process) -> usize {
+    pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         self.current().map_or(0, |table| {
-            let bytes = |len| size_of::<Header>() + len * size_of::<Entry>();
+            let bytes = |len| size_of::<ProbeHeader>() + len * size_of::<ProbeEntry>();
             let earlier = (FIRST_BITS..64 - table.shift).map(|bits| bytes(1 << bits));
             let at = std::ptr::from_ref(table).cast();
             let now = process.pages.resident(at, bytes(table.len()));
@@ -205,12 +208,12 @@ impl<const RANK: u8> ProbeTable<RANK> {
     }
 
     /// Forgets the keys in a range.
-    pub(crate) fn remove_range(&self, process: &Process, range: std::ops::Range<u64>) {
+    pub(crate) fn remove_range(&self, process: &EngineProcess, range: std::ops::Range<u64>) {
         self.remove(process, |key| range.contains(&key));
     }
 
     /// Forgets the keys that `is_unwanted` names.
-    pub(crate) fn remove(&self, process: &Process, is_unwanted: impl Fn(u64) -> bool) {
+    pub(crate) fn remove(&self, process: &EngineProcess, is_unwanted: impl Fn(u64) -> bool) {
         // If the lock is not to be had, a signal holds its holder up. The keys must go all the
         // same.
         let _guard = self.lock.lock_in_time(process);
@@ -222,8 +225,8 @@ impl<const RANK: u8> ProbeTable<RANK> {
                 .flat_map(|t| (0..t.len()).map(|i| t.entry(i)))
             {
                 let key = entry.key.load(Ordering::Relaxed);
-                if key != EMPTY && key & REMOVED == 0 && is_unwanted(key) {
-                    entry.key.store(key | REMOVED, Ordering::Release);
+                if key != EMPTY_KEY && key & REMOVED_KEY_FLAG == 0 && is_unwanted(key) {
+                    entry.key.store(key | REMOVED_KEY_FLAG, Ordering::Release);
                 }
             }
             // Another thread may have copied them into a larger one.
@@ -244,7 +247,7 @@ mod tests {
 
     #[test]
     fn finds_what_was_inserted_through_growth_and_removal() {
-        let process = Process::new(region());
+        let process = EngineProcess::new(region());
         let table = ProbeTable::<0>::new();
         assert_eq!(table.find(7), None);
         for key in 2..COUNT {
@@ -271,7 +274,7 @@ mod tests {
     /// Libraries come and go, and mostly come back to their places.
     #[test]
     fn a_key_that_comes_back_has_its_old_place() {
-        let process = Process::new(region());
+        let process = EngineProcess::new(region());
         let table = ProbeTable::<0>::new();
         for round in 0..COUNT / 100 {
             for key in 2..102 {

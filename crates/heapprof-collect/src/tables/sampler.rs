@@ -7,7 +7,7 @@
 
 use crate::platform::floating_point::undisturbed;
 use crate::platform::sys;
-use crate::tables::counters::Weight;
+use crate::tables::counters::EventWeight;
 
 /// When sampling, objects are counted in units of 2^-16 and bytes in units of 2^-8, so that frees
 /// cancel allocations to the bit.
@@ -17,9 +17,9 @@ pub(crate) use heapprof_profile::recorded::rounded;
 
 /// xoshiro256** (Blackman and Vigna), zero until seeded.
 #[derive(Default)]
-pub(crate) struct Random([u64; 4]);
+pub(crate) struct SamplerRandom([u64; 4]);
 
-impl Random {
+impl SamplerRandom {
     /// Seeds from `seed` and the clock.
     pub(crate) fn seed(&mut self, seed: u64) {
         self.seed_exactly(seed ^ (sys::nanoseconds(libc::CLOCK_MONOTONIC) as u64).rotate_left(32));
@@ -57,8 +57,8 @@ impl Random {
 }
 
 /// What a sampled allocation of `size` bytes stands for.
-pub(crate) fn weight(size: u64, period: u64) -> Weight {
-    let mut weight = Weight {
+pub(crate) fn sample_weight(size: u64, period: u64) -> EventWeight {
+    let mut weight = EventWeight {
         objects: 0,
         bytes: 0,
     };
@@ -75,10 +75,10 @@ fn exponential(random: u64, period: u64) -> u64 {
 }
 
 #[inline(never)]
-fn weigh(size: u64, period: u64) -> Weight {
+fn weigh(size: u64, period: u64) -> EventWeight {
     let p = probability(size, period);
     let round = |x: f64| (x + 0.5) as u64;
-    Weight {
+    EventWeight {
         objects: round((1u64 << OBJECT_BITS) as f64 / p),
         bytes: round((1u64 << BYTE_BITS) as f64 * size as f64 / p),
     }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn intervals_have_the_mean_and_spread_of_an_exponential() {
-        let (mut random, n, period) = (Random::default(), 400_000, 524_288.0);
+        let (mut random, n, period) = (SamplerRandom::default(), 400_000, 524_288.0);
         random.seed_exactly(1);
         let draws: Vec<f64> = (0..n).map(|_| random.interval(524_288) as f64).collect();
         let mean = draws.iter().sum::<f64>() / f64::from(n);
@@ -169,14 +169,14 @@ mod tests {
 
     #[test]
     fn weights_are_what_the_probability_says() {
-        let large = weight(1 << 30, 524_288);
+        let large = sample_weight(1 << 30, 524_288);
         assert_eq!(
             (large.objects, large.bytes),
             (1 << OBJECT_BITS, 1 << (30 + BYTE_BITS))
         );
-        let small = weight(16, 524_288);
+        let small = sample_weight(16, 524_288);
         let objects = small.objects as f64 / f64::from(1 << OBJECT_BITS);
         assert!((objects - 30_841.0).abs() < 1.0, "{objects}");
-        assert_eq!(weight(0, 524_288).bytes, 0);
+        assert_eq!(sample_weight(0, 524_288).bytes, 0);
     }
 }

@@ -6,10 +6,10 @@
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::platform::kept::Lot;
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::process::Process;
-use crate::tables::chunks::Chunks;
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
+use crate::platform::table_file::TableLifetime;
+use crate::tables::chunks::ChunkedArray;
 use crate::tables::probe_table::ProbeTable;
 use crate::tables::word_memory::WordMemory;
 
@@ -24,7 +24,7 @@ pub(crate) struct ScriptFrame<'a> {
 
 /// What a word of a stack is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum FrameWord {
     /// A return address.
     Address(u64),
     /// The number of a frame of an interpreter; `None` if there was no memory for it.
@@ -35,16 +35,16 @@ pub(crate) enum Word {
     Thread(u32),
 }
 
-use heapprof_books::word::{FRAME, KIND, LABEL, THREAD, UNNAMED};
+use heapprof_books::word::{FRAME, KIND_MASK, LABEL, THREAD, UNNAMED};
 
 /// Bits of what a provider says of a stack.
 const LABEL_BITS: u32 = 48;
 
-impl Word {
+impl FrameWord {
     /// What `word` is.
     #[inline]
-    pub(crate) fn of(word: u64) -> Self {
-        match word & KIND {
+    pub(crate) fn from_word(word: u64) -> Self {
+        match word & KIND_MASK {
             FRAME if word == UNNAMED => Self::Frame(None),
             FRAME => Self::Frame(Some(word as u32)),
             LABEL => {
@@ -60,7 +60,7 @@ impl Word {
     /// words are a stack's newest ones.
     #[inline]
     pub(crate) fn is_label(word: u64) -> bool {
-        matches!(Self::of(word), Self::Label(..) | Self::Thread(_))
+        matches!(Self::from_word(word), Self::Label(..) | Self::Thread(_))
     }
 
     /// The word for it.
@@ -80,12 +80,12 @@ impl Word {
 
 /// The frames of interpreters in a process.
 pub(crate) struct ScriptFrames {
-    by_text: ProbeTable<{ rank::NAMES }>,
-    pub(crate) entry: Chunks<*const Entry>,
+    by_text: ProbeTable<{ rank::SCRIPT_FRAMES }>,
+    pub(crate) entry: ChunkedArray<*const ScriptFrameEntry>,
     pub(crate) len: AtomicU32,
     /// How many bytes all texts have together.
     bytes: AtomicUsize,
-    memory: Locked<{ rank::TEXTS }, WordMemory>,
+    memory: LockedValue<{ rank::SCRIPT_TEXTS }, WordMemory>,
 }
 
 // SAFETY: entries are written once, before their number is published.
@@ -93,29 +93,29 @@ unsafe impl Sync for ScriptFrames {}
 
 /// A frame; its texts lie behind it, the name first.
 #[repr(C)]
-pub(crate) struct Entry {
+pub(crate) struct ScriptFrameEntry {
     pub(crate) start_line: u32,
     pub(crate) line: u32,
     pub(crate) name: u32,
     pub(crate) file: u32,
 }
 
-const WORDS: usize = size_of::<Entry>() / 8;
+const ENTRY_WORDS: usize = size_of::<ScriptFrameEntry>() / 8;
 
 impl ScriptFrames {
     /// No frames yet.
     pub(crate) const fn new() -> Self {
         Self {
             by_text: ProbeTable::new(),
-            entry: Chunks::new(),
+            entry: ChunkedArray::new(),
             len: AtomicU32::new(0),
             bytes: AtomicUsize::new(0),
-            memory: Locked::new(WordMemory::new()),
+            memory: LockedValue::new(WordMemory::new()),
         }
     }
 
     /// The word for a frame, which gets a number if it is new.
-    pub(crate) fn word(&self, process: &Process, frame: ScriptFrame<'_>) -> u64 {
+    pub(crate) fn word(&self, process: &EngineProcess, frame: ScriptFrame<'_>) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write(frame.name);
         hasher.write(&[0]);
@@ -124,33 +124,33 @@ impl ScriptFrames {
         let key = hasher.finish().max(2);
         let found = self.by_text.find(key);
         let number = found.or_else(|| self.add(process, key, frame));
-        Word::Frame(number.map(|number| number as u32)).to_word()
+        FrameWord::Frame(number.map(|number| number as u32)).to_word()
     }
 
     #[cold]
-    fn add(&self, process: &Process, key: u64, frame: ScriptFrame<'_>) -> Option<u64> {
+    fn add(&self, process: &EngineProcess, key: u64, frame: ScriptFrame<'_>) -> Option<u64> {
         self.by_text.find_or_insert(process, key, || {
             let number = self.len.load(Ordering::Relaxed);
             let place = self
                 .entry
-                .touch(number as usize, &process.pages, Lot::Lasting);
+                .touch(number as usize, &process.pages, TableLifetime::Lasting);
             if place.is_null() || number == u32::MAX {
                 return None;
             }
             let bytes = frame.name.len() + frame.file.len();
-            let words = WORDS + bytes.div_ceil(8);
+            let words = ENTRY_WORDS + bytes.div_ceil(8);
             let take = |memory: &mut WordMemory| memory.take(words, &process.pages);
             let at = self.memory.with(process, take)?;
             // SAFETY: `at` has room for the entry and both texts; `place` is mapped, and nobody
             // reads it yet.
             unsafe {
-                at.cast::<Entry>().write(Entry {
+                at.cast::<ScriptFrameEntry>().write(ScriptFrameEntry {
                     start_line: frame.start_line,
                     line: frame.line,
                     name: u32::try_from(frame.name.len()).ok()?,
                     file: u32::try_from(frame.file.len()).ok()?,
                 });
-                let text = at.add(WORDS).cast::<u8>();
+                let text = at.add(ENTRY_WORDS).cast::<u8>();
                 text.copy_from_nonoverlapping(frame.name.as_ptr(), frame.name.len());
                 text.add(frame.name.len())
                     .copy_from_nonoverlapping(frame.file.as_ptr(), frame.file.len());
@@ -193,7 +193,7 @@ impl ScriptFrames {
     }
 
     /// How many bytes of the tables are in memory.
-    pub(crate) fn resident(&self, process: &Process) -> usize {
+    pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         let known = self.memory.with_in_time(process, |memory| memory.extent());
         let (mapped, left, _) = known.unwrap_or((0, 0, std::ptr::null()));
         self.by_text.resident(process) + self.entry.resident(&process.pages) + mapped - left
@@ -219,20 +219,20 @@ mod tests {
     #[test]
     fn a_word_is_what_it_was_made_of() {
         for word in [
-            Word::Frame(Some(0)),
-            Word::Frame(Some(7_000_000)),
-            Word::Frame(None),
-            Word::Label(0, 0),
-            Word::Label(7, (1 << LABEL_BITS) - 1),
-            Word::Thread(0),
-            Word::Thread(u32::MAX),
-            Word::Address(1),
-            Word::Address(0x7fff_ffff_f000),
+            FrameWord::Frame(Some(0)),
+            FrameWord::Frame(Some(7_000_000)),
+            FrameWord::Frame(None),
+            FrameWord::Label(0, 0),
+            FrameWord::Label(7, (1 << LABEL_BITS) - 1),
+            FrameWord::Thread(0),
+            FrameWord::Thread(u32::MAX),
+            FrameWord::Address(1),
+            FrameWord::Address(0x7fff_ffff_f000),
             // What the kernel's code and five levels of page tables have.
-            Word::Address(0x00ff_ffff_ffff_f000),
-            Word::Address(0xffff_ffff_8000_0000),
+            FrameWord::Address(0x00ff_ffff_ffff_f000),
+            FrameWord::Address(0xffff_ffff_8000_0000),
         ] {
-            assert_eq!(Word::of(word.to_word()), word);
+            assert_eq!(FrameWord::from_word(word.to_word()), word);
         }
     }
 }

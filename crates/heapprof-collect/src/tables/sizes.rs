@@ -7,26 +7,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use heapprof_profile::{CLASSES, Sizes};
 
-use crate::tables::counters::{Weight, add};
+use crate::tables::counters::{EventWeight, add};
 use crate::tables::sampler::{OBJECT_BITS, rounded};
 
 /// One thread's objects by size, in the recording's unit. That thread writes them, and others read
 /// them.
 #[repr(C)]
 pub(crate) struct SizeCounts {
-    allocated: [AtomicU64; COUNTS],
-    freed: [AtomicU64; COUNTS],
+    allocated: [AtomicU64; SIZE_COUNTERS],
+    freed: [AtomicU64; SIZE_COUNTERS],
 }
 
 /// Objects of no bytes have a count of their own, so that no branch and no second instruction is
 /// needed for them. The last count is that of mappings.
-const COUNTS: usize = CLASSES + 1;
-const _: () = assert!(COUNTS == heapprof_books::SIZES);
-const MAPPINGS: usize = COUNTS - 1;
+const SIZE_COUNTERS: usize = CLASSES + 1;
+const _: () = assert!(SIZE_COUNTERS == heapprof_books::SIZE_COUNT);
+const MAPPINGS_INDEX: usize = SIZE_COUNTERS - 1;
 
 /// Which count is that of a size: one more than its class.
 #[inline(always)]
-fn count_of(size: u64) -> usize {
+fn counter_index(size: u64) -> usize {
     // No block has half of the address space, so nothing is lost.
     (63 - (size << 1 | 1).leading_zeros()) as usize
 }
@@ -34,24 +34,24 @@ fn count_of(size: u64) -> usize {
 impl SizeCounts {
     /// Counts an allocation of `size` bytes.
     #[inline(always)]
-    pub(crate) fn allocated(&self, size: u64, weight: Weight) {
-        add(&self.allocated[count_of(size)], weight.objects);
+    pub(crate) fn count_allocation(&self, size: u64, weight: EventWeight) {
+        add(&self.allocated[counter_index(size)], weight.objects);
     }
 
     /// Counts the end of a block of `size` bytes.
     #[inline(always)]
-    pub(crate) fn freed(&self, size: u64, weight: Weight) {
-        add(&self.freed[count_of(size)], weight.objects);
+    pub(crate) fn count_free(&self, size: u64, weight: EventWeight) {
+        add(&self.freed[counter_index(size)], weight.objects);
     }
 
     /// Counts a mapping.
-    pub(crate) fn mapped(&self, weight: Weight) {
-        add(&self.allocated[MAPPINGS], weight.objects);
+    pub(crate) fn count_mapping(&self, weight: EventWeight) {
+        add(&self.allocated[MAPPINGS_INDEX], weight.objects);
     }
 
     /// Counts the end of a mapping.
-    pub(crate) fn unmapped(&self, weight: Weight) {
-        add(&self.freed[MAPPINGS], weight.objects);
+    pub(crate) fn count_unmapping(&self, weight: EventWeight) {
+        add(&self.freed[MAPPINGS_INDEX], weight.objects);
     }
 
     /// Each count of what was allocated, with that of what was freed.
@@ -98,7 +98,7 @@ fn in_use((allocated, freed): (&AtomicU64, &AtomicU64)) -> i64 {
 }
 
 /// Counts of objects as they are shown, of counts in a sampled recording's unit.
-pub(crate) fn shown(objects: i64) -> i64 {
+pub(crate) fn objects_from_units(objects: i64) -> i64 {
     rounded(objects, OBJECT_BITS)
 }
 
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn a_count_is_one_more_than_the_class() {
         for size in (0..63).flat_map(|bits| [1u64 << bits, (1 << bits) - 1]) {
-            let class = count_of(size).saturating_sub(1);
+            let class = counter_index(size).saturating_sub(1);
             assert_eq!(class, class_of(size), "{size}");
         }
-        assert!(count_of(i64::MAX as u64) < MAPPINGS);
+        assert!(counter_index(i64::MAX as u64) < MAPPINGS_INDEX);
     }
 }

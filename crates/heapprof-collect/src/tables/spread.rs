@@ -15,14 +15,14 @@ use crate::tables::sampler;
 /// reads it. If all is zero, there are none.
 #[derive(Default)]
 #[repr(C)]
-pub(crate) struct Spread {
-    allocated: Part,
-    freed: Part,
+pub(crate) struct StackSpread {
+    allocated: SpreadPart,
+    freed: SpreadPart,
 }
 
 #[derive(Default)]
 #[repr(C)]
-struct Part {
+struct SpreadPart {
     samples: AtomicU64,
     /// The variances of objects and of bytes, each as the bits of a floating point number.
     variance: [AtomicU64; 2],
@@ -30,14 +30,14 @@ struct Part {
 
 /// What is known of a sum: samples, and the variance of its objects and its bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct SpreadEstimate {
     pub(crate) samples: u64,
     pub(crate) variance: [f64; 2],
 }
 
-impl Part {
-    fn get(&self) -> Known {
-        Known {
+impl SpreadPart {
+    fn get(&self) -> SpreadEstimate {
+        SpreadEstimate {
             samples: self.samples.load(Ordering::Relaxed),
             variance: self
                 .variance
@@ -46,7 +46,7 @@ impl Part {
         }
     }
 
-    fn set(&self, known: Known) {
+    fn set(&self, known: SpreadEstimate) {
         self.samples.store(known.samples, Ordering::Relaxed);
         for (to, variance) in self.variance.iter().zip(known.variance) {
             to.store(variance.to_bits(), Ordering::Relaxed);
@@ -55,13 +55,13 @@ impl Part {
 
     /// Adds a block of `size` bytes.
     fn add(&self, size: u64, period: u64) {
-        undisturbed(&mut || self.set(self.get().plus(Known::of(size, period))));
+        undisturbed(&mut || self.set(self.get().plus(SpreadEstimate::from_sample(size, period))));
     }
 }
 
-impl Known {
+impl SpreadEstimate {
     /// What is known from a sampled block of `size` bytes.
-    fn of(size: u64, period: u64) -> Self {
+    fn from_sample(size: u64, period: u64) -> Self {
         let p = sampler::probability(size, period);
         let objects = (1.0 - p) / (p * p);
         Self {
@@ -87,7 +87,7 @@ impl Known {
     }
 
     /// Leaves out what rounding left behind, if there is nothing left to be known.
-    fn settled(self) -> Self {
+    fn without_residue(self) -> Self {
         // The number is below zero if there was no memory for one of the events.
         if self.samples as i64 <= 0 {
             return Self::default();
@@ -99,62 +99,62 @@ impl Known {
     }
 }
 
-impl Spread {
+impl StackSpread {
     /// Whether no block was noted.
     pub(crate) fn is_untouched(&self) -> bool {
-        let none = |part: &Part| part.samples.load(Ordering::Relaxed) == 0;
+        let none = |part: &SpreadPart| part.samples.load(Ordering::Relaxed) == 0;
         none(&self.allocated) && none(&self.freed)
     }
 
     /// Notes a sampled block of `size` bytes that is new.
-    pub(crate) fn allocated(&self, size: u64, period: u64) {
+    pub(crate) fn note_allocation(&self, size: u64, period: u64) {
         self.allocated.add(size, period);
     }
 
     /// Notes a sampled block of `size` bytes that ends.
-    pub(crate) fn freed(&self, size: u64, period: u64) {
+    pub(crate) fn note_free(&self, size: u64, period: u64) {
         self.freed.add(size, period);
     }
 
     /// Starts anew with what is known of what all threads have in use.
-    pub(crate) fn restart_from(&self, all: &Sum) {
+    pub(crate) fn restart_from(&self, all: &SpreadSum) {
         undisturbed(&mut || {
             let [_, in_use] = all.parts();
             self.allocated.set(in_use);
-            self.freed.set(Known::default());
+            self.freed.set(SpreadEstimate::default());
         });
     }
 
     /// Starts anew: from what is in use, or from nothing.
     pub(crate) fn restart(&self, keeps_in_use: bool) {
-        let mut in_use = Known::default();
+        let mut in_use = SpreadEstimate::default();
         if keeps_in_use {
             undisturbed(&mut || in_use = self.allocated.get().minus(self.freed.get()));
         }
         self.allocated.set(in_use);
-        self.freed.set(Known::default());
+        self.freed.set(SpreadEstimate::default());
     }
 }
 
 /// What is known of one stack over all threads: of what was allocated, and of what is in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Sum {
-    allocated: Known,
-    freed: Known,
+pub(crate) struct SpreadSum {
+    allocated: SpreadEstimate,
+    freed: SpreadEstimate,
 }
 
-impl Sum {
+impl SpreadSum {
     /// Adds what one thread knows. It must be called in the environment of [`undisturbed`].
-    pub(crate) fn add(&mut self, spread: &Spread) {
+    pub(crate) fn add(&mut self, spread: &StackSpread) {
         self.allocated = self.allocated.plus(spread.allocated.get());
         self.freed = self.freed.plus(spread.freed.get());
     }
 
     /// What is known of what was allocated, and of what is in use. It must be called in the
     /// environment of [`undisturbed`].
-    pub(crate) fn parts(&self) -> [Known; 2] {
+    pub(crate) fn parts(&self) -> [SpreadEstimate; 2] {
         let in_use = self.allocated.minus(self.freed);
-        [self.allocated, in_use].map(Known::settled)
+        [self.allocated, in_use].map(SpreadEstimate::without_residue)
     }
 }
 
@@ -163,9 +163,11 @@ mod tests {
     use super::*;
 
     /// The sums of blocks of these sizes, in a period.
-    fn known(sizes: &[u64], period: u64) -> Known {
-        let each = sizes.iter().map(|&size| Known::of(size, period));
-        each.fold(Known::default(), Known::plus)
+    fn known(sizes: &[u64], period: u64) -> SpreadEstimate {
+        let each = sizes
+            .iter()
+            .map(|&size| SpreadEstimate::from_sample(size, period));
+        each.fold(SpreadEstimate::default(), SpreadEstimate::plus)
     }
 
     #[test]
@@ -196,16 +198,16 @@ mod tests {
     fn blocks_that_are_freed_leave_nothing() {
         let sizes = [7, 100, 4096, 1 << 20, 33];
         let part = |sizes: &[u64]| {
-            let part = Part::default();
+            let part = SpreadPart::default();
             part.set(known(sizes, 4096));
             part
         };
-        let spread = Spread {
+        let spread = StackSpread {
             allocated: part(&sizes),
             freed: part(&sizes[1..]),
         };
-        let sum = |spread: &Spread| {
-            let mut sum = Sum::default();
+        let sum = |spread: &StackSpread| {
+            let mut sum = SpreadSum::default();
             sum.add(spread);
             sum.parts()
         };
@@ -217,8 +219,8 @@ mod tests {
         spread.restart(true);
         assert_eq!(sum(&spread), [in_use, in_use]);
         spread.freed.set(in_use);
-        assert_eq!(sum(&spread)[1], Known::default());
+        assert_eq!(sum(&spread)[1], SpreadEstimate::default());
         spread.restart(false);
-        assert_eq!(sum(&spread), [Known::default(); 2]);
+        assert_eq!(sum(&spread), [SpreadEstimate::default(); 2]);
     }
 }

@@ -6,33 +6,33 @@
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use heapprof_books::end::OUTERMOST;
+use heapprof_books::stack_end::OUTERMOST;
 
-use crate::platform::kept::Lot;
-use crate::platform::lock::{ForkLock, Locked, rank};
-use crate::platform::process::Process;
+use crate::platform::lock::{ForkLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
 use crate::platform::sys;
-use crate::tables::chunks::Chunks;
+use crate::platform::table_file::TableLifetime;
+use crate::tables::chunks::ChunkedArray;
 use crate::tables::probe_table::ProbeTable;
-use crate::tables::script_frames::Word;
+use crate::tables::script_frames::FrameWord;
 use crate::tables::word_memory::WordMemory;
 
 pub(crate) mod expanded;
 
 /// The stacks of a process.
-pub(crate) struct Stacks {
+pub(crate) struct ProcessStacks {
     by_hash: ProbeTable<{ rank::STACKS }>,
     /// Where each stack's entry is.
-    pub(crate) entry: Chunks<*const StackEntry>,
+    pub(crate) entry: ChunkedArray<*const StackEntry>,
     pub(crate) len: AtomicU32,
     /// How many frames may be new locations: a stack's own, or all of them if its base is of
     /// another generation.
     frames: AtomicUsize,
-    memory: Locked<{ rank::FRAMES }, WordMemory>,
+    memory: LockedValue<{ rank::STACK_MEMORY }, WordMemory>,
 }
 
 // SAFETY: frames are written once, before their stack's number is published.
-unsafe impl Sync for Stacks {}
+unsafe impl Sync for ProcessStacks {}
 
 /// What is known of a stack; its own frames lie behind it, newest first.
 #[repr(C)]
@@ -44,12 +44,12 @@ pub(crate) struct StackEntry {
     pub(crate) from_base: u16,
     /// A stack with a lower number.
     pub(crate) base: u32,
-    /// Why it has no frame that is older, one of [`heapprof_books::end`].
+    /// Why it has no frame that is older, one of [`heapprof_books::stack_end`].
     end: u32,
 }
 
 /// Words of a [`StackEntry`].
-const WORDS: usize = size_of::<StackEntry>() / 8;
+const ENTRY_WORDS: usize = size_of::<StackEntry>() / 8;
 
 impl StackEntry {
     /// The stack's own frames, newest first.
@@ -61,17 +61,17 @@ impl StackEntry {
 }
 
 /// A stack that may be new: its frames, and another whose oldest frames it shares.
-pub(crate) struct Stack<'a> {
+pub(crate) struct NewStack<'a> {
     base: Option<(u32, usize)>,
     /// How many of the oldest frames `frames` lacks, because they are known to be the base's.
     lacks: usize,
     frames: &'a [u64],
     newest_first: bool,
-    /// Why it has no frame that is older, one of [`heapprof_books::end`].
+    /// Why it has no frame that is older, one of [`heapprof_books::stack_end`].
     end: u32,
 }
 
-impl<'a> Stack<'a> {
+impl<'a> NewStack<'a> {
     /// A stack by itself, newest frame first.
     pub(crate) fn new(frames: &'a [u64]) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl<'a> Stack<'a> {
 
     /// A stack that has so many of its oldest frames in common with a numbered stack. The oldest
     /// frame comes first.
-    pub(crate) fn on(base: Option<(u32, usize)>, frames: &'a [u64]) -> Self {
+    pub(crate) fn based_on(base: Option<(u32, usize)>, frames: &'a [u64]) -> Self {
         Self {
             base: base.filter(|&(_, shared)| shared != 0),
             lacks: 0,
@@ -95,14 +95,15 @@ impl<'a> Stack<'a> {
         }
     }
 
-    /// The same stack, which has no older frame for this reason, one of [`heapprof_books::end`].
-    pub(crate) fn ending(self, end: u32) -> Self {
+    /// The same stack, which has no older frame for this reason, one of
+    /// [`heapprof_books::stack_end`].
+    pub(crate) fn with_end(self, end: u32) -> Self {
         Self { end, ..self }
     }
 }
 
 /// What tells a thread's stack from others, as a hash does. No two stacks of threads have the same.
-fn hash_of_thread(stack: u32, thread: u32) -> u64 {
+fn thread_stack_hash(stack: u32, thread: u32) -> u64 {
     let mut x = u64::from(thread) << 32 | u64::from(stack);
     x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x ^= x >> 32;
@@ -110,14 +111,14 @@ fn hash_of_thread(stack: u32, thread: u32) -> u64 {
     (x ^ x >> 29).max(2)
 }
 
-impl Stacks {
+impl ProcessStacks {
     pub(crate) const fn new() -> Self {
         Self {
             by_hash: ProbeTable::new(),
-            entry: Chunks::new(),
+            entry: ChunkedArray::new(),
             len: AtomicU32::new(0),
             frames: AtomicUsize::new(0),
-            memory: Locked::new(WordMemory::new()),
+            memory: LockedValue::new(WordMemory::new()),
         }
     }
 
@@ -136,21 +137,23 @@ impl Stacks {
     /// The number of a stack, given when it is new; `None` without memory.
     pub(crate) fn find_or_insert(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         hash: u64,
         generation: u32,
-        stack: Stack<'_>,
+        stack: NewStack<'_>,
     ) -> Option<u32> {
         let id = self.by_hash.find_or_insert(process, hash, || {
             let id = self.len.load(Ordering::Relaxed);
-            let place = self.entry.touch(id as usize, &process.pages, Lot::Lasting);
+            let place = self
+                .entry
+                .touch(id as usize, &process.pages, TableLifetime::Lasting);
             if place.is_null() || id == u32::MAX {
                 return None;
             }
             let (base, shared) = self.nearest(stack.base);
             let all = stack.lacks + stack.frames.len();
             let own = all - shared;
-            let take = |memory: &mut WordMemory| memory.take(WORDS + own, &process.pages);
+            let take = |memory: &mut WordMemory| memory.take(ENTRY_WORDS + own, &process.pages);
             let at = self.memory.with(process, take)?;
             // SAFETY: `at` has room for the entry and its frames; `place` is mapped and nobody
             // reads it yet.
@@ -162,7 +165,7 @@ impl Stacks {
                     base,
                     end: stack.end,
                 });
-                let to = std::slice::from_raw_parts_mut(at.add(WORDS), own);
+                let to = std::slice::from_raw_parts_mut(at.add(ENTRY_WORDS), own);
                 if stack.newest_first {
                     to.copy_from_slice(stack.frames);
                 } else {
@@ -183,24 +186,24 @@ impl Stacks {
 
     /// The number of the stack that has all that `stack` has, and the word of a thread. `is_new` is
     /// called if nobody saw it before. `None` without memory.
-    pub(crate) fn of_thread(
+    pub(crate) fn find_or_insert_for_thread(
         &self,
-        process: &Process,
+        process: &EngineProcess,
         stack: u32,
         thread: u32,
         is_new: impl FnOnce(),
     ) -> Option<u32> {
-        let hash = hash_of_thread(stack, thread);
+        let hash = thread_stack_hash(stack, thread);
         if let found @ Some(_) = self.find(hash) {
             return found;
         }
         is_new();
         let plain = self.entry(stack);
         let frames = usize::from(plain.frames);
-        let of_thread = Stack {
+        let of_thread = NewStack {
             base: Some((stack, frames)).filter(|_| frames != 0),
             lacks: frames,
-            frames: &[Word::Thread(thread).to_word()],
+            frames: &[FrameWord::Thread(thread).to_word()],
             newest_first: false,
             end: plain.end,
         };
@@ -238,7 +241,7 @@ impl Stacks {
         unsafe { &**self.entry.get(id as usize) }
     }
 
-    /// Why a stack has no frame that is older, one of [`heapprof_books::end`].
+    /// Why a stack has no frame that is older, one of [`heapprof_books::stack_end`].
     pub(crate) fn end(&self, id: u32) -> u32 {
         self.entry(id).end
     }
@@ -279,12 +282,15 @@ impl Stacks {
     }
 
     /// How many bytes of the tables are in memory.
-    pub(crate) fn resident(&self, process: &Process) -> usize {
+    pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         // A dump may be made while an event is held up in there.
         let known = self.memory.with_in_time(process, |memory| memory.extent());
         let (mapped, left, rest) = known.unwrap_or((0, 0, std::ptr::null()));
         // What was not taken of a large page is there, too.
-        let unused = process.pages.resident(rest, left).saturating_sub(sys::PAGE);
+        let unused = process
+            .pages
+            .resident(rest, left)
+            .saturating_sub(sys::PAGE_SIZE);
         let frames = mapped - left + unused;
         self.by_hash.resident(process) + self.entry.resident(&process.pages) + frames
     }
@@ -311,11 +317,11 @@ mod tests {
     /// and one number however often it is asked for.
     #[test]
     fn a_thread_has_one_number_for_each_stack() {
-        let (process, stacks) = (Process::new(region()), Stacks::new());
-        let shared = stacks.find_or_insert(&process, 70, 3, Stack::new(&[9, 8, 7]));
-        let longer = Stack::on(shared.map(|shared| (shared, 2)), &[7, 8, 5, 4]);
+        let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());
+        let shared = stacks.find_or_insert(&process, 70, 3, NewStack::new(&[9, 8, 7]));
+        let longer = NewStack::based_on(shared.map(|shared| (shared, 2)), &[7, 8, 5, 4]);
         let longer = stacks.find_or_insert(&process, 71, 3, longer);
-        let empty = stacks.find_or_insert(&process, 72, 0, Stack::new(&[]));
+        let empty = stacks.find_or_insert(&process, 72, 0, NewStack::new(&[]));
         let mut words = Vec::new();
         for (stack, frames, generation) in [
             (shared, &[9, 8, 7][..], 3),
@@ -326,14 +332,16 @@ mod tests {
             let mut new = 0;
             let mut number = |thread| {
                 let is_new = || new += 1;
-                stacks.of_thread(&process, stack, thread, is_new).unwrap()
+                stacks
+                    .find_or_insert_for_thread(&process, stack, thread, is_new)
+                    .unwrap()
             };
             let (first, second) = (number(1), number(u32::MAX));
             assert_eq!([number(1), number(u32::MAX)], [first, second]);
             assert_eq!(new, 2);
             for (own, thread) in [(first, 1), (second, u32::MAX)] {
                 assert_eq!(stacks.read(own, &mut words), generation);
-                assert_eq!(words[0], Word::Thread(thread).to_word());
+                assert_eq!(words[0], FrameWord::Thread(thread).to_word());
                 assert_eq!(&words[1..], frames);
             }
         }

@@ -1,8 +1,8 @@
 //! Memory for words that are written once and stay: stacks, and the texts of frames.
 
-use crate::platform::kept::Lot;
-use crate::platform::pages::Pages;
+use crate::platform::pages::PageSource;
 use crate::platform::sys;
+use crate::platform::table_file::TableLifetime;
 
 /// Memory that is handed out word by word, and never taken back.
 pub(crate) struct WordMemory {
@@ -26,12 +26,12 @@ impl WordMemory {
     }
 
     /// So many zeroed words that stay; `None` without memory.
-    pub(crate) fn take(&mut self, words: usize, pages: &Pages) -> Option<*mut u64> {
+    pub(crate) fn take(&mut self, words: usize, pages: &PageSource) -> Option<*mut u64> {
         if words > self.left {
             // A chunk is a quarter of what there is, and a large page once that is as much.
             let chunk = (self.mapped / 4).next_power_of_two();
-            let chunk = chunk.clamp(64 << 10, sys::LARGE);
-            let new = pages.map_dense(chunk, Lot::Lasting).cast::<u64>();
+            let chunk = chunk.clamp(64 << 10, sys::LARGE_PAGE_SIZE);
+            let new = pages.map_dense(chunk, TableLifetime::Lasting).cast::<u64>();
             if new.is_null() {
                 return None;
             }

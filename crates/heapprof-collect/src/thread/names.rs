@@ -12,23 +12,23 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use heapprof_profile::recorded::{OTHER_THREADS, thread_name};
 
-use crate::platform::kept::Lot;
-use crate::platform::pages::Pages;
-use crate::platform::process::Process;
-use crate::platform::sys::{self, File, NAME};
+use crate::platform::pages::PageSource;
+use crate::platform::process::EngineProcess;
+use crate::platform::sys::{self, EngineFile, THREAD_NAME_LEN};
+use crate::platform::table_file::TableLifetime;
 use crate::platform::tls::{self, ThreadSlot};
-use crate::tables::chunks::Chunks;
+use crate::tables::chunks::ChunkedArray;
 
-/// The most threads that have a number of their own. All further ones have [`OTHERS`] together: a
-/// program may start threads without end, and what is counted by thread is never freed.
-pub(crate) const MOST: u32 = heapprof_books::NAMES;
+/// The most threads that have a number of their own. All further ones have [`OTHERS_NUMBER`]
+/// together: a program may start threads without end, and what is counted by thread is never freed.
+pub(crate) const MAX_NUMBERED_THREADS: u32 = heapprof_books::MAX_NAMED_THREADS;
 
 /// The number of all threads that have none of their own.
-pub(crate) const OTHERS: u32 = u32::MAX;
+pub(crate) const OTHERS_NUMBER: u32 = u32::MAX;
 
 /// The threads of a process. Numbers begin with 1.
 pub(crate) struct ThreadNames {
-    pub(crate) entry: Chunks<Entry>,
+    pub(crate) entry: ChunkedArray<ThreadNameEntry>,
     /// How many threads have asked for a number.
     pub(crate) asked: AtomicU32,
     /// How many forks lie between the first process of the program and this one.
@@ -37,7 +37,7 @@ pub(crate) struct ThreadNames {
 
 /// What is known of a thread. Only the thread itself writes its name.
 #[repr(C)]
-pub(crate) struct Entry {
+pub(crate) struct ThreadNameEntry {
     /// The kernel's number of it; 0 if it is not known.
     pub(crate) id: AtomicU32,
     /// Whether the thread has ended, so that its id may be another one's.
@@ -46,12 +46,12 @@ pub(crate) struct Entry {
     pub(crate) generation: AtomicU8,
     /// The bytes of its name, up to a zero. A dump that reads them while they change may get parts
     /// of both names, but it reads them only if the kernel does not know the thread any more.
-    pub(crate) name: [AtomicU64; NAME / 8],
+    pub(crate) name: [AtomicU64; THREAD_NAME_LEN / 8],
 }
 
 /// A thread as it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct NamedThread {
     /// The kernel's number of it, if it is one thread and that is known.
     pub(crate) id: Option<u32>,
     pub(crate) name: String,
@@ -63,7 +63,7 @@ impl ThreadNames {
     /// No thread has allocated yet.
     pub(crate) const fn new() -> Self {
         Self {
-            entry: Chunks::new(),
+            entry: ChunkedArray::new(),
             asked: AtomicU32::new(0),
             generation: AtomicU8::new(0),
         }
@@ -71,7 +71,7 @@ impl ThreadNames {
 
     /// The number of this thread, which gets one if it has none.
     #[inline]
-    pub(crate) fn current(&self, process: &Process) -> u32 {
+    pub(crate) fn current(&self, process: &EngineProcess) -> u32 {
         let slot = tls::current();
         // SAFETY: the slot is this thread's own.
         unsafe {
@@ -83,20 +83,20 @@ impl ThreadNames {
     }
 
     #[cold]
-    fn add(&self, process: &Process) -> u32 {
+    fn add(&self, process: &EngineProcess) -> u32 {
         let more = |asked: u32| asked.checked_add(1);
         let asked = self
             .asked
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
         process.pages.copy(&self.asked);
         let number = match asked {
-            Ok(before @ 0..MOST) => before + 1,
-            _ => return OTHERS,
+            Ok(before @ 0..MAX_NUMBERED_THREADS) => before + 1,
+            _ => return OTHERS_NUMBER,
         };
         let Some(entry) = self.make(number, &process.pages) else {
-            return OTHERS;
+            return OTHERS_NUMBER;
         };
-        if !process.is_shut_in() {
+        if !process.is_sandboxed() {
             let id = sys::thread_id() as u32;
             // Whoever had the id before is gone, even if nobody told of that end.
             let before = (1..number).filter_map(|number| self.get(number));
@@ -108,14 +108,14 @@ impl ThreadNames {
         // In a forked child, the parent may have written here after the fork.
         entry.is_gone.store(false, Ordering::Relaxed);
         entry.generation.store(self.generation(), Ordering::Relaxed);
-        self.look(process, number);
+        self.update_name(process, number);
         number
     }
 
     /// Notes the name of this thread, which has this number.
     #[cold]
-    pub(crate) fn look(&self, process: &Process, number: u32) {
-        let Some(entry) = self.get(number).filter(|_| !process.is_shut_in()) else {
+    pub(crate) fn update_name(&self, process: &EngineProcess, number: u32) {
+        let Some(entry) = self.get(number).filter(|_| !process.is_sandboxed()) else {
             return;
         };
         let name = sys::thread_name();
@@ -128,10 +128,10 @@ impl ThreadNames {
     ///
     /// # Safety
     /// The slot is this thread's own.
-    pub(crate) unsafe fn end(&self, process: &Process, slot: *const ThreadSlot) {
+    pub(crate) unsafe fn end(&self, process: &EngineProcess, slot: *const ThreadSlot) {
         // SAFETY: the caller's promise.
         let number = unsafe { (*slot).thread };
-        self.look(process, number);
+        self.update_name(process, number);
         if let Some(entry) = self.get(number) {
             entry.is_gone.store(true, Ordering::Release);
         }
@@ -160,18 +160,20 @@ impl ThreadNames {
 
     /// How many threads have a number of their own.
     pub(crate) fn len(&self) -> u32 {
-        self.asked.load(Ordering::Relaxed).min(MOST)
+        self.asked.load(Ordering::Relaxed).min(MAX_NUMBERED_THREADS)
     }
 
     /// How many threads have no number of their own.
     pub(crate) fn others(&self) -> u32 {
-        self.asked.load(Ordering::Relaxed).saturating_sub(MOST)
+        self.asked
+            .load(Ordering::Relaxed)
+            .saturating_sub(MAX_NUMBERED_THREADS)
     }
 
     /// The thread with this number.
-    pub(crate) fn named(&self, number: u32) -> Named {
+    pub(crate) fn find_named(&self, number: u32) -> NamedThread {
         let Some(entry) = self.get(number) else {
-            return Named {
+            return NamedThread {
                 id: None,
                 name: OTHER_THREADS.to_string(),
                 generation: 0,
@@ -186,7 +188,7 @@ impl ThreadNames {
             thread_name(bytes.as_flattened())
         });
         let generation = entry.generation.load(Ordering::Relaxed);
-        Named {
+        NamedThread {
             id,
             name,
             generation,
@@ -194,21 +196,23 @@ impl ThreadNames {
     }
 
     /// How many bytes are in memory.
-    pub(crate) fn resident(&self, pages: &Pages) -> usize {
+    pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         self.entry.resident(pages)
     }
 
-    fn get(&self, number: u32) -> Option<&Entry> {
-        let index = number.checked_sub(1).filter(|&index| index < MOST)?;
+    fn get(&self, number: u32) -> Option<&ThreadNameEntry> {
+        let index = number
+            .checked_sub(1)
+            .filter(|&index| index < MAX_NUMBERED_THREADS)?;
         // SAFETY: what is mapped is mapped for good, and made of atomics.
         unsafe { self.entry.get(index as usize).as_ref() }
     }
 
-    fn make(&self, number: u32, pages: &Pages) -> Option<&Entry> {
+    fn make(&self, number: u32, pages: &PageSource) -> Option<&ThreadNameEntry> {
         // SAFETY: as above.
         unsafe {
             self.entry
-                .touch(number as usize - 1, pages, Lot::Lasting)
+                .touch(number as usize - 1, pages, TableLifetime::Lasting)
                 .as_ref()
         }
     }
@@ -219,7 +223,7 @@ fn name_now(id: u32) -> Option<String> {
     // Whoever dumps may be another process, which works for this one.
     let path = format!("/proc/{}/task/{id}/comm\0", sys::process_id());
     let path = std::ffi::CStr::from_bytes_with_nul(path.as_bytes()).ok()?;
-    let file = File::open(path, libc::O_RDONLY, 0).ok()?;
+    let file = EngineFile::open(path, libc::O_RDONLY, 0).ok()?;
     let mut bytes = [0; 64];
     let len = file.read(&mut bytes);
     let bytes = bytes[..len].strip_suffix(b"\n")?;
@@ -233,7 +237,7 @@ mod tests {
     use super::*;
 
     fn rename(name: &[u8]) {
-        let mut bytes = [0u8; NAME];
+        let mut bytes = [0u8; THREAD_NAME_LEN];
         bytes[..name.len()].copy_from_slice(name);
         let args = [
             libc::PR_SET_NAME as usize,
@@ -249,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_thread_is_called_what_it_was_called_last() {
-        let process = Process::new(Pages::of_kernel());
+        let process = EngineProcess::new(PageSource::from_kernel());
         let names = ThreadNames::new();
         let threads = [
             (b"one" as &[u8], "one"),
@@ -263,12 +267,12 @@ mod tests {
                 let id = Some(sys::thread_id() as u32);
                 let name = text.to_string();
                 let generation = 0;
-                let named = Named {
+                let named = NamedThread {
                     id,
                     name,
                     generation,
                 };
-                assert_eq!(names.named(number), named);
+                assert_eq!(names.find_named(number), named);
                 // SAFETY: the slot is this thread's own.
                 unsafe { names.end(&process, tls::current()) };
             };
@@ -277,27 +281,32 @@ mod tests {
                 thread.spawn_scoped(scope, look).unwrap().join().unwrap();
             });
             // Whatever thread has its number now.
-            assert_eq!(names.named(number).name, text);
+            assert_eq!(names.find_named(number).name, text);
         }
         assert_eq!((names.len(), names.others()), (3, 0));
-        assert_eq!(names.named(OTHERS).id, None);
+        assert_eq!(names.find_named(OTHERS_NUMBER).id, None);
     }
 
     #[test]
     fn countless_threads_are_one() {
-        let process = Process::new(Pages::of_kernel());
+        let process = EngineProcess::new(PageSource::from_kernel());
         let names = ThreadNames::new();
-        names.asked.store(MOST - 1, Ordering::Relaxed);
+        names
+            .asked
+            .store(MAX_NUMBERED_THREADS - 1, Ordering::Relaxed);
         std::thread::scope(|scope| {
             let number = || scope.spawn(|| names.current(&process)).join().unwrap();
-            assert_eq!([number(), number(), number()], [MOST, OTHERS, OTHERS]);
+            assert_eq!(
+                [number(), number(), number()],
+                [MAX_NUMBERED_THREADS, OTHERS_NUMBER, OTHERS_NUMBER]
+            );
         });
-        assert_eq!((names.len(), names.others()), (MOST, 2));
+        assert_eq!((names.len(), names.others()), (MAX_NUMBERED_THREADS, 2));
         names.asked.store(u32::MAX, Ordering::Relaxed);
         std::thread::scope(|scope| {
             let number = scope.spawn(|| names.current(&process)).join();
-            assert_eq!(number.unwrap(), OTHERS);
+            assert_eq!(number.unwrap(), OTHERS_NUMBER);
         });
-        assert_eq!(names.others(), u32::MAX - MOST);
+        assert_eq!(names.others(), u32::MAX - MAX_NUMBERED_THREADS);
     }
 }

@@ -10,35 +10,35 @@ use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use crate::atomic::AtomicBool;
-use crate::platform::kept::Lot;
-use crate::platform::lock::{ForkLock, Lock, rank};
-use crate::platform::pages::Pages;
-use crate::platform::process::Process;
+use crate::platform::lock::{ForkLock, FutexLock, rank};
+use crate::platform::pages::PageSource;
+use crate::platform::process::EngineProcess;
 use crate::platform::sys;
-use crate::platform::tls::{self, Engine, ThreadSlot};
+use crate::platform::table_file::TableLifetime;
+use crate::platform::tls::{self, EngineIdentity, ThreadSlot};
 use crate::stack::by_thread::ThreadStacks;
 use crate::stack::capture::LastStack;
 use crate::stack::script::ScriptStack;
-use crate::tables::chunks::Chunks;
-use crate::tables::counters::{Budget, Recent, StackCounters, Temporary};
-use crate::tables::sampler::Random;
+use crate::tables::chunks::ChunkedArray;
+use crate::tables::counters::{RecentAllocations, StackCounters, TemporarySum, ThreadBudget};
+use crate::tables::sampler::SamplerRandom;
 use crate::tables::sizes::SizeCounts;
-use crate::tables::spread::Spread;
+use crate::tables::spread::StackSpread;
 use crate::thread::names::ThreadNames;
-use free::Free;
+use free::FreeStates;
 
 /// Tables of one thread at a time. Others look at them, so there is never a `&mut` to the whole
 /// state.
 pub(crate) struct ThreadState {
     /// The list that the state is of, and the process of both. They are set once, at the start.
-    home: Option<(&'static Threads, &'static Process)>,
+    home: Option<(&'static ThreadStates, &'static EngineProcess)>,
     /// The next in the list of all states. It is set once.
     pub(crate) next: AtomicPtr<ThreadState>,
     /// The next of those that lie in the file of kept books.
-    pub(crate) next_kept: AtomicPtr<ThreadState>,
+    pub(crate) next_in_file: AtomicPtr<ThreadState>,
     /// The next state that no thread has, while no thread has this one.
     next_free: AtomicPtr<ThreadState>,
-    /// The thread's slot while the thread lives, for [`Threads::rewind_all`].
+    /// The thread's slot while the thread lives, for [`ThreadStates::rewind_all`].
     slot: AtomicPtr<ThreadSlot>,
     /// Whether the thread has the books open.
     pub(crate) inside: AtomicBool,
@@ -48,20 +48,20 @@ pub(crate) struct ThreadState {
     pub(crate) shared_events: Cell<u32>,
     /// Bytes that count as in use already but are not. Only the thread changes it, except that
     /// another one may take it after waiting until the thread has closed the books.
-    pub(crate) budget: Budget,
+    pub(crate) budget: ThreadBudget,
     /// What the thread has counted by size.
     pub(crate) sizes: SizeCounts,
-    pub(crate) counters: Chunks<StackCounters>,
-    pub(crate) temporary: Chunks<Temporary>,
+    pub(crate) counters: ChunkedArray<StackCounters>,
+    pub(crate) temporary: ChunkedArray<TemporarySum>,
     /// How sure the sums in the counters are, when sampling.
-    pub(crate) spread: Chunks<Spread>,
-    own: UnsafeCell<Own>,
+    pub(crate) spread: ChunkedArray<StackSpread>,
+    own: UnsafeCell<ThreadOwnState>,
 }
 
 /// What only the thread itself looks at.
-pub(crate) struct Own {
-    pub(crate) random: Random,
-    pub(crate) recent: Recent,
+pub(crate) struct ThreadOwnState {
+    pub(crate) random: SamplerRandom,
+    pub(crate) recent: RecentAllocations,
     /// Bytes allocated and freed since they were last added to the process's.
     pub(crate) unreported: [u64; 2],
     /// The stack of the last event that had one.
@@ -73,16 +73,16 @@ pub(crate) struct Own {
 }
 
 /// All threads' states.
-pub(crate) struct Threads {
+pub(crate) struct ThreadStates {
     pub(crate) all: AtomicPtr<ThreadState>,
     /// Those that lie in the file of kept books: what is in no file would hide the others.
-    pub(crate) kept: AtomicPtr<ThreadState>,
+    pub(crate) all_in_file: AtomicPtr<ThreadState>,
     /// The states that no thread has. However many threads live, the next one finds its state at
     /// once.
-    free: Free,
+    free: FreeStates,
     /// Held while a thread's slot is reached from another thread, and when it ceases to be.
-    slots: Lock<{ rank::SLOTS }>,
-    key: Key,
+    slots: FutexLock<{ rank::SLOTS }>,
+    key: ThreadEndKey,
     /// Their names and the kernel's numbers of them.
     pub(crate) names: ThreadNames,
 }
@@ -92,15 +92,15 @@ pub(crate) struct Threads {
 /// # Safety
 /// The slot is this thread's own.
 #[inline(always)]
-pub(crate) unsafe fn of(slot: *const ThreadSlot) -> *const ThreadState {
+pub(crate) unsafe fn state_in_slot(slot: *const ThreadSlot) -> *const ThreadState {
     // SAFETY: the caller's promise.
     unsafe { (*slot).state.cast() }
 }
 
 /// This thread's state, null if it has none.
-fn own() -> *const ThreadState {
+fn current_state() -> *const ThreadState {
     // SAFETY: the slot is this thread's own.
-    unsafe { of(tls::current()) }
+    unsafe { state_in_slot(tls::current()) }
 }
 
 /// Puts a state that nobody else sees yet at the beginning of a list.
@@ -125,19 +125,19 @@ unsafe fn push(
 
 /// The address by which a slot tells engines apart: that of an engine's process.
 #[inline(always)]
-pub(crate) fn engine_of(process: &'static Process) -> *const Engine {
+pub(crate) fn engine_identity(process: &'static EngineProcess) -> *const EngineIdentity {
     std::ptr::from_ref(process).cast()
 }
 
-impl Threads {
+impl ThreadStates {
     /// No thread has a state yet.
     pub(crate) const fn new() -> Self {
         Self {
             all: AtomicPtr::new(std::ptr::null_mut()),
-            kept: AtomicPtr::new(std::ptr::null_mut()),
-            free: Free::new(),
-            slots: Lock::new(),
-            key: Key(AtomicU32::new(u32::MAX)),
+            all_in_file: AtomicPtr::new(std::ptr::null_mut()),
+            free: FreeStates::new(),
+            slots: FutexLock::new(),
+            key: ThreadEndKey(AtomicU32::new(u32::MAX)),
             names: ThreadNames::new(),
         }
     }
@@ -156,7 +156,7 @@ impl Threads {
 
     /// A state for the current thread: a dead thread's, or a new one; null without memory.
     #[cold]
-    pub(crate) fn acquire(&'static self, process: &'static Process) -> *const ThreadState {
+    pub(crate) fn acquire(&'static self, process: &'static EngineProcess) -> *const ThreadState {
         if let Some(state) = self.free.pop() {
             // SAFETY: nobody else has it.
             let own = unsafe { state.own() };
@@ -166,7 +166,7 @@ impl Threads {
         }
         let new = process
             .pages
-            .map(size_of::<ThreadState>(), Lot::Passing)
+            .map(size_of::<ThreadState>(), TableLifetime::Passing)
             .cast::<ThreadState>();
         if new.is_null() {
             return new;
@@ -179,9 +179,9 @@ impl Threads {
             own.random.seed(new as u64);
             own.remembered.reset();
             own.script.reset();
-            if process.pages.kept.holds(new.cast_const().cast()) {
-                push(&self.kept, new, |state| &state.next_kept);
-                process.pages.copy(&self.kept);
+            if process.pages.table_file.holds(new.cast_const().cast()) {
+                push(&self.all_in_file, new, |state| &state.next_in_file);
+                process.pages.copy(&self.all_in_file);
             }
             push(&self.all, new, |state| &state.next);
         }
@@ -190,7 +190,7 @@ impl Threads {
 
     /// Called after fork, in the child. The other threads are gone, so their states are free.
     pub(crate) fn forget_others(&self) {
-        let own = own();
+        let own = current_state();
         self.names.forget_all();
         // A state that was changing hands is on no list.
         self.free.clear();
@@ -208,7 +208,8 @@ impl Threads {
     pub(crate) fn forget_all(&self) {
         self.free.clear();
         self.all.store(std::ptr::null_mut(), Ordering::Release);
-        self.kept.store(std::ptr::null_mut(), Ordering::Release);
+        self.all_in_file
+            .store(std::ptr::null_mut(), Ordering::Release);
     }
 
     /// Called after fork, in the child. Keeps one state, which is given all that the others have,
@@ -220,12 +221,12 @@ impl Threads {
     /// thread: the table of blocks has no owners, and no list is being gone through.
     pub(crate) unsafe fn keep_own(
         &'static self,
-        process: &'static Process,
+        process: &'static EngineProcess,
         give: impl FnOnce(&'static ThreadState),
     ) -> bool {
         self.free.clear();
         // SAFETY: a thread's own state is there as long as the thread.
-        let own = unsafe { own().as_ref() };
+        let own = unsafe { current_state().as_ref() };
         // The thread may have served another engine last.
         let found = own.filter(|state| std::ptr::eq(state.threads(), self));
         let kept = match found {
@@ -266,7 +267,7 @@ impl Threads {
 
     /// Makes every thread's next allocation look what is recorded now, because it ends the
     /// countdowns of an earlier recording.
-    pub(crate) fn rewind_all(&self, process: &Process) {
+    pub(crate) fn rewind_all(&self, process: &EngineProcess) {
         let _slots = self.slots.lock(process);
         // A thread's own subtraction may overwrite one store, hardly three with a barrier between
         // them.
@@ -295,7 +296,7 @@ impl Threads {
         let watch = |key| unsafe { libc::pthread_setspecific(key, slot.cast()) } == 0;
         if self.key.get().is_some_and(watch) {
             // SAFETY: the caller's promise.
-            unsafe { (*of(slot)).slot.store(slot, Ordering::Release) };
+            unsafe { (*state_in_slot(slot)).slot.store(slot, Ordering::Release) };
         }
     }
 
@@ -309,7 +310,7 @@ impl Threads {
     pub(crate) fn locks(&self) -> [&dyn ForkLock; 1] {
         let Self {
             all: _,
-            kept: _,
+            all_in_file: _,
             free: _,
             slots,
             key: _,
@@ -326,43 +327,54 @@ impl ThreadState {
     /// The caller is the state's thread, in the middle of an event, and asks once in it.
     #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "one thread, one event, one reference")]
-    pub(crate) unsafe fn own(&self) -> &mut Own {
+    pub(crate) unsafe fn own(&self) -> &mut ThreadOwnState {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.own.get() }
     }
 
     /// The list that the state is of, and its process.
-    fn home(&self) -> (&'static Threads, &'static Process) {
-        // SAFETY: every state in use came from `Threads::acquire`, which sets it.
+    fn home(&self) -> (&'static ThreadStates, &'static EngineProcess) {
+        // SAFETY: every state in use came from `ThreadStates::acquire`, which sets it.
         unsafe { self.home.unwrap_unchecked() }
     }
 
     /// The process whose state this is.
     #[inline(always)]
-    pub(crate) fn process(&self) -> &'static Process {
+    pub(crate) fn process(&self) -> &'static EngineProcess {
         self.home().1
     }
 
     /// The states of all threads, of which this is one.
-    pub(crate) fn threads(&self) -> &'static Threads {
+    pub(crate) fn threads(&self) -> &'static ThreadStates {
         self.home().0
     }
 
     /// Whether this is the calling thread's state.
     pub(crate) fn is_own(&self) -> bool {
-        std::ptr::eq(self, own())
+        std::ptr::eq(self, current_state())
     }
 
     /// The counters of a stack, mapped if they were not; `None` without memory.
     #[inline(always)]
-    pub(crate) fn counters(&self, stack: u32, pages: &Pages) -> Option<&'static StackCounters> {
-        let counters = self.counters.touch(stack as usize, pages, Lot::Passing);
+    pub(crate) fn counters(
+        &self,
+        stack: u32,
+        pages: &PageSource,
+    ) -> Option<&'static StackCounters> {
+        let counters = self
+            .counters
+            .touch(stack as usize, pages, TableLifetime::Passing);
         // SAFETY: they are mapped for good, and made of atomics.
         unsafe { counters.as_ref() }
     }
 
     /// As [`spread`](Self::spread), in memory of this lot if it is not mapped yet.
-    pub(crate) fn spread_in(&self, lot: Lot, stack: u32, pages: &Pages) -> Option<&'static Spread> {
+    pub(crate) fn spread_in(
+        &self,
+        lot: TableLifetime,
+        stack: u32,
+        pages: &PageSource,
+    ) -> Option<&'static StackSpread> {
         // SAFETY: as above.
         unsafe { self.spread.touch(stack as usize, pages, lot).as_ref() }
     }
@@ -371,7 +383,7 @@ impl ThreadState {
     ///
     /// # Safety
     /// Nobody uses them any more.
-    pub(crate) unsafe fn give_back(&self, pages: &Pages) {
+    pub(crate) unsafe fn give_back(&self, pages: &PageSource) {
         // SAFETY: the caller's promise.
         unsafe {
             self.counters.give_back(pages);
@@ -388,25 +400,33 @@ impl ThreadState {
 
     /// The sums of a stack's temporary allocations; `None` without memory.
     #[inline(always)]
-    pub(crate) fn temporary(&self, stack: u32, pages: &Pages) -> Option<&'static Temporary> {
-        let temporary = self.temporary.touch(stack as usize, pages, Lot::Passing);
+    pub(crate) fn temporary(
+        &self,
+        stack: u32,
+        pages: &PageSource,
+    ) -> Option<&'static TemporarySum> {
+        let temporary = self
+            .temporary
+            .touch(stack as usize, pages, TableLifetime::Passing);
         // SAFETY: as above.
         unsafe { temporary.as_ref() }
     }
 
     /// How sure the sums of a stack are; `None` without memory.
     #[inline(always)]
-    pub(crate) fn spread(&self, stack: u32, pages: &Pages) -> Option<&'static Spread> {
-        let spread = self.spread.touch(stack as usize, pages, Lot::Passing);
+    pub(crate) fn spread(&self, stack: u32, pages: &PageSource) -> Option<&'static StackSpread> {
+        let spread = self
+            .spread
+            .touch(stack as usize, pages, TableLifetime::Passing);
         // SAFETY: as above.
         unsafe { spread.as_ref() }
     }
 
     /// What the state holds of a stack, as far as it is mapped.
-    pub(crate) fn of_stack(&self, stack: usize) -> OfStack {
+    pub(crate) fn stack_sums(&self, stack: usize) -> ThreadStackSums {
         // SAFETY: all three are mapped for good, and made of atomics.
         unsafe {
-            OfStack {
+            ThreadStackSums {
                 counters: self.counters.get(stack).as_ref(),
                 temporary: self.temporary.get(stack).as_ref(),
                 spread: self.spread.get(stack).as_ref(),
@@ -444,15 +464,15 @@ impl ThreadState {
 }
 
 /// What a thread holds of one stack.
-pub(crate) struct OfStack {
+pub(crate) struct ThreadStackSums {
     pub(crate) counters: Option<&'static StackCounters>,
-    pub(crate) temporary: Option<&'static Temporary>,
-    pub(crate) spread: Option<&'static Spread>,
+    pub(crate) temporary: Option<&'static TemporarySum>,
+    pub(crate) spread: Option<&'static StackSpread>,
 }
 
-struct Key(AtomicU32);
+struct ThreadEndKey(AtomicU32);
 
-impl Key {
+impl ThreadEndKey {
     fn get(&self) -> Option<libc::pthread_key_t> {
         let key = self.0.load(Ordering::Acquire);
         (key != u32::MAX).then_some(key)
@@ -465,7 +485,7 @@ impl Key {
         }
         // SAFETY: `key` receives the new key; the destructor is a function of this library, which
         // is never unloaded.
-        let made = unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
+        let made = unsafe { libc::pthread_key_create(&raw mut key, Some(end_thread)) };
         if made == 0 {
             self.0.store(key, Ordering::Release);
         }
@@ -474,11 +494,11 @@ impl Key {
 
 /// Called by libc when a thread ends. There may be no other call, so the thread keeps nothing from
 /// here on. What later destructors allocate and free has a state for one event at a time.
-unsafe extern "C" fn ended(slot: *mut libc::c_void) {
+unsafe extern "C" fn end_thread(slot: *mut libc::c_void) {
     let slot = slot.cast::<ThreadSlot>();
     // SAFETY: the slot is the ending thread's own, and that thread is the one that runs this.
     unsafe {
-        let state = of(slot).as_ref();
+        let state = state_in_slot(slot).as_ref();
         if state.is_some_and(|state| state.process().shares_tables()) {
             // The state is another process's.
             (*slot).state = std::ptr::null();
@@ -491,7 +511,7 @@ unsafe extern "C" fn ended(slot: *mut libc::c_void) {
         (*slot).lent |= tls::ENDED;
         // The thread may have been cancelled in the middle of an event, which held locks.
         (*slot).ranks = 0;
-        if let Some(state) = of(slot).as_ref() {
+        if let Some(state) = state_in_slot(slot).as_ref() {
             (*slot).state = std::ptr::null();
             (*slot).engine = std::ptr::null();
             state.threads().names.end(state.process(), slot);

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_collect::{Capture, RawFrame};
+use heapprof_collect::{RawFrame, StackCapture};
 use heapprof_memory::{Memory, Own};
 use heapprof_perl::{
     ARENA_SIZES, Call, Context, EACH_END, Frame, Kind, LastWalk, Leaf, Perl, Sink, may_be_slab,
@@ -40,7 +40,7 @@ struct Careful {
 
 impl Writer {
     #[inline(always)]
-    fn new(to: &Capture, number: u32) -> Self {
+    fn new(to: &StackCapture, number: u32) -> Self {
         Self {
             to: to.frames,
             most: to.most,
@@ -137,7 +137,7 @@ fn place_of(perl: &Perl, interpreter: &Interpreter, at: u64) -> Option<u64> {
 }
 
 /// Whether a place is on this thread's own stack.
-fn is_own(to: &Capture, place: u64) -> bool {
+fn is_own(to: &StackCapture, place: u64) -> bool {
     (to.stack_begin as u64..to.stack_end as u64).contains(&place)
 }
 
@@ -151,7 +151,7 @@ fn label_of(op: u16, phase: Option<u8>, interpreter: u32) -> u64 {
     u64::from(op) | phase << 16 | u64::from(interpreter & 0x7fff) << 32
 }
 
-pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) -> usize {
+pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapture) -> usize {
     // SAFETY: the context that was registered, and what the engine gives. Its memory is large
     // enough, and all zero is a new one.
     let (this, to) = unsafe { (&*context.cast::<PerlStacks>(), &mut *to) };
@@ -173,7 +173,7 @@ pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) 
 /// Puts the sub that is written in C before the frames, if the newest of them calls one.
 #[cold]
 #[inline(never)]
-fn add_call(perl: &Perl, last: &LastWalk, to: &mut Capture, frames: usize) -> usize {
+fn add_call(perl: &Perl, last: &LastWalk, to: &mut StackCapture, frames: usize) -> usize {
     // SAFETY: the place that is noted for an interpreter is a static one.
     let noted = unsafe { &*(last.calls as *const [AtomicU64; 4]) };
     let [sub, op, info, ix] = [0, 1, 2, 3].map(|i: usize| noted[i].load(Ordering::Relaxed));
@@ -204,7 +204,13 @@ fn add_call(perl: &Perl, last: &LastWalk, to: &mut Capture, frames: usize) -> us
 impl PerlStacks {
     /// Captures the frames of Perl's own contexts.
     #[inline(always)]
-    fn capture_frames(&self, perl: &Perl, at: u64, last: &mut LastWalk, to: &mut Capture) -> usize {
+    fn capture_frames(
+        &self,
+        perl: &Perl,
+        at: u64,
+        last: &mut LastWalk,
+        to: &mut StackCapture,
+    ) -> usize {
         if ARENA_SIZES.contains(&to.size) && self.is_arena(perl, at, to) {
             return arena(last, to);
         }
@@ -218,7 +224,13 @@ impl PerlStacks {
     }
 
     #[inline(always)]
-    fn capture_stack(&self, perl: &Perl, at: u64, last: &mut LastWalk, to: &mut Capture) -> usize {
+    fn capture_stack(
+        &self,
+        perl: &Perl,
+        at: u64,
+        last: &mut LastWalk,
+        to: &mut StackCapture,
+    ) -> usize {
         let at = at.max(1);
         let moment = self.moment();
         if last.left > 0 && (last.quick, last.moment) == (at, moment)
@@ -237,7 +249,7 @@ impl PerlStacks {
 }
 
 /// The words on the thread's stack from the return address of the allocation on.
-fn above<'a>(to: &'a Capture, kernel: Kernel<'a>) -> impl Iterator<Item = u64> + 'a {
+fn above<'a>(to: &'a StackCapture, kernel: Kernel<'a>) -> impl Iterator<Item = u64> + 'a {
     // SAFETY: these words are on this thread's own stack, which goes on to its end.
     let own = unsafe { Own::new() };
     let is_own = is_own(to, to.caller as u64);
@@ -254,14 +266,14 @@ fn above<'a>(to: &'a Capture, kernel: Kernel<'a>) -> impl Iterator<Item = u64> +
 /// Whether an allocation is memory that Perl takes ops from.
 #[cold]
 #[inline(never)]
-fn is_slab(perl: &Perl, to: &Capture) -> bool {
+fn is_slab(perl: &Perl, to: &StackCapture) -> bool {
     let failed = Cell::new(false);
     perl.is_slab(above(to, Kernel { failed: &failed }))
 }
 
 /// The stack of an arena. Nobody knows yet whose values will lie in it.
 #[cold]
-fn arena(last: &mut LastWalk, to: &mut Capture) -> usize {
+fn arena(last: &mut LastWalk, to: &mut StackCapture) -> usize {
     last.forget();
     Writer::new(to, 0).newest(Frame::of(Kind::Arenas));
     to.pool = 1;
@@ -278,7 +290,7 @@ fn is_within(
     (inner, inner_at): (&Interpreter, u64),
     outer: &Interpreter,
     last: &mut LastWalk,
-    to: &Capture,
+    to: &StackCapture,
 ) -> bool {
     if last.passing.0 == inner_at && last.passing.1 > 0 {
         last.passing.1 -= 1;
@@ -294,7 +306,7 @@ fn runs_within(
     perl: &Perl,
     (inner, inner_at): (&Interpreter, u64),
     (outer, outer_at): (&Interpreter, u64),
-    to: &Capture,
+    to: &StackCapture,
 ) -> bool {
     let inner = place_of(perl, inner, inner_at);
     let outer = place_of(perl, outer, outer_at);
@@ -304,7 +316,7 @@ fn runs_within(
 
 impl PerlStacks {
     #[cold]
-    fn is_arena(&self, perl: &Perl, at: u64, to: &Capture) -> bool {
+    fn is_arena(&self, perl: &Perl, at: u64, to: &StackCapture) -> bool {
         let failed = Cell::new(false);
         let kernel = Kernel { failed: &failed };
         perl.is_arena(above(to, kernel), kernel, perl.base_of(at), to.size)
@@ -318,7 +330,7 @@ impl PerlStacks {
         at: u64,
         moment: u32,
         last: &mut LastWalk,
-        to: &mut Capture,
+        to: &mut StackCapture,
     ) -> usize {
         if last.moment != moment {
             last.forget();
@@ -359,7 +371,7 @@ impl PerlStacks {
     ///
     /// A thread may have an interpreter as its own that another one runs: whoever made it and gave
     /// it away, or whoever had one that is gone, where there is a new one now.
-    fn may_read(&self, perl: &Perl, interpreter: &Interpreter, at: u64, to: &Capture) -> bool {
+    fn may_read(&self, perl: &Perl, interpreter: &Interpreter, at: u64, to: &StackCapture) -> bool {
         // SAFETY: it only says which thread this is.
         let this_thread = unsafe { libc::pthread_self() } as u64;
         let thread = interpreter.thread.load(Ordering::Relaxed);
@@ -397,7 +409,7 @@ impl PerlStacks {
         interpreter: &Interpreter,
         at: u64,
         last: &mut LastWalk,
-        to: &mut Capture,
+        to: &mut StackCapture,
     ) -> Option<usize> {
         let stacks = interpreter.stacks.load(Ordering::Relaxed);
         let carefully = stacks < PROBATION;

@@ -7,7 +7,7 @@
 use std::ffi::{CString, c_void};
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::{ENGINE, Part, Report};
+use heapprof_collect::{ENGINE, PoolPart, ReportSink};
 use heapprof_perl::Perl;
 
 use super::arenas::{Held, held_by};
@@ -35,7 +35,7 @@ impl PerlStacks {
 
 /// Says how many values there are: those that lie in arenas, and those that Perl counts. Gives each
 /// part of what the arenas hold.
-pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Report) {
+pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const ReportSink) {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, report) = unsafe { (&*context.cast::<PerlStacks>(), &*report) };
     let Some(perl) = this.perl() else { return };
@@ -83,7 +83,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
             let Ok(name) = CString::new(format!("{name} ({state})")) else {
                 continue;
             };
-            let part = Part {
+            let part = PoolPart {
                 name: name.as_ptr(),
                 objects: if has_arenas { held.arenas } else { 0 },
                 bytes,
@@ -95,7 +95,7 @@ pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Repo
 }
 
 /// Says what of the memory in use arenas and the content of values have.
-fn account(report: &Report, held: &Held) {
+fn account(report: &ReportSink, held: &Held) {
     if !ENGINE.stack_providers().is_exact() {
         return;
     }

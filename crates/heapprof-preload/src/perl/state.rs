@@ -4,7 +4,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use heapprof_collect::{ENGINE, Frames};
+use heapprof_collect::{ENGINE, FrameChoice};
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 use heapprof_perl::{Layout, Perl, Unreadable};
@@ -342,7 +342,7 @@ impl PerlStacks {
 
     /// Notes what the arenas of an interpreter hold that is about to be freed.
     pub(super) fn keep_arenas(&self, at: u64) {
-        if ENGINE.stack_providers().wanted() == Frames::Native {
+        if ENGINE.stack_providers().frame_choice() == FrameChoice::Native {
             return;
         }
         let Some(perl) = self.perl() else { return };
@@ -355,7 +355,7 @@ impl PerlStacks {
     /// Changes whenever what a thread knows may not hold any more.
     #[inline(always)]
     pub(super) fn moment(&self) -> u32 {
-        let recording = ENGINE.stack_providers().recording() as u32;
+        let recording = ENGINE.stack_providers().recording_number() as u32;
         recording.wrapping_add(self.changes.load(Ordering::Relaxed))
     }
 

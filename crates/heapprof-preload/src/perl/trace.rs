@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use heapprof_collect::{ENGINE, Value};
+use heapprof_collect::{ENGINE, TracedValues};
 
 use super::state::PerlStacks;
 use super::values::{
@@ -118,7 +118,7 @@ impl PerlStacks {
     pub fn mark_values(&self, text: Option<&[u8]>) -> u32 {
         let moment = self.values.moment.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(text) = text {
-            ENGINE.lifecycle().guarded(|| {
+            ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
                 self.values.with(|shared| {
                     let text = &text[..text.len().min(200)];
                     let name = shared.names.number(text);
@@ -261,7 +261,11 @@ pub(super) fn labels(this: &PerlStacks, label: u64) -> Option<Vec<(&'static str,
     )
 }
 
-pub(super) unsafe extern "C" fn values(context: *mut c_void, i: usize, to: *mut Value) -> c_int {
+pub(super) unsafe extern "C" fn values(
+    context: *mut c_void,
+    i: usize,
+    to: *mut TracedValues,
+) -> c_int {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, to) = unsafe { (&*context.cast::<PerlStacks>(), &mut *to) };
     if this.wants_values() == Wants::Nothing {
@@ -292,14 +296,14 @@ pub(super) unsafe extern "C" fn values(context: *mut c_void, i: usize, to: *mut 
         return 1;
     };
     let Some(row) = given else { return 1 };
-    *to = Value {
+    *to = TracedValues {
         stack: row.stack,
         frame: unseen(row.stack, row.origin).as_ptr(),
         label: row.label,
         made: row.made,
         objects: row.objects,
         bytes: row.bytes,
-        ..Value::NONE
+        ..TracedValues::NONE
     };
     0
 }

@@ -18,7 +18,7 @@ use std::cell::UnsafeCell;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-use heapprof_collect::{ENGINE, Value};
+use heapprof_collect::{ENGINE, TracedValues};
 use heapprof_perl::{NAMES, Perl};
 
 use self::grown::Grown;
@@ -125,7 +125,7 @@ impl Values {
         self.turn.with(|| {
             // SAFETY: one thread has it at a time.
             let shared = unsafe { &mut *self.shared.get() };
-            let recording = ENGINE.stack_providers().recording();
+            let recording = ENGINE.stack_providers().recording_number();
             if shared.recording != recording {
                 (shared.recording, shared.left) = (recording, Rows::new());
             }
@@ -169,7 +169,7 @@ pub(super) fn stack_of(row: &Row) -> String {
     if row.stack >= UNKNOWN {
         return unseen(row.stack, row.origin).to_string_lossy().into_owned();
     }
-    let frames = ENGINE.stack_providers().frames_of(row.stack);
+    let frames = ENGINE.stack_providers().script_frames(row.stack);
     let line = |(name, file, line): &(String, String, u32)| match file.is_empty() {
         true => name.clone(),
         false => format!("{name} {file}:{line}"),
@@ -188,4 +188,4 @@ pub(super) fn text_of(names: &Names, number: u32) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-const _: () = assert!(UNSEEN == Value::NO_STACK);
+const _: () = assert!(UNSEEN == TracedValues::NO_STACK);

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use heapprof_collect::{Capture, RawFrame};
+use heapprof_collect::{RawFrame, StackCapture};
 use heapprof_memory::Own;
 use heapprof_python::{Compared, EACH_END, Frame, Last, Python, Reached, Walked, Write};
 
@@ -48,7 +48,7 @@ impl Write for Writer {
     }
 }
 
-pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut Capture) -> usize {
+pub(super) unsafe extern "C" fn capture(context: *mut c_void, to: *mut StackCapture) -> usize {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, to) = unsafe { (&*context.cast::<PythonStacks>(), &mut *to) };
     let Some(python) = this.python() else {

@@ -23,7 +23,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI8, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-use heapprof_collect::Mode;
+use heapprof_collect::RecordingMode;
 use heapprof_memory::Memory;
 use heapprof_memory::loaded::Object;
 
@@ -213,9 +213,9 @@ impl PythonObjects {
     }
 
     /// Says that a recording begins.
-    pub fn begin(&self, mode: Mode) {
+    pub fn begin(&self, mode: RecordingMode) {
         self.want(match self.answer.load(Ordering::Relaxed) {
-            0 => mode == Mode::Sampled || self.has_mimalloc(),
+            0 => mode == RecordingMode::Sampled || self.has_mimalloc(),
             answer => answer > 0,
         });
     }

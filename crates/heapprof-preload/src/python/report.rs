@@ -2,13 +2,13 @@
 
 use std::ffi::{CString, c_void};
 
-use heapprof_collect::Report;
+use heapprof_collect::ReportSink;
 use heapprof_python::{EACH_END, MOST_FRAMES};
 
 use super::objects::{OBJECTS, Small};
 use super::state::PythonStacks;
 
-pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const Report) {
+pub(super) unsafe extern "C" fn report(context: *mut c_void, report: *const ReportSink) {
     // SAFETY: the context that was registered, and what the engine gives.
     let (this, report) = unsafe { (&*context.cast::<PythonStacks>(), &*report) };
     let say = |text: String| {

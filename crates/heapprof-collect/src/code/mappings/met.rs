@@ -8,11 +8,11 @@ use std::io::Write;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-use super::{Known, Mapping, Mappings, mark_replaced};
-use crate::code::image::{CodePiece, Image};
-use crate::code::modules::Module;
-use crate::platform::pages::Pages;
-use crate::platform::process::Process;
+use super::{CodeMapping, CodeMappings, KnownMappings, mark_replaced};
+use crate::code::image::{CodePiece, MappedImage};
+use crate::code::modules::LoadedModule;
+use crate::platform::pages::PageSource;
+use crate::platform::process::EngineProcess;
 use crate::platform::sys;
 use crate::platform::weak::{self, LinkMap};
 
@@ -30,15 +30,15 @@ impl PathBuffer {
     }
 }
 
-impl Mappings {
+impl CodeMappings {
     /// Notes the code of an object that a stack leads through, and shows it to readers. It is
     /// called in the middle of an event, and does not allocate from the program. Returns whether
     /// the code was known before, so that nothing was loaded since.
-    pub(crate) fn note_met(&self, process: &Process, module: &Module) -> bool {
-        if process.is_shut_in() {
+    pub(crate) fn note_met(&self, process: &EngineProcess, module: &LoadedModule) -> bool {
+        if process.is_sandboxed() {
             return false;
         }
-        let note = |known: &mut Known| self.note_object(known, process, module);
+        let note = |known: &mut KnownMappings| self.note_object(known, process, module);
         // A handler that ends the process dumps, and that takes the lock, too.
         let mask = process.block_signals();
         // Where the loader must be asked what is loaded, somebody may do that under the lock, and
@@ -51,16 +51,21 @@ impl Mappings {
         noted == Some(true)
     }
 
-    fn note_object(&self, known: &mut Known, process: &Process, module: &Module) -> bool {
+    fn note_object(
+        &self,
+        known: &mut KnownMappings,
+        process: &EngineProcess,
+        module: &LoadedModule,
+    ) -> bool {
         // The program's own code comes first.
         if known.all.is_empty() {
             return false;
         }
-        let is_here = |m: &&Mapping| !m.closed && m.start < module.end && module.start < m.end;
+        let is_here = |m: &&CodeMapping| !m.closed && m.start < module.end && module.start < m.end;
         // What was loaded last is met first.
         if let Some(mapping) = known.all.iter().rev().find(is_here) {
             // Something else may have come to its place without a word.
-            return Image::of(mapping.start, mapping.offset) == mapping.image;
+            return MappedImage::read_at(mapping.start, mapping.offset) == mapping.image;
         }
         let generation = self.closed.with(process, |closed| {
             mark_replaced(known, closed);
@@ -76,9 +81,9 @@ impl Mappings {
         }
         let link_map = found.map_or(std::ptr::null(), |found| found.link_map);
         let mut pieces = [CodePiece::default(); MAX_PIECES];
-        let count = Image::code(module.start, &mut pieces);
+        let count = MappedImage::find_code(module.start, &mut pieces);
         for piece in &pieces[..count.min(MAX_PIECES)] {
-            let mapping = mapping(piece, link_map, &mut known.room);
+            let mapping = build_mapping(piece, link_map, &mut known.room);
             let Some(mapping) = mapping.filter(|_| known.all.try_reserve(1).is_ok()) else {
                 continue;
             };
@@ -94,7 +99,7 @@ impl Mappings {
     }
 
     /// Shows a mapping that was noted just now. There may be tens of thousands of others.
-    fn publish_noted(&self, known: &mut Known, noted: usize, pages: &Pages) {
+    fn publish_noted(&self, known: &mut KnownMappings, noted: usize, pages: &PageSource) {
         let count = self.published.load(Ordering::Relaxed) as usize;
         // There was no memory for those before it.
         known.is_changed |= noted > count;
@@ -106,7 +111,11 @@ impl Mappings {
 
 /// The mapping of a piece of code, without its image. `None` if its path can't be found out, or if
 /// there is no memory.
-fn mapping(piece: &CodePiece, link_map: *const LinkMap, room: &mut PathBuffer) -> Option<Mapping> {
+fn build_mapping(
+    piece: &CodePiece,
+    link_map: *const LinkMap,
+    room: &mut PathBuffer,
+) -> Option<CodeMapping> {
     let PathBuffer(room) = room;
     let &CodePiece { start, end, offset } = piece;
     let of_kernel = kernels_path(piece, room);
@@ -117,13 +126,13 @@ fn mapping(piece: &CodePiece, link_map: *const LinkMap, room: &mut PathBuffer) -
     let mut own = Vec::new();
     own.try_reserve_exact(len).ok()?;
     own.extend_from_slice(intact.unwrap_or(path));
-    Some(Mapping {
+    Some(CodeMapping {
         start,
         end,
         offset,
         path: own.into_boxed_slice(),
         deleted: intact.is_some(),
-        image: Image::UNKNOWN,
+        image: MappedImage::UNKNOWN,
         last: 0,
         closed: false,
         turn: 0,

@@ -1,9 +1,9 @@
 //! What is known of mappings, with those of the test itself.
 
 use super::*;
-use crate::code::modules::Modules;
-use crate::platform::pages::Pages;
-use crate::platform::sys::PAGE;
+use crate::code::modules::LoadedModules;
+use crate::platform::pages::PageSource;
+use crate::platform::sys::PAGE_SIZE;
 
 #[test]
 fn reads_the_kernels_text() {
@@ -33,9 +33,12 @@ fn reads_the_kernels_text() {
 #[test]
 fn finds_this_program() {
     let code = finds_this_program as fn() as usize;
-    let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
-    assert_eq!(mappings.remember(&process, |_| true), Told::All);
-    let all = mappings.known(&process);
+    let (mappings, process) = (
+        CodeMappings::new(),
+        EngineProcess::new(PageSource::from_kernel()),
+    );
+    assert_eq!(mappings.remember(&process, |_| true), CodeScanOutcome::All);
+    let all = mappings.known_mappings(&process);
     let own = all
         .iter()
         .find(|m| m.start <= code && code < m.end)
@@ -48,21 +51,27 @@ fn finds_this_program() {
 /// memory.
 #[test]
 fn what_is_read_fits_what_was_set_aside() {
-    let (mappings, process) = (Mappings::new(), Process::new(Pages::of_kernel()));
-    assert_eq!(mappings.code(1).map(|all| all.len()), None);
-    let all = mappings.code(mappings.room()).unwrap();
+    let (mappings, process) = (
+        CodeMappings::new(),
+        EngineProcess::new(PageSource::from_kernel()),
+    );
+    assert_eq!(mappings.read_code(1).map(|all| all.len()), None);
+    let all = mappings.read_code(mappings.room()).unwrap();
     assert!(!all.is_empty());
     let reserved = std::cell::RefCell::new(Vec::new());
     let reserve = |bytes| {
         reserved.borrow_mut().push(bytes);
         reserved.borrow().len() < 3
     };
-    assert_eq!(mappings.remember(&process, reserve), Told::All);
-    let known = mappings.known(&process).len();
+    assert_eq!(mappings.remember(&process, reserve), CodeScanOutcome::All);
+    let known = mappings.known_mappings(&process).len();
     assert_eq!(known, all.len());
     assert_eq!(mappings.note_gone(&process, || true, reserve), Vec::new());
-    assert_eq!(mappings.remember(&process, reserve), Told::NoMemory);
-    assert_eq!(mappings.known(&process).len(), known);
+    assert_eq!(
+        mappings.remember(&process, reserve),
+        CodeScanOutcome::NoMemory
+    );
+    assert_eq!(mappings.known_mappings(&process).len(), known);
     let reserved = reserved.into_inner();
     let read = mappings.reading.load(Ordering::Relaxed);
     assert_eq!(reserved.len(), 3);
@@ -70,28 +79,28 @@ fn what_is_read_fits_what_was_set_aside() {
 }
 
 /// The module of this test's own code, and the mappings of this process.
-fn own(process: &Process) -> (Module, Mappings) {
+fn own(process: &EngineProcess) -> (LoadedModule, CodeMappings) {
     let code = own as *const () as usize;
-    let mappings = Mappings::new();
-    assert_eq!(mappings.remember(process, |_| true), Told::All);
-    let all = mappings.known(process);
-    let holds = |m: &&Mapping| (m.start..m.end).contains(&code);
+    let mappings = CodeMappings::new();
+    assert_eq!(mappings.remember(process, |_| true), CodeScanOutcome::All);
+    let all = mappings.known_mappings(process);
+    let holds = |m: &&CodeMapping| (m.start..m.end).contains(&code);
     let mapping = all.iter().find(holds).unwrap();
     // What the loader says begins with the image's header.
     let mut start = mapping.start;
-    while Image::of(start, 0) != mapping.image {
-        start -= PAGE;
+    while MappedImage::read_at(start, 0) != mapping.image {
+        start -= PAGE_SIZE;
     }
-    let module = Module {
+    let module = LoadedModule {
         start,
         end: mapping.end,
-        ..Module::default()
+        ..LoadedModule::default()
     };
     (module, mappings)
 }
 
 /// What the kernel tells of a mapping, and of which image it is.
-fn brief(m: &Mapping) -> (usize, usize, u64, Vec<u8>, bool, Image) {
+fn brief(m: &CodeMapping) -> (usize, usize, u64, Vec<u8>, bool, MappedImage) {
     (
         m.start,
         m.end,
@@ -108,77 +117,81 @@ fn an_object_is_noted_as_the_kernel_tells_it() {
     if !std::path::Path::new("/proc/self/map_files").is_dir() {
         return;
     }
-    let process = Process::new(Pages::of_kernel());
+    let process = EngineProcess::new(PageSource::from_kernel());
     let (_, mappings) = own(&process);
     let code = own as *const () as usize;
-    let module = Modules::new().find(&process, code).unwrap();
-    let is_of = |m: &Mapping| m.start < module.end && module.start < m.end;
-    let expected = mappings.known(&process);
+    let module = LoadedModules::new().find(&process, code).unwrap();
+    let is_of = |m: &CodeMapping| m.start < module.end && module.start < m.end;
+    let expected = mappings.known_mappings(&process);
     // It is known.
     assert!(mappings.note_met(&process, &module));
-    assert_eq!(mappings.known(&process).len(), expected.len());
+    assert_eq!(mappings.known_mappings(&process).len(), expected.len());
     // Now it is not.
     mappings.known.with(&process, |known| {
         known.all.retain(|m| !is_of(m));
         mappings.publish(known, &process.pages);
     });
-    assert!(mappings.known(&process).len() < expected.len());
+    assert!(mappings.known_mappings(&process).len() < expected.len());
     for was_known in [false, true] {
         assert_eq!(mappings.note_met(&process, &module), was_known);
-        let noted = mappings.known(&process);
+        let noted = mappings.known_mappings(&process);
         let count = mappings.published.load(Ordering::Relaxed) as usize;
         assert_eq!((noted.len(), count), (expected.len(), expected.len()));
-        let of = |all: &[Mapping]| {
+        let of = |all: &[CodeMapping]| {
             all.iter()
                 .filter(|m| is_of(m))
                 .map(brief)
                 .collect::<Vec<_>>()
         };
         assert_eq!(of(&noted), of(&expected));
-        assert_eq!(mappings.remember(&process, |_| true), Told::All);
+        assert_eq!(mappings.remember(&process, |_| true), CodeScanOutcome::All);
     }
     // Something else may have come there without a word.
     mappings.known.with(&process, |known| {
         let of_module = known.all.iter_mut().filter(|m| is_of(m));
-        of_module.for_each(|m| m.image = Image::UNKNOWN);
+        of_module.for_each(|m| m.image = MappedImage::UNKNOWN);
     });
     assert!(!mappings.note_met(&process, &module));
     // The program's own code comes first.
-    assert!(!Mappings::new().note_met(&process, &module));
+    assert!(!CodeMappings::new().note_met(&process, &module));
 }
 
 /// The loader's path may lead over a link. The kernel's takes its place, and until then the mapping
 /// is not taken for another one.
 #[test]
 fn the_kernels_path_takes_the_place_of_the_loaders() {
-    let process = Process::new(Pages::of_kernel());
+    let process = EngineProcess::new(PageSource::from_kernel());
     let (module, mappings) = own(&process);
-    let expected: Vec<_> = mappings.known(&process).iter().map(brief).collect();
+    let expected: Vec<_> = mappings
+        .known_mappings(&process)
+        .iter()
+        .map(brief)
+        .collect();
     mappings.known.with(&process, |known| {
-        let of_module = |m: &&mut Mapping| m.end == module.end;
+        let of_module = |m: &&mut CodeMapping| m.end == module.end;
         let mapping = known.all.iter_mut().find(of_module).unwrap();
         mapping.path = b"/a/link".to_vec().into();
         mapping.is_loaders = true;
     });
     assert_eq!(mappings.note_gone(&process, || true, |_| true), []);
-    assert_eq!(mappings.remember(&process, |_| true), Told::All);
-    let known = mappings.known(&process);
+    assert_eq!(mappings.remember(&process, |_| true), CodeScanOutcome::All);
+    let known = mappings.known_mappings(&process);
     assert!(known.iter().map(brief).eq(expected));
     assert!(known.iter().all(|m| !m.is_loaders && m.shown_at != 0));
 }
 
 #[test]
 fn what_is_still_there_belongs_to_the_same_generation() {
-    let process = Process::new(Pages::of_kernel());
+    let process = EngineProcess::new(PageSource::from_kernel());
     let (module, mappings) = own(&process);
     mappings.note_closing(&process, |_| false);
     // However often it is met while it may go.
     for _ in 0..3 {
-        assert!(!mappings.touched(&process, &module, || true));
+        assert!(!mappings.note_module(&process, &module, || true));
     }
     // It is noted again when the next thread begins, and not when nobody closes anything.
     mappings.note_closing(&process, |_| false);
-    assert!(!mappings.touched(&process, &module, || false));
+    assert!(!mappings.note_module(&process, &module, || false));
     assert_eq!(mappings.note_gone(&process, || true, |_| true), []);
     assert_eq!(mappings.generation(), 0);
 }

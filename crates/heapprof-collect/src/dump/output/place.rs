@@ -4,26 +4,26 @@
 
 use std::ffi::{CStr, CString};
 
-use crate::platform::sys::{self, File};
+use crate::platform::sys::{self, EngineFile};
 
 /// Bytes that a file's name may have.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_LEN: usize = 255;
 
 /// A name in a folder.
-pub(super) struct Place {
-    folder: File,
+pub(super) struct DumpPlace {
+    folder: EngineFile,
     name: CString,
 }
 
 /// Which file it is, so that no other file is removed instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct DumpFileIdentity {
     device: u64,
     number: u64,
 }
 
-impl Identity {
-    fn of(found: &libc::stat) -> Self {
+impl DumpFileIdentity {
+    fn from_stat(found: &libc::stat) -> Self {
         Self {
             device: found.st_dev,
             number: found.st_ino,
@@ -31,10 +31,10 @@ impl Identity {
     }
 }
 
-impl Place {
+impl DumpPlace {
     /// The place of a path. With `make`, its folder is made if it is missing.
-    pub(super) fn of(path: &[u8], make: bool) -> Result<Self, i32> {
-        let (folder, name) = parted(path);
+    pub(super) fn from_path(path: &[u8], make: bool) -> Result<Self, i32> {
+        let (folder, name) = split_path(path);
         if name.is_empty() {
             return Err(libc::EISDIR);
         }
@@ -42,8 +42,9 @@ impl Place {
         let folder = if make {
             // Nobody typed the folder's name, so a link that another user put there is not
             // followed.
-            let above = Self::of(folder, false)?;
-            let open = || File::open_in(&above.folder, &above.name, FOLDER | libc::O_NOFOLLOW, 0);
+            let above = Self::from_path(folder, false)?;
+            let open =
+                || EngineFile::open_in(&above.folder, &above.name, FOLDER | libc::O_NOFOLLOW, 0);
             match open() {
                 Err(libc::ENOENT) => {
                     let made = sys::make_folder_in(&above.folder, &above.name);
@@ -57,19 +58,19 @@ impl Place {
                 opened => opened?,
             }
         } else {
-            File::open(&text(folder)?, FOLDER, 0)?
+            EngineFile::open(&to_c_string(folder)?, FOLDER, 0)?
         };
-        let name = text(name)?;
+        let name = to_c_string(name)?;
         Ok(Self { folder, name })
     }
 
     /// Opens what is there instead of a plain file, if that is a device or a pipe. These can't be
     /// replaced, only written to. A pipe that nobody reads from is an error.
-    pub(super) fn open_special(&self) -> Result<Option<File>, i32> {
+    pub(super) fn open_special(&self) -> Result<Option<EngineFile>, i32> {
         let Some(found) = sys::stat_in(&self.folder, &self.name, false) else {
             return Ok(None);
         };
-        let is_link = kind(&found) == libc::S_IFLNK;
+        let is_link = file_kind(&found) == libc::S_IFLNK;
         let led = match is_link {
             true => sys::stat_in(&self.folder, &self.name, true),
             false => Some(found),
@@ -83,7 +84,7 @@ impl Place {
         }
         let follow = if is_link { 0 } else { libc::O_NOFOLLOW };
         let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOCTTY | follow;
-        let file = File::open_in(&self.folder, &self.name, flags, 0)?;
+        let file = EngineFile::open_in(&self.folder, &self.name, flags, 0)?;
         // A plain file that took its name meanwhile is not written into.
         Ok(Some(file).filter(|file| file.stat().is_some_and(|found| is_special(&found))))
     }
@@ -99,20 +100,20 @@ impl Place {
     }
 
     /// Makes a new file beside the place, with exactly these rights.
-    pub(super) fn draft(&self, mode: u32) -> Result<Draft<'_>, i32> {
+    pub(super) fn draft(&self, mode: u32) -> Result<DumpDraft<'_>, i32> {
         let mut name = self.name.to_bytes().to_vec();
         // The new name is at most 24 bytes longer than this.
-        name.truncate(LONGEST_NAME - 40);
+        name.truncate(MAX_NAME_LEN - 40);
         // Processes of several namespaces may have the same number.
         let now = sys::nanoseconds(libc::CLOCK_REALTIME) as u32;
         name.extend_from_slice(format!(".{}-{now:08x}.tmp", sys::process_id()).as_bytes());
-        let name = text(&name)?;
+        let name = to_c_string(&name)?;
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW;
-        let file = File::open_in(&self.folder, &name, flags, mode)?;
+        let file = EngineFile::open_in(&self.folder, &name, flags, mode)?;
         // The program's umask is meant for the program's own files.
         file.set_mode(mode);
-        let identity = file.stat().map(|found| Identity::of(&found));
-        Ok(Draft {
+        let identity = file.stat().map(|found| DumpFileIdentity::from_stat(&found));
+        Ok(DumpDraft {
             place: self,
             name,
             file: Some(file),
@@ -126,32 +127,32 @@ impl Place {
     }
 
     /// Removes this file, if it is there.
-    pub(super) fn remove_only(&self, file: Identity) {
+    pub(super) fn remove_only(&self, file: DumpFileIdentity) {
         let found = sys::stat_in(&self.folder, &self.name, false);
-        if found.is_some_and(|found| Identity::of(&found) == file) {
+        if found.is_some_and(|found| DumpFileIdentity::from_stat(&found) == file) {
             self.remove();
         }
     }
 }
 
 /// A file that is not whole yet. It is removed if nobody finishes it.
-pub(super) struct Draft<'a> {
-    place: &'a Place,
+pub(super) struct DumpDraft<'a> {
+    place: &'a DumpPlace,
     name: CString,
-    pub(super) file: Option<File>,
-    identity: Option<Identity>,
+    pub(super) file: Option<EngineFile>,
+    identity: Option<DumpFileIdentity>,
 }
 
-impl Draft<'_> {
+impl DumpDraft<'_> {
     /// Moves the file to its place. Returns which file it is.
-    pub(super) fn finish(mut self) -> Result<Option<Identity>, i32> {
+    pub(super) fn finish(mut self) -> Result<Option<DumpFileIdentity>, i32> {
         sys::rename_in(&self.place.folder, &self.name, &self.place.name)?;
         self.name = CString::default();
         Ok(self.identity)
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for DumpDraft<'_> {
     fn drop(&mut self) {
         if !self.name.is_empty() {
             sys::unlink_in(&self.place.folder, &self.name);
@@ -160,7 +161,7 @@ impl Drop for Draft<'_> {
 }
 
 /// A path's folder and its last name.
-fn parted(path: &[u8]) -> (&[u8], &[u8]) {
+fn split_path(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|&b| b == b'/') {
         Some(0) => (b"/", &path[1..]),
         Some(at) => (&path[..at], &path[at + 1..]),
@@ -168,22 +169,25 @@ fn parted(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn text(bytes: &[u8]) -> Result<CString, i32> {
+fn to_c_string(bytes: &[u8]) -> Result<CString, i32> {
     CString::new(bytes).map_err(|_| libc::EINVAL)
 }
 
-fn kind(found: &libc::stat) -> u32 {
+fn file_kind(found: &libc::stat) -> u32 {
     found.st_mode & libc::S_IFMT
 }
 
 /// Whether it is neither a file nor a folder: a device, a pipe, a socket.
 fn is_special(found: &libc::stat) -> bool {
-    !matches!(kind(found), libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK)
+    !matches!(
+        file_kind(found),
+        libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK
+    )
 }
 
 /// A file of this user's own to add to, in a folder where other users have theirs. Its name ends
 /// with `ending`.
-pub(super) fn open_own(folder: &CStr, ending: &str) -> Option<File> {
+pub(super) fn open_own(folder: &CStr, ending: &str) -> Option<EngineFile> {
     let user = sys::effective_user();
     let own = [
         format!("{user}{ending}"),
@@ -195,9 +199,9 @@ pub(super) fn open_own(folder: &CStr, ending: &str) -> Option<File> {
         // Otherwise this would wait for a pipe that somebody put there.
         let plain = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | plain;
-        let file = File::open(&text(&path).ok()?, flags, 0o600).ok()?;
+        let file = EngineFile::open(&to_c_string(&path).ok()?, flags, 0o600).ok()?;
         let found = file.stat()?;
-        if found.st_uid != user || kind(&found) != libc::S_IFREG || found.st_nlink != 1 {
+        if found.st_uid != user || file_kind(&found) != libc::S_IFREG || found.st_nlink != 1 {
             return None;
         }
         // Whatever the umask is: the next process opens it, too.

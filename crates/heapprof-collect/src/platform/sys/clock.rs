@@ -13,10 +13,10 @@ use super::call;
 /// The kernel's function in the process's memory, which needs no system call for most clocks.
 type ClockGettime = unsafe extern "C" fn(libc::clockid_t, *mut libc::timespec) -> c_int;
 
-/// That function; null if nobody has looked for it yet, and [`NONE`] if there is none. A forked
-/// child has it at the same place.
-static FUNCTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
-const NONE: *mut () = ptr::without_provenance_mut(1);
+/// That function; null if nobody has looked for it yet, and [`NO_FUNCTION`] if there is none. A
+/// forked child has it at the same place.
+static CLOCK_FUNCTION: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+const NO_FUNCTION: *mut () = ptr::without_provenance_mut(1);
 
 /// The function's name.
 #[cfg(target_arch = "x86_64")]
@@ -30,12 +30,12 @@ pub(crate) fn nanoseconds(clock: libc::clockid_t) -> i64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    let mut function = FUNCTION.load(Ordering::Relaxed);
+    let mut function = CLOCK_FUNCTION.load(Ordering::Relaxed);
     if function.is_null() {
         function = find();
-        FUNCTION.store(function, Ordering::Relaxed);
+        CLOCK_FUNCTION.store(function, Ordering::Relaxed);
     }
-    let is_told = function != NONE && {
+    let is_told = function != NO_FUNCTION && {
         // SAFETY: `find` found it, and the kernel's function has this type.
         let function = unsafe { std::mem::transmute::<*mut (), ClockGettime>(function) };
         // SAFETY: `time` is valid to write.
@@ -58,7 +58,9 @@ fn find() -> *mut () {
         0 => None,
         header => symbol(header),
     };
-    found.map_or(NONE, |at| ptr::with_exposed_provenance_mut(at as usize))
+    found.map_or(NO_FUNCTION, |at| {
+        ptr::with_exposed_provenance_mut(at as usize)
+    })
 }
 
 /// Where the function is in the object whose ELF header is at `header`.
@@ -96,7 +98,7 @@ mod tests {
         // Under an emulator there may be no such object.
         // SAFETY: it only tells.
         let has_object = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } != 0;
-        assert_eq!(find() != NONE, has_object);
+        assert_eq!(find() != NO_FUNCTION, has_object);
         let own = || {
             let mut time = libc::timespec {
                 tv_sec: 0,

@@ -5,18 +5,18 @@ use std::ffi::CStr;
 use super::call;
 
 /// An open file that closes itself.
-pub struct File(i32);
+pub struct EngineFile(i32);
 
 /// How long a pipe's reader is waited for in all, however often it takes a little, or whoever
 /// should answer.
-pub(crate) struct Patience(libc::timespec);
+pub(crate) struct WaitTimeout(libc::timespec);
 
-impl Patience {
+impl WaitTimeout {
     pub(crate) const fn new() -> Self {
-        Self::of_seconds(10)
+        Self::from_seconds(10)
     }
 
-    pub(crate) const fn of_seconds(seconds: i64) -> Self {
+    pub(crate) const fn from_seconds(seconds: i64) -> Self {
         Self(libc::timespec {
             tv_sec: seconds,
             tv_nsec: 0,
@@ -24,7 +24,7 @@ impl Patience {
     }
 }
 
-impl File {
+impl EngineFile {
     /// Opens `path`; the error is an errno.
     pub fn open(path: &CStr, flags: i32, mode: u32) -> Result<Self, i32> {
         Self::open_from(libc::AT_FDCWD, path, flags, mode)
@@ -45,28 +45,28 @@ impl File {
                 [at, path.as_ptr() as usize, flags, mode as usize, 0, 0],
             )
         };
-        Self::of_number(fd)
+        Self::from_number(fd)
     }
 
     /// The file with this number, which the kernel has just given; or the kernel's error, which is
     /// below zero.
-    pub(super) fn of_number(number: isize) -> Result<Self, i32> {
+    pub(super) fn from_number(number: isize) -> Result<Self, i32> {
         if number < 0 {
             Err(-number as i32)
         } else {
-            Ok(Self(number as i32).out_of_the_way())
+            Ok(Self(number as i32).move_out_of_the_way())
         }
     }
 
     /// Moves the file to a number that the program does not come to. The program may close all
     /// numbers that it does not know, go on using one that it closed, and have its own files at
     /// once where ours was.
-    fn out_of_the_way(self) -> Self {
-        const FIRST: usize = 200;
+    fn move_out_of_the_way(self) -> Self {
+        const FIRST_FILE_NUMBER: usize = 200;
         let args = [
             self.0 as usize,
             libc::F_DUPFD_CLOEXEC as usize,
-            FIRST,
+            FIRST_FILE_NUMBER,
             0,
             0,
             0,
@@ -107,17 +107,17 @@ impl File {
 
     /// Waits for room in a pipe, whose reader may have gone to sleep. Returns false once there is
     /// no patience left.
-    pub(crate) fn has_room(&self, patience: &mut Patience) -> bool {
+    pub(crate) fn has_room(&self, patience: &mut WaitTimeout) -> bool {
         self.is_ready(libc::POLLOUT, patience)
     }
 
     /// Waits for an answer, or for the end of whoever should give it. Returns false once there is
     /// no patience left.
-    pub(crate) fn is_answered(&self, patience: &mut Patience) -> bool {
+    pub(crate) fn is_answered(&self, patience: &mut WaitTimeout) -> bool {
         self.is_ready(libc::POLLIN, patience)
     }
 
-    fn is_ready(&self, events: i16, patience: &mut Patience) -> bool {
+    fn is_ready(&self, events: i16, patience: &mut WaitTimeout) -> bool {
         let mut poll = libc::pollfd {
             fd: self.0,
             events,
@@ -171,14 +171,14 @@ impl File {
     /// Writes all of `bytes`. The error is an errno. If a pipe was opened without waiting, this
     /// writes to it only as long as somebody reads.
     pub fn write_all(&self, bytes: &[u8]) -> Result<(), i32> {
-        self.write_patiently(bytes, &mut Patience::new())
+        self.write_with_timeout(bytes, &mut WaitTimeout::new())
     }
 
     /// As [`write_all`](Self::write_all), with what is left of somebody's patience.
-    pub(crate) fn write_patiently(
+    pub(crate) fn write_with_timeout(
         &self,
         mut bytes: &[u8],
-        patience: &mut Patience,
+        patience: &mut WaitTimeout,
     ) -> Result<(), i32> {
         while !bytes.is_empty() {
             // SAFETY: the kernel reads at most `bytes.len()` bytes of `bytes`.
@@ -203,7 +203,7 @@ impl File {
                     }
                 }
                 n => {
-                    take_back(-n as i32);
+                    take_back_signal(-n as i32);
                     return Err(-n as i32);
                 }
             }
@@ -214,7 +214,7 @@ impl File {
 
 /// Takes the signal that came with a failed write off the queue: it is ours, and blocked while we
 /// write.
-pub(crate) fn take_back(errno: i32) {
+pub(crate) fn take_back_signal(errno: i32) {
     let signal = match errno {
         libc::EFBIG => libc::SIGXFSZ,
         libc::EPIPE => libc::SIGPIPE,
@@ -244,7 +244,7 @@ pub fn write_to(fd: i32, bytes: &[u8]) {
     };
 }
 
-impl Drop for File {
+impl Drop for EngineFile {
     fn drop(&mut self) {
         // SAFETY: the descriptor is ours.
         unsafe { call(libc::SYS_close, [self.0 as usize, 0, 0, 0, 0, 0]) };
@@ -254,14 +254,14 @@ impl Drop for File {
 /// All of a small file such as those under /proc.
 pub fn read_file(path: &CStr) -> Vec<u8> {
     let mut all = Vec::new();
-    let Ok(file) = File::open(path, libc::O_RDONLY, 0) else {
+    let Ok(file) = EngineFile::open(path, libc::O_RDONLY, 0) else {
         return all;
     };
     // Memory that is not needed is not touched: most of these files are short.
-    const FIRST: usize = 2048;
+    const FIRST_READ_LEN: usize = 2048;
     loop {
         let len = all.len();
-        all.resize(2 * len.max(FIRST / 2), 0);
+        all.resize(2 * len.max(FIRST_READ_LEN / 2), 0);
         let n = file.read(&mut all[len..]);
         all.truncate(len + n);
         if n == 0 {
@@ -272,11 +272,13 @@ pub fn read_file(path: &CStr) -> Vec<u8> {
 
 /// Opens a regular file for reading. Nothing else is opened: a pipe or a device may do something
 /// then. `None` if it is none, or can't be opened.
-pub fn open_regular(path: &CStr) -> Option<File> {
-    let found = File::open(path, libc::O_PATH, 0).ok()?.stat()?;
+pub fn open_regular(path: &CStr) -> Option<EngineFile> {
+    let found = EngineFile::open(path, libc::O_PATH, 0).ok()?.stat()?;
     let is_regular = found.st_mode & libc::S_IFMT == libc::S_IFREG;
     let how = libc::O_RDONLY | libc::O_NONBLOCK;
-    is_regular.then(|| File::open(path, how, 0).ok()).flatten()
+    is_regular
+        .then(|| EngineFile::open(path, how, 0).ok())
+        .flatten()
 }
 
 /// Whether this process may execute a file.
@@ -289,8 +291,8 @@ pub fn is_executable(path: &CStr) -> bool {
 
 /// Whether the process has fewer numbers left for files than a dump takes at a time.
 pub(crate) fn is_short_of_files() -> bool {
-    let taken: [_; 4] = std::array::from_fn(|_| File::open(c"/", libc::O_PATH, 0));
-    let is_full = |file: &Result<File, i32>| matches!(file, Err(libc::EMFILE | libc::ENFILE));
+    let taken: [_; 4] = std::array::from_fn(|_| EngineFile::open(c"/", libc::O_PATH, 0));
+    let is_full = |file: &Result<EngineFile, i32>| matches!(file, Err(libc::EMFILE | libc::ENFILE));
     taken.iter().any(is_full)
 }
 
@@ -320,8 +322,8 @@ pub(crate) fn close_last(mut count: u32) {
 /// Leaves the calling thread no open files except stderr, and a table of its own for those that it
 /// opens. Kernels before 5.9 can't do that, and nothing changes.
 pub(crate) fn leave_files() {
-    const UNSHARE: usize = 1 << 1;
-    let behind = [3, u32::MAX as usize, UNSHARE, 0, 0, 0];
+    const CLOSE_RANGE_UNSHARE: usize = 1 << 1;
+    let behind = [3, u32::MAX as usize, CLOSE_RANGE_UNSHARE, 0, 0, 0];
     // SAFETY: the table that is emptied is a new one of this thread's.
     unsafe {
         if call(libc::SYS_close_range, behind) == 0 {
@@ -359,12 +361,12 @@ pub(crate) fn is_same_file(one: &CStr, other: &CStr) -> bool {
 }
 
 /// The user whom a file belongs to; `None` if there is no such file.
-pub(crate) fn owner_of(path: &CStr) -> Option<u32> {
+pub(crate) fn file_owner(path: &CStr) -> Option<u32> {
     stat_from(libc::AT_FDCWD, path, 0).map(|found| found.st_uid)
 }
 
 /// What the kernel knows of a name in a folder, or of what a link there leads to.
-pub(crate) fn stat_in(folder: &File, name: &CStr, follow: bool) -> Option<libc::stat> {
+pub(crate) fn stat_in(folder: &EngineFile, name: &CStr, follow: bool) -> Option<libc::stat> {
     let flags = if follow { 0 } else { libc::AT_SYMLINK_NOFOLLOW };
     stat_from(folder.0, name, flags)
 }
@@ -380,7 +382,7 @@ fn stat_from(folder: i32, path: &CStr, flags: i32) -> Option<libc::stat> {
 }
 
 /// Renames a file in its folder; the error is an errno.
-pub(crate) fn rename_in(folder: &File, from: &CStr, to: &CStr) -> Result<(), i32> {
+pub(crate) fn rename_in(folder: &EngineFile, from: &CStr, to: &CStr) -> Result<(), i32> {
     let at = folder.0 as usize;
     // SAFETY: both names end in a zero byte.
     let n = unsafe {
@@ -391,28 +393,28 @@ pub(crate) fn rename_in(folder: &File, from: &CStr, to: &CStr) -> Result<(), i32
 }
 
 /// Removes a file in a folder, if it is there. Returns whether it was.
-pub(crate) fn unlink_in(folder: &File, name: &CStr) -> bool {
+pub(crate) fn unlink_in(folder: &EngineFile, name: &CStr) -> bool {
     let args = [folder.0 as usize, name.as_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the name ends in a zero byte.
     unsafe { call(libc::SYS_unlinkat, args) == 0 }
 }
 
 /// Makes a folder in another one. The error is an errno.
-pub(crate) fn make_folder_in(folder: &File, called: &CStr) -> Result<(), i32> {
+pub(crate) fn make_folder_in(folder: &EngineFile, called: &CStr) -> Result<(), i32> {
     /// Others may look into it, and nobody else may write to it, whatever the umask is.
-    const MODE: usize = 0o755;
+    const FOLDER_MODE: usize = 0o755;
     let (at, name) = (folder.0 as usize, called.as_ptr() as usize);
     // SAFETY: the name ends in a zero byte.
-    let n = unsafe { call(libc::SYS_mkdirat, [at, name, MODE, 0, 0, 0]) };
+    let n = unsafe { call(libc::SYS_mkdirat, [at, name, FOLDER_MODE, 0, 0, 0]) };
     if n < 0 {
         return Err(-n as i32);
     }
-    set_mode_in(folder, called, MODE);
+    set_mode_in(folder, called, FOLDER_MODE);
     Ok(())
 }
 
 /// Gives these rights to what a name in a folder stands for.
-pub(crate) fn set_mode_in(folder: &File, name: &CStr, mode: usize) {
+pub(crate) fn set_mode_in(folder: &EngineFile, name: &CStr, mode: usize) {
     let args = [folder.0 as usize, name.as_ptr() as usize, mode, 0, 0, 0];
     // SAFETY: the name ends in a zero byte.
     unsafe { call(libc::SYS_fchmodat, args) };

@@ -2,17 +2,17 @@
 
 use std::ffi::CStr;
 
-use super::file::{File, Patience};
-use super::memory::PAGE;
+use super::file::{EngineFile, WaitTimeout};
+use super::memory::PAGE_SIZE;
 use super::{call, sleep};
 
 /// A file of `len` zeros that has memory only where something is written. The error is an errno.
-pub(crate) fn memory_file(len: usize) -> Result<File, i32> {
+pub(crate) fn memory_file(len: usize) -> Result<EngineFile, i32> {
     let name = c"heapprof".as_ptr() as usize;
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     // SAFETY: the name ends in a zero byte.
     let made = unsafe { call(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0]) };
-    let file = File::of_number(made)?;
+    let file = EngineFile::from_number(made)?;
     // SAFETY: takes no memory.
     match unsafe {
         call(
@@ -25,7 +25,7 @@ pub(crate) fn memory_file(len: usize) -> Result<File, i32> {
     }
 }
 
-impl File {
+impl EngineFile {
     /// Lets nobody write to the file or change its length, except through mappings that are there
     /// by now. Returns whether the kernel does so (Linux 5.1).
     pub(crate) fn seal(&self) -> bool {
@@ -45,7 +45,7 @@ impl File {
 }
 
 /// A soft limit of this process; `None` if there is none.
-pub(crate) fn limit(resource: usize) -> Option<u64> {
+pub(crate) fn soft_limit(resource: usize) -> Option<u64> {
     let mut limits = [0u64; 2];
     let to = limits.as_mut_ptr() as usize;
     // SAFETY: the kernel writes two words.
@@ -55,7 +55,7 @@ pub(crate) fn limit(resource: usize) -> Option<u64> {
 
 /// Maps a piece of a file, so that what is written there is in the file; null when the kernel
 /// refuses.
-pub(crate) fn map_file(file: &File, offset: usize, len: usize) -> *mut u8 {
+pub(crate) fn map_file(file: &EngineFile, offset: usize, len: usize) -> *mut u8 {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize;
     let args = [0, len, prot, flags, file.number() as usize, offset];
@@ -73,7 +73,7 @@ pub(crate) fn map_behind(page: *const u8, len: usize) -> *mut u8 {
     let args = [
         page as usize,
         0,
-        PAGE + len,
+        PAGE_SIZE + len,
         libc::MREMAP_MAYMOVE as usize,
         0,
         0,
@@ -83,8 +83,8 @@ pub(crate) fn map_behind(page: *const u8, len: usize) -> *mut u8 {
         at if at > 0 => {
             // SAFETY: the first page of the new mapping, of which nobody knows.
             unsafe {
-                super::unmap(at as *mut u8, PAGE);
-                (at as *mut u8).add(PAGE)
+                super::unmap(at as *mut u8, PAGE_SIZE);
+                (at as *mut u8).add(PAGE_SIZE)
             }
         }
         _ => std::ptr::null_mut(),
@@ -103,33 +103,37 @@ pub(crate) unsafe fn move_over(from: *mut u8, to: *mut u8, len: usize) -> bool {
 }
 
 /// How often somebody who has no place in the queue calls once more.
-const TRIES: u32 = 20;
+const MAX_SEND_ATTEMPTS: u32 = 20;
 
 /// Hands one file or two to whoever listens at a socket's path, without waiting for them. Returns
 /// whether that could be. The error is an errno.
-pub(crate) fn hand_over(files: &[&File], path: &CStr, text: &[u8]) -> Result<(), i32> {
-    send(call_at(path, TRIES)?.number() as usize, files, text)
+pub(crate) fn hand_over(files: &[&EngineFile], path: &CStr, text: &[u8]) -> Result<(), i32> {
+    send(
+        connect(path, MAX_SEND_ATTEMPTS)?.number() as usize,
+        files,
+        text,
+    )
 }
 
 /// Says something to whoever listens at a socket's path, and waits for no answer. The error is an
 /// errno.
-pub(crate) fn say(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
-    send(call_at(path, tries)?.number() as usize, &[], text)
+pub(crate) fn send_message(path: &CStr, text: &[u8], tries: u32) -> Result<(), i32> {
+    send(connect(path, tries)?.number() as usize, &[], text)
 }
 
 /// Says something to whoever listens at a socket's path. Returns whether it was answered, for which
 /// it waits so many seconds, and as many again as often as `goes_on` then says so. The error is an
 /// errno: nobody has heard it.
-pub(crate) fn tell(
+pub(crate) fn send_request(
     path: &CStr,
     text: &[u8],
     tries: u32,
     seconds: i64,
     mut goes_on: impl FnMut() -> bool,
 ) -> Result<bool, i32> {
-    let socket = call_at(path, tries)?;
+    let socket = connect(path, tries)?;
     send(socket.number() as usize, &[], text)?;
-    while !socket.is_answered(&mut Patience::of_seconds(seconds)) {
+    while !socket.is_answered(&mut WaitTimeout::from_seconds(seconds)) {
         if !goes_on() {
             return Ok(false);
         }
@@ -140,12 +144,12 @@ pub(crate) fn tell(
 
 /// A connection to whoever listens at a socket's path. If too many wait there, it is tried so often
 /// once more, each millisecond. The error is an errno.
-fn call_at(path: &CStr, tries: u32) -> Result<File, i32> {
-    const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+fn connect(path: &CStr, tries: u32) -> Result<EngineFile, i32> {
+    const SOCKET_KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: takes no memory.
     let socket = unsafe {
-        let args = [libc::AF_UNIX as usize, KIND as usize, 0, 0, 0, 0];
-        File::of_number(call(libc::SYS_socket, args))?
+        let args = [libc::AF_UNIX as usize, SOCKET_KIND as usize, 0, 0, 0, 0];
+        EngineFile::from_number(call(libc::SYS_socket, args))?
     };
     // SAFETY: zeros are a valid address, whose path has a zero behind it.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
@@ -174,21 +178,21 @@ fn call_at(path: &CStr, tries: u32) -> Result<File, i32> {
 }
 
 /// Asks the kernel to send a file nowhere, as [`hand_over`] does to somebody.
-pub(crate) fn try_to_send(file: &File) {
+pub(crate) fn try_to_send(file: &EngineFile) {
     let _ = send(usize::MAX, &[file], b"");
 }
 
 /// Sends a text, with up to two files.
-fn send(socket: usize, files: &[&File], text: &[u8]) -> Result<(), i32> {
+fn send(socket: usize, files: &[&EngineFile], text: &[u8]) -> Result<(), i32> {
     #[repr(C)]
-    struct Rights {
+    struct FileRights {
         head: libc::cmsghdr,
         numbers: [i32; 2],
     }
     // SAFETY: zeros are valid in both.
-    let (mut rights, mut message): (Rights, libc::msghdr) = unsafe { std::mem::zeroed() };
+    let (mut rights, mut message): (FileRights, libc::msghdr) = unsafe { std::mem::zeroed() };
     let count = files.len().min(rights.numbers.len());
-    let len = std::mem::offset_of!(Rights, numbers) + count * size_of::<i32>();
+    let len = std::mem::offset_of!(FileRights, numbers) + count * size_of::<i32>();
     rights.head.cmsg_len = len as _;
     rights.head.cmsg_level = libc::SOL_SOCKET;
     rights.head.cmsg_type = libc::SCM_RIGHTS;
@@ -203,7 +207,7 @@ fn send(socket: usize, files: &[&File], text: &[u8]) -> Result<(), i32> {
     message.msg_iovlen = 1;
     if count > 0 {
         message.msg_control = (&raw mut rights).cast();
-        message.msg_controllen = size_of::<Rights>() as _;
+        message.msg_controllen = size_of::<FileRights>() as _;
     }
     let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
     let args = [socket, &raw const message as usize, flags, 0, 0, 0];

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::{File, call, process_id};
+use super::{EngineFile, call, process_id};
 
 /// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
+pub(crate) const PAGE_SIZE: usize = 4096;
 
 /// Fresh zeroed private memory; null when the kernel refuses.
 pub fn map(len: usize) -> *mut u8 {
@@ -33,7 +33,7 @@ pub fn map(len: usize) -> *mut u8 {
 
 /// The first word of a file as whoever writes the file changes it; `None` if this is no plain file
 /// with a word. The mapping stays.
-pub(crate) fn map_word(file: &File) -> Option<&'static AtomicU64> {
+pub(crate) fn map_word(file: &EngineFile) -> Option<&'static AtomicU64> {
     let found = file.stat()?;
     if found.st_mode & libc::S_IFMT != libc::S_IFREG || found.st_size < size_of::<u64>() as i64 {
         return None;
@@ -41,7 +41,7 @@ pub(crate) fn map_word(file: &File) -> Option<&'static AtomicU64> {
     let (prot, flags) = (libc::PROT_READ as usize, libc::MAP_SHARED as usize);
     let fd = file.number() as usize;
     // SAFETY: a new mapping touches no memory that exists.
-    let at = unsafe { call(libc::SYS_mmap, [0, PAGE, prot, flags, fd, 0]) };
+    let at = unsafe { call(libc::SYS_mmap, [0, PAGE_SIZE, prot, flags, fd, 0]) };
     // SAFETY: the mapping is a page long and stays. It is only loaded from. Only the user of
     // `record` may write the file, and could end this process in other ways, too.
     (at > 0).then(|| unsafe { &*(at as *const AtomicU64) })
@@ -52,7 +52,7 @@ pub(crate) fn shared_word() -> Option<&'static AtomicU64> {
     let prot = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as usize;
     // SAFETY: a new mapping touches no memory that exists.
-    let at = unsafe { call(libc::SYS_mmap, [0, PAGE, prot, flags, usize::MAX, 0]) };
+    let at = unsafe { call(libc::SYS_mmap, [0, PAGE_SIZE, prot, flags, usize::MAX, 0]) };
     // SAFETY: the mapping is a page of zeros, and stays.
     (at > 0).then(|| unsafe { &*(at as *const AtomicU64) })
 }
@@ -97,27 +97,27 @@ pub(crate) unsafe fn discard(at: *mut u8, len: usize) {
 }
 
 /// The size of a large page.
-pub(crate) const LARGE: usize = 2 << 20;
+pub(crate) const LARGE_PAGE_SIZE: usize = 2 << 20;
 
-/// As [`map`], for tables that will be filled. From [`LARGE`] on it uses large pages if the kernel
-/// has any, because these cause fewer faults and fewer misses in the TLB.
+/// As [`map`], for tables that will be filled. From [`LARGE_PAGE_SIZE`] on it uses large pages if
+/// the kernel has any, because these cause fewer faults and fewer misses in the TLB.
 pub(crate) fn map_dense(len: usize) -> *mut u8 {
-    if len < LARGE {
+    if len < LARGE_PAGE_SIZE {
         return map(len);
     }
-    let len = len.next_multiple_of(PAGE);
-    let mapped = map(len + LARGE);
+    let len = len.next_multiple_of(PAGE_SIZE);
+    let mapped = map(len + LARGE_PAGE_SIZE);
     if mapped.is_null() {
         return map(len);
     }
-    let before = mapped.addr().next_multiple_of(LARGE) - mapped.addr();
+    let before = mapped.addr().next_multiple_of(LARGE_PAGE_SIZE) - mapped.addr();
     // SAFETY: both ends are parts of the mapping that nobody knows of.
     unsafe {
         let start = mapped.add(before);
         if before != 0 {
             unmap(mapped, before);
         }
-        unmap(start.add(len), LARGE - before);
+        unmap(start.add(len), LARGE_PAGE_SIZE - before);
         // This is only a wish.
         let wish = [start as usize, len, libc::MADV_HUGEPAGE as usize, 0, 0, 0];
         call(libc::SYS_madvise, wish);
@@ -127,10 +127,10 @@ pub(crate) fn map_dense(len: usize) -> *mut u8 {
 
 /// How many bytes of a mapping are in memory, in whole pages; 0 if the kernel does not say.
 pub(crate) fn resident(at: *const u8, len: usize) -> usize {
-    let before = at.addr() % PAGE;
+    let before = at.addr() % PAGE_SIZE;
     let (at, len) = (at.wrapping_sub(before), len + before);
     let mut pages = [0u8; 512];
-    let step = pages.len() * PAGE;
+    let step = pages.len() * PAGE_SIZE;
     let mut resident = 0;
     for from in (0..len).step_by(step) {
         let part = (len - from).min(step);
@@ -146,10 +146,10 @@ pub(crate) fn resident(at: *const u8, len: usize) -> usize {
         if unsafe { call(libc::SYS_mincore, args) } != 0 {
             return 0;
         }
-        let told = &pages[..part.div_ceil(PAGE)];
+        let told = &pages[..part.div_ceil(PAGE_SIZE)];
         resident += told.iter().filter(|&&page| page & 1 == 1).count();
     }
-    resident * PAGE
+    resident * PAGE_SIZE
 }
 
 /// Copies memory of this process that may not be there. Returns how many bytes could be read: up to
@@ -159,7 +159,7 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
     let mut parts = [[0usize; 2]; 8];
     let (mut from, mut left, mut count) = (at, buf.len(), 0);
     for part in &mut parts {
-        let len = left.min(PAGE - from % PAGE);
+        let len = left.min(PAGE_SIZE - from % PAGE_SIZE);
         if len == 0 {
             break;
         }
@@ -183,9 +183,9 @@ pub fn read_memory(at: usize, buf: &mut [u8]) -> usize {
 /// read as a whole. Returns how many could.
 pub fn read_each<const N: usize>(from: &[u64], to: &mut [[u8; N]]) -> usize {
     /// The most that the kernel takes at a time.
-    const MOST: usize = 512;
-    let count = from.len().min(to.len()).min(MOST);
-    let mut parts = [[0usize; 2]; MOST];
+    const MAX_READS: usize = 512;
+    let count = from.len().min(to.len()).min(MAX_READS);
+    let mut parts = [[0usize; 2]; MAX_READS];
     for (part, &at) in parts.iter_mut().zip(&from[..count]) {
         *part = [at as usize, N];
     }
@@ -212,7 +212,7 @@ pub(crate) fn wipe_on_fork(at: *mut u8, len: usize) -> bool {
 
 /// Asks for a cache line ahead of its use.
 #[inline(always)]
-pub(crate) fn hint(at: *const u8) {
+pub(crate) fn prefetch(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: a prefetch of any address is allowed.
     unsafe {

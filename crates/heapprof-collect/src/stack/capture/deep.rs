@@ -2,38 +2,38 @@
 //!
 //! Recursion can go 100,000 calls deep. If each return address were compared, an allocation down
 //! there would cost more the deeper the stack is. Only the 256 newest and the 256 oldest frames of
-//! such a stack are kept ([`KEPT`]). So the record holds these, some more of the newest, and only
-//! some of the frames between, as marks: where they lie, and what they held. That the newest frames
-//! are what they were is proved as ever, each by the one above it. That the oldest are still the
-//! same is concluded from this: their return addresses and all marks stand where they stood. A
-//! program that returned from all of them and called as deep again has something else in at least
-//! one of these places. The exception is a program that left all of them unwritten in one huge
-//! frame, and came to the same newest 256 at the same address.
+//! such a stack are kept ([`FRAMES_PER_END`]). So the record holds these, some more of the newest,
+//! and only some of the frames between, as marks: where they lie, and what they held. That the
+//! newest frames are what they were is proved as ever, each by the one above it. That the oldest
+//! are still the same is concluded from this: their return addresses and all marks stand where they
+//! stood. A program that returned from all of them and called as deep again has something else in
+//! at least one of these places. The exception is a program that left all of them unwritten in one
+//! huge frame, and came to the same newest 256 at the same address.
 //!
 //! A stack that returns goes back along the marks. It is unwound until the newest frames are whole
 //! again, and then down to the newest mark that still holds.
 
-use super::{CUT, KEPT, LastStack, REMEMBERED, term};
-use crate::stack::walk::{Cursor, Direct, Unwinder};
+use super::{CUT, FRAMES_PER_END, LastStack, MAX_REMEMBERED_FRAMES, hash_term};
+use crate::stack::walk::{DirectMemory, FrameCursor, Unwinder};
 
 /// How many of the newest frames stay when a stack becomes too deep.
-const NEWEST: usize = 2 * KEPT;
+const NEWEST_FRAMES: usize = 2 * FRAMES_PER_END;
 /// One frame in so many becomes a mark.
-const SPACING: usize = 64;
+const MARK_SPACING: usize = 64;
 /// The most marks there may be. When there are more, every second one goes.
-const MARKS: usize = 128;
+const MAX_MARKS: usize = 128;
 
 /// What was left out of the fresh frames, while there is more to come. If both numbers are zero,
 /// nothing was.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Thinned {
+pub(super) struct ThinnedFrames {
     /// How many of the newest are each other's callers.
     newest: usize,
     /// Where the marks end.
     end: usize,
 }
 
-impl Thinned {
+impl ThinnedFrames {
     #[inline(always)]
     pub(super) fn is_any(self) -> bool {
         self.end != 0
@@ -43,20 +43,28 @@ impl Thinned {
 impl LastStack {
     /// Whether the recorded stack has more frames than are kept.
     pub(crate) fn is_deep(&self) -> bool {
-        self.len > 2 * KEPT || self.dense != 0
+        self.len > 2 * FRAMES_PER_END || self.dense != 0
     }
 
     /// The hash of what is kept of a deep stack.
     pub(crate) fn hash_of_ends(&self) -> u64 {
-        let oldest = self.term[..KEPT].iter().copied();
-        let newest = &self.pc[self.len - KEPT..self.len];
-        let newer = newest.iter().zip(KEPT + 1..).map(|(&pc, i)| term(pc, i));
-        oldest.chain(newer).fold(term(CUT, KEPT), u64::wrapping_add)
+        let oldest = self.term[..FRAMES_PER_END].iter().copied();
+        let newest = &self.pc[self.len - FRAMES_PER_END..self.len];
+        let newer = newest
+            .iter()
+            .zip(FRAMES_PER_END + 1..)
+            .map(|(&pc, i)| hash_term(pc, i));
+        oldest
+            .chain(newer)
+            .fold(hash_term(CUT, FRAMES_PER_END), u64::wrapping_add)
     }
 
     /// What is kept of a deep stack, leaf first, as [`walk`](Self::walk) would give it.
     pub(crate) fn ends(&mut self) -> &[u64] {
-        let (oldest, newest) = (&self.pc[..KEPT], &self.pc[self.len - KEPT..self.len]);
+        let (oldest, newest) = (
+            &self.pc[..FRAMES_PER_END],
+            &self.pc[self.len - FRAMES_PER_END..self.len],
+        );
         let newest_first = newest.iter().rev().chain([&CUT]).chain(oldest.iter().rev());
         for (kept, &pc) in self.kept.iter_mut().zip(newest_first) {
             *kept = pc;
@@ -66,7 +74,7 @@ impl LastStack {
 
     /// Whether frame `i` has a caller that the record left out.
     pub(super) fn is_mark(&self, i: usize) -> bool {
-        self.dense != 0 && (KEPT..=self.dense).contains(&i)
+        self.dense != 0 && (FRAMES_PER_END..=self.dense).contains(&i)
     }
 
     /// Whether the newest frames are enough to tell stacks apart, if the record becomes its oldest
@@ -74,11 +82,11 @@ impl LastStack {
     /// Otherwise that many would be unwound for each frame that the stack returns from.
     #[cold]
     pub(super) fn is_enough(&self, keep: usize, fresh: usize) -> bool {
-        if keep > self.dense && keep + fresh >= self.dense + KEPT {
+        if keep > self.dense && keep + fresh >= self.dense + FRAMES_PER_END {
             return true;
         }
         // Otherwise the fresh frames alone must be enough, unless only the oldest frames are kept.
-        keep <= KEPT || fresh >= NEWEST
+        keep <= FRAMES_PER_END || fresh >= NEWEST_FRAMES
     }
 
     /// Takes over the newest of the recorded frames, down to the first mark, because they hold.
@@ -88,11 +96,11 @@ impl LastStack {
     pub(super) fn carry_over_dense(
         &mut self,
         keep: usize,
-        mut cursor: Cursor,
+        mut cursor: FrameCursor,
         mut fresh: usize,
-        mut memory: Direct,
+        mut memory: DirectMemory,
         unwinder: Unwinder<'_>,
-    ) -> Option<(Cursor, usize)> {
+    ) -> Option<(FrameCursor, usize)> {
         for i in (self.dense..keep).rev() {
             let rule = self.rule[i];
             self.add::<true>(&mut fresh, cursor, rule);
@@ -107,16 +115,16 @@ impl LastStack {
     pub(super) fn thin(&mut self, fresh: usize, whole: usize) -> usize {
         let thinned = &mut self.thinned;
         if thinned.newest == 0 {
-            thinned.newest = NEWEST;
+            thinned.newest = NEWEST_FRAMES;
         }
         let begin = thinned.newest;
         let mut to = thinned.end.max(begin);
         let last = fresh - whole;
-        for from in (to..last).step_by(SPACING) {
+        for from in (to..last).step_by(MARK_SPACING) {
             self.fresh[to] = self.fresh[from];
             to += 1;
         }
-        if to - begin > MARKS {
+        if to - begin > MAX_MARKS {
             let marks = (begin..to).step_by(2);
             to = begin + marks.len();
             for (i, from) in marks.enumerate() {
@@ -139,18 +147,18 @@ impl LastStack {
         } else {
             end
         };
-        let marks = KEPT..self.dense.max(KEPT);
+        let marks = FRAMES_PER_END..self.dense.max(FRAMES_PER_END);
         let mut has_marks = false;
         for i in (0..keep).rev() {
             if marks.contains(&i) && !has_marks {
                 has_marks = true;
-                if fresh > NEWEST || self.thinned.is_any() {
+                if fresh > NEWEST_FRAMES || self.thinned.is_any() {
                     fresh = self.thin(fresh, 0);
                 } else {
                     (self.thinned.newest, self.thinned.end) = (fresh, fresh);
                 }
             }
-            let cursor = Cursor {
+            let cursor = FrameCursor {
                 slot: self.slot[i],
                 bp: self.bp[i],
                 pc: self.pc[i] as usize,
@@ -162,13 +170,13 @@ impl LastStack {
             }
         }
         // Marks, too, may be too many by now.
-        fresh = self.thin(fresh, KEPT);
+        fresh = self.thin(fresh, FRAMES_PER_END);
         self.len = 0;
         (self.hash, self.shared) = (0, 0);
         self.dense = fresh - self.thinned.newest;
-        self.thinned = Thinned::default();
+        self.thinned = ThinnedFrames::default();
         self.replace::<true>(0, fresh, end);
     }
 }
 
-const _: () = assert!(REMEMBERED >= NEWEST + MARKS + 2 * KEPT);
+const _: () = assert!(MAX_REMEMBERED_FRAMES >= NEWEST_FRAMES + MAX_MARKS + 2 * FRAMES_PER_END);

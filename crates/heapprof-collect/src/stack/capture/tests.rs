@@ -1,9 +1,9 @@
 //! What a capture does elsewhere than on the thread's own stack, and what tells stacks apart.
 
 use super::*;
-use crate::code::Code;
-use crate::platform::pages::Pages;
-use crate::platform::process::Process;
+use crate::code::ProgramCode;
+use crate::platform::pages::PageSource;
+use crate::platform::process::EngineProcess;
 
 /// On other processors than x86-64 there is no frame. And a foreign stack is not looked at in any
 /// quick way.
@@ -12,7 +12,10 @@ fn what_is_not_on_the_own_stack_is_not_recorded() {
     // SAFETY: all zero is valid.
     let mut record = unsafe { Box::<LastStack>::new_zeroed().assume_init() };
     record.reset();
-    let (code, process) = (Code::new(), Process::new(Pages::of_kernel()));
+    let (code, process) = (
+        ProgramCode::new(),
+        EngineProcess::new(PageSource::from_kernel()),
+    );
     let unwinder = Unwinder {
         code: &code,
         process: &process,
@@ -25,7 +28,7 @@ fn what_is_not_on_the_own_stack_is_not_recorded() {
         (&raw const *record).addr() + 1,
     ] {
         let captured = record.capture(CallSite { slot, bp: 0 }, unwinder);
-        assert_eq!(captured, Captured::Unrecorded, "{slot:#x}");
+        assert_eq!(captured, CaptureOutcome::Unrecorded, "{slot:#x}");
     }
 }
 
@@ -35,7 +38,7 @@ fn swapped_frames_change_the_sum() {
     for bit in 0..24 {
         let (p, q) = (0x50_0376, 0x50_0376 ^ 1 << bit);
         let changes: std::collections::HashSet<u64> = (0..2048)
-            .map(|i| term(p, i).wrapping_sub(term(q, i)))
+            .map(|i| hash_term(p, i).wrapping_sub(hash_term(q, i)))
             .collect();
         assert_eq!(changes.len(), 2048, "addresses that differ in bit {bit}");
     }

@@ -1,9 +1,9 @@
 //! Whether a recorded stack is still what memory holds, and what of it may be patched.
 
-use super::{LastStack, REMEMBERED, term};
-use crate::code::rule::Kind;
+use super::{LastStack, MAX_REMEMBERED_FRAMES, hash_term};
+use crate::code::rule::UnwindRuleKind;
 use crate::stack::call_site::CallSite;
-use crate::stack::recent_stacks::Word;
+use crate::stack::recent_stacks::WalkedWord;
 use crate::stack::walk::Unwinder;
 
 impl LastStack {
@@ -11,14 +11,14 @@ impl LastStack {
     /// Returns the newest frame that is no longer what it was, if there is one.
     #[inline]
     pub(super) fn verify(&mut self, keep: usize, unwinder: Unwinder<'_>) -> Option<usize> {
-        let check = self.broken_check(keep);
+        let check = self.find_broken_check(keep);
         let mut newest = keep - 1;
         if check == Some(newest) {
             return check;
         }
         // Mostly the newest frame calls from another place now, and older ones call from where they
         // did.
-        if self.now(newest) != self.pc[newest] && !self.patch(newest, unwinder) {
+        if self.current_return_address(newest) != self.pc[newest] && !self.patch(newest, unwinder) {
             return Some(newest);
         }
         let tidy = std::mem::replace(&mut self.tidy, false);
@@ -91,7 +91,7 @@ impl LastStack {
     #[inline(always)]
     pub(super) fn is_unchanged(&self, frame: CallSite, unwinder: Unwinder<'_>) -> bool {
         let len = self.len;
-        if len == 0 || len > REMEMBERED {
+        if len == 0 || len > MAX_REMEMBERED_FRAMES {
             return false;
         }
         let newest = len - 1;
@@ -102,22 +102,22 @@ impl LastStack {
         }
         // The order matters: if a saved rbp tells that the callers lie elsewhere, their old place
         // may be gone.
-        self.broken_check(len).is_none() && !self.any_changed(len)
+        self.find_broken_check(len).is_none() && !self.any_changed(len)
     }
 
     /// The return address of frame `i` as it is in memory now.
     #[inline(always)]
-    pub(super) fn now(&self, i: usize) -> u64 {
+    pub(super) fn current_return_address(&self, i: usize) -> u64 {
         // SAFETY: recorded slots lie between a newer frame and the end of this thread's stack.
         unsafe { (self.slot[i] as *const u64).read() }
     }
 
     /// The newest frame of which a word besides the return address changed.
     #[inline(always)]
-    pub(super) fn broken_check(&self, keep: usize) -> Option<usize> {
+    pub(super) fn find_broken_check(&self, keep: usize) -> Option<usize> {
         let end = self.check_end[keep - 1] as usize;
         let broken = self.check[..end].iter().rev().find(|check| {
-            let Word { at, expected } = check.word;
+            let WalkedWord { at, expected } = check.word;
             // SAFETY: checked words lie in this thread's stack above the current frame, as slots
             // do.
             at < self.bounds.end && unsafe { (at as *const usize).read() } != expected
@@ -128,7 +128,7 @@ impl LastStack {
     /// Takes over frame `i`'s new return address if it leads to the same place.
     #[inline(always)]
     pub(super) fn patch(&mut self, i: usize, unwinder: Unwinder<'_>) -> bool {
-        let pc = self.now(i);
+        let pc = self.current_return_address(i);
         if pc == 0 {
             // A zero ends the stack. It is no place in a caller.
             return false;
@@ -137,10 +137,10 @@ impl LastStack {
             self.other_term[i]
         } else {
             let rule = unwinder.rule(pc as usize);
-            if rule != self.rule[i] || rule.kind() == Kind::Complex {
+            if rule != self.rule[i] || rule.kind() == UnwindRuleKind::Complex {
                 return false;
             }
-            term(pc, i)
+            hash_term(pc, i)
         };
         (self.other_pc[i], self.other_term[i]) = (self.pc[i], self.term[i]);
         self.hash = self.hash.wrapping_sub(self.term[i]).wrapping_add(new);

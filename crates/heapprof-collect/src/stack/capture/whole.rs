@@ -1,15 +1,15 @@
 //! Walks a stack from end to end, without regard to the last one, and leaves out the middle of a
 //! deep one.
 
-use super::{ENDLESS, KEPT};
+use super::{FRAMES_PER_END, MAX_WALK_FRAMES};
 use crate::stack::call_site::CallSite;
-use crate::stack::walk::{self, Cursor, Direct, Foreign, Memory, Unwinder};
+use crate::stack::walk::{self, DirectMemory, ForeignMemory, FrameCursor, Unwinder, WalkMemory};
 
 /// Reads the thread's own stack directly, and other memory with the kernel's checks: a signal frame
 /// leads elsewhere.
-pub(super) struct Mixed<'a>(pub(super) Direct, pub(super) &'a mut Foreign);
+pub(super) struct MixedMemory<'a>(pub(super) DirectMemory, pub(super) &'a mut ForeignMemory);
 
-impl Memory for Mixed<'_> {
+impl WalkMemory for MixedMemory<'_> {
     fn read(&mut self, at: usize) -> Option<usize> {
         self.0.read(at).or_else(|| self.1.read(at))
     }
@@ -19,29 +19,29 @@ impl Memory for Mixed<'_> {
 /// frame what is kept of it, and `cut` stands for the middle. Returns how much of it was filled,
 /// and whether the stack ends before its outermost frame.
 pub(super) fn walk<Frame: Copy>(
-    memory: &mut impl Memory,
+    memory: &mut impl WalkMemory,
     frame: CallSite,
-    kept: &mut [Frame; 2 * KEPT + 1],
-    (of, cut): (impl Fn(Cursor) -> Frame, Frame),
+    kept: &mut [Frame; 2 * FRAMES_PER_END + 1],
+    (of, cut): (impl Fn(FrameCursor) -> Frame, Frame),
     unwinder: Unwinder<'_>,
 ) -> (usize, bool) {
     let (mut total, mut ends_early) = (0, false);
     let pc = memory.read(frame.slot).filter(|&pc| pc != 0);
-    let mut next = pc.map(|pc| Cursor {
+    let mut next = pc.map(|pc| FrameCursor {
         slot: frame.slot,
         bp: frame.bp,
         pc,
     });
     while let Some(cursor) = next {
         // The leaf's end stays, the root's goes round in a ring behind it.
-        let at = if total < KEPT {
+        let at = if total < FRAMES_PER_END {
             total
         } else {
-            KEPT + 1 + (total - KEPT) % KEPT
+            FRAMES_PER_END + 1 + (total - FRAMES_PER_END) % FRAMES_PER_END
         };
         kept[at] = of(cursor);
         total += 1;
-        if total == ENDLESS {
+        if total == MAX_WALK_FRAMES {
             ends_early = true;
             break;
         }
@@ -53,11 +53,11 @@ pub(super) fn walk<Frame: Copy>(
                 unwinder.ends_early(cursor, rule) && walk::end_word(memory, cursor, rule).is_none();
         }
     }
-    if total <= 2 * KEPT {
-        kept.copy_within(KEPT + 1.., KEPT);
+    if total <= 2 * FRAMES_PER_END {
+        kept.copy_within(FRAMES_PER_END + 1.., FRAMES_PER_END);
         return (total, ends_early);
     }
-    kept[KEPT] = cut;
-    kept[KEPT + 1..].rotate_left((total - KEPT) % KEPT);
-    (2 * KEPT + 1, ends_early)
+    kept[FRAMES_PER_END] = cut;
+    kept[FRAMES_PER_END + 1..].rotate_left((total - FRAMES_PER_END) % FRAMES_PER_END);
+    (2 * FRAMES_PER_END + 1, ends_early)
 }

@@ -1,10 +1,10 @@
 //! Stacks read one after the other. Most begin as the one before, which is not read once more.
 
-use super::Stacks;
+use super::ProcessStacks;
 
 /// The stack that was read last, and what it was read from.
 #[derive(Default)]
-pub(crate) struct Expanded {
+pub(crate) struct ExpandedStack {
     /// Its frames, oldest first.
     frames: Vec<u64>,
     /// The stack and those it is built on, each with how many of its oldest frames this one has.
@@ -15,7 +15,7 @@ pub(crate) struct Expanded {
     newer: Vec<u64>,
 }
 
-impl Expanded {
+impl ExpandedStack {
     /// The frames of the stack that was read last, oldest first.
     pub(crate) fn frames(&self) -> &[u64] {
         &self.frames
@@ -23,7 +23,7 @@ impl Expanded {
 
     /// Reads a stack. Returns its generation of mappings, and how many of the oldest frames it has
     /// in common with the one before.
-    pub(crate) fn read(&mut self, stacks: &Stacks, id: u32) -> (u32, usize) {
+    pub(crate) fn read(&mut self, stacks: &ProcessStacks, id: u32) -> (u32, usize) {
         let (mut id, mut entry) = (id, stacks.entry(id));
         let generation = entry.generation;
         let mut wanted = usize::from(entry.frames);
@@ -77,14 +77,14 @@ impl Expanded {
 mod tests {
     use super::*;
     use crate::platform::pages::tests::region;
-    use crate::platform::process::Process;
-    use crate::tables::stacks::Stack;
+    use crate::platform::process::EngineProcess;
+    use crate::tables::stacks::NewStack;
 
     /// What is read after any other stack is what is read by itself, and as much is the same as
     /// both have.
     #[test]
     fn each_stack_is_read_as_by_itself_after_any_other() {
-        let (process, stacks) = (Process::new(region()), Stacks::new());
+        let (process, stacks) = (EngineProcess::new(region()), ProcessStacks::new());
         let mut random = 1u64;
         let mut below = |n: usize| {
             random = random
@@ -100,12 +100,12 @@ mod tests {
             let mut frames = base.map_or(Vec::new(), |base| all[base][..shared].to_vec());
             frames.extend((0..below(5)).map(|_| 1 + below(3) as u64));
             let base = base.map(|base| (base as u32, shared));
-            let stack = Stack::on(base, &frames);
+            let stack = NewStack::based_on(base, &frames);
             let id = stacks.find_or_insert(&process, 10 + i as u64, i as u32 / 100, stack);
             assert_eq!(id, Some(i as u32));
             all.push(frames);
         }
-        let mut expanded = Expanded::default();
+        let mut expanded = ExpandedStack::default();
         let mut last: Vec<u64> = Vec::new();
         let in_order: Vec<usize> = (0..all.len()).collect();
         let anyhow: Vec<usize> = (0..3000).map(|_| below(all.len())).collect();

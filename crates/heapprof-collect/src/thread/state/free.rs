@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::ThreadState;
-use crate::platform::sys::PAGE;
+use crate::platform::sys::PAGE_SIZE;
 
 /// The first of the list's states. Each state leads to the next.
 ///
@@ -12,11 +12,11 @@ use crate::platform::sys::PAGE;
 /// that count, a thread that was held up between reading the first state and taking it could find
 /// the same state first again, and would not see that another one is behind it now. The count goes
 /// round after 2^24 changes.
-pub(super) struct Free(AtomicU64);
+pub(super) struct FreeStates(AtomicU64);
 
 const PAGE_BITS: u32 = 40;
 
-impl Free {
+impl FreeStates {
     pub(super) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -56,9 +56,9 @@ impl Free {
         let mut word = self.0.load(Ordering::Acquire);
         loop {
             let page = word & ((1 << PAGE_BITS) - 1);
-            let first = std::ptr::with_exposed_provenance_mut(page as usize * PAGE);
+            let first = std::ptr::with_exposed_provenance_mut(page as usize * PAGE_SIZE);
             let changes = (word >> PAGE_BITS).wrapping_add(1) << PAGE_BITS;
-            let changed = changes | (next(first)?.expose_provenance() / PAGE) as u64;
+            let changed = changes | (next(first)?.expose_provenance() / PAGE_SIZE) as u64;
             match self
                 .0
                 .compare_exchange_weak(word, changed, Ordering::AcqRel, Ordering::Acquire)
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn what_was_pushed_last_is_popped_first_and_once() {
-        let free = Free::new();
+        let free = FreeStates::new();
         assert!(free.pop().is_none());
         let states = [state(), state(), state()];
         states.iter().for_each(|state| free.push(state));
@@ -100,7 +100,7 @@ mod tests {
     /// Threads that take and give back at once never have one state together, and none is lost.
     #[test]
     fn threads_share_no_state() {
-        static FREE: Free = Free::new();
+        static FREE: FreeStates = FreeStates::new();
         static BOTH: AtomicUsize = AtomicUsize::new(0);
         (0..5).for_each(|_| FREE.push(state()));
         let work = || {

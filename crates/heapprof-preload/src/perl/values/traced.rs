@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-use heapprof_collect::{ENGINE, Tracer, sys};
+use heapprof_collect::{ENGINE, ValueTracer, sys};
 
 use super::heads::{Heads, Roots, UNKNOWN, UNSEEN, Wrong};
 
@@ -58,7 +58,7 @@ impl Traced {
                 roots,
                 at,
                 of_stale,
-                recording: AtomicU64::new(ENGINE.stack_providers().recording()),
+                recording: AtomicU64::new(ENGINE.stack_providers().recording_number()),
                 state: AtomicU8::new(TRACING),
                 origin: AtomicU8::new(origin),
                 is_taken: AtomicBool::new(false),
@@ -101,7 +101,7 @@ impl Traced {
     fn with_taken<R>(&self, work: impl FnOnce(&mut Heads) -> R) -> R {
         // SAFETY: one thread has taken them at a time.
         let heads = unsafe { &mut *self.heads.get() };
-        let recording = ENGINE.stack_providers().recording();
+        let recording = ENGINE.stack_providers().recording_number();
         if self.recording.load(Ordering::Relaxed) != recording {
             self.recording.store(recording, Ordering::Relaxed);
             heads.forget();
@@ -176,7 +176,7 @@ impl Traced {
         self.made_by(0, |_| UNSEEN);
     }
 
-    fn made_by(&self, moment: u32, stack: impl FnOnce(&mut Tracer) -> u32) {
+    fn made_by(&self, moment: u32, stack: impl FnOnce(&mut ValueTracer) -> u32) {
         ENGINE.events().trace(|tracer| {
             let stack = stack(tracer);
             let done = self.with_now(|heads| heads.made_by(stack, moment));

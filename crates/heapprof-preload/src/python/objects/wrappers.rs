@@ -20,7 +20,9 @@ fn record(made: *mut u8, size: usize, slot: usize, bp: usize) {
     };
     let is_small = size.wrapping_sub(1) < most;
     if is_small && !made.is_null() && ENGINE.events().charge(size) {
-        ENGINE.events().allocated(made, size, CallSite { slot, bp });
+        ENGINE
+            .events()
+            .record_allocation(made, size, CallSite { slot, bp });
     } else if most == 0 {
         // SAFETY: whoever calls a wrapper holds a GIL.
         unsafe { OBJECTS.unwrap() };
@@ -209,7 +211,7 @@ pub(super) unsafe extern "C" fn arena_alloc(_: *mut c_void, size: usize) -> *mut
     if size < ARENA {
         return make();
     }
-    let made = ENGINE.lifecycle().apart(make);
+    let made = ENGINE.lifecycle().with_reentrancy_guard(make);
     if made.is_null() {
         // From here on small requests may go to malloc.
         OBJECTS.become_of(STRANGE);

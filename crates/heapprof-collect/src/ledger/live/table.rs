@@ -1,13 +1,13 @@
 //! A part's hash table of blocks in use, by address, with linear probing.
 
 /// Entries below which a table is at most half full.
-const SMALL: usize = 2048;
+const SMALL_TABLE_LIMIT: usize = 2048;
 const KEY_BITS: u32 = heapprof_books::table::ADDRESS_BITS;
-const KEY: u64 = (1 << KEY_BITS) - 1;
+const KEY_MASK: u64 = (1 << KEY_BITS) - 1;
 
 /// A block in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Block {
+pub(crate) struct LiveBlock {
     /// The stack that allocated it.
     pub(crate) stack: u32,
     /// The size that was asked for, in bytes.
@@ -18,11 +18,11 @@ pub(crate) struct Block {
 /// size's upper bits. The second is the size's lower bits and the stack.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Entry(pub(super) u64, pub(super) u64);
+pub(crate) struct LiveEntry(pub(super) u64, pub(super) u64);
 
 #[repr(C)]
-pub(crate) struct Table {
-    pub(crate) entry: *mut Entry,
+pub(crate) struct BlockTable {
+    pub(crate) entry: *mut LiveEntry,
     pub(crate) mask: usize,
     /// How many blocks there are of the part, here and in shadows.
     pub(crate) len: usize,
@@ -32,17 +32,17 @@ pub(crate) struct Table {
 
 /// Where in its part's table the search for a key begins, before it is masked to the table.
 #[inline(always)]
-pub(super) fn home(key: u64) -> usize {
+pub(super) fn home_index(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) as usize
 }
 
 /// Why a block could not be remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct TableFull;
 
-impl Entry {
+impl LiveEntry {
     #[inline]
-    pub(super) fn new(key: u64, block: Block) -> Self {
+    pub(super) fn new(key: u64, block: LiveBlock) -> Self {
         Self(
             key | block.size >> 32 << KEY_BITS,
             block.size << 32 | u64::from(block.stack),
@@ -50,8 +50,8 @@ impl Entry {
     }
 
     #[inline]
-    pub(super) fn block(self) -> Block {
-        Block {
+    pub(super) fn block(self) -> LiveBlock {
+        LiveBlock {
             stack: self.1 as u32,
             size: self.0 >> KEY_BITS << 32 | self.1 >> 32,
         }
@@ -59,21 +59,21 @@ impl Entry {
 
     #[inline]
     pub(super) fn key(self) -> u64 {
-        self.0 & KEY
+        self.0 & KEY_MASK
     }
 }
 
-impl Table {
+impl BlockTable {
     /// Whether it is time for a larger table. Small ones may be emptier, because that keeps
     /// searches short.
     #[inline(always)]
     pub(super) fn is_filled(&self) -> bool {
-        let most = if self.mask < SMALL { 3 } else { 4 };
+        let most = if self.mask < SMALL_TABLE_LIMIT { 3 } else { 4 };
         self.hashed * 6 >= self.mask * most
     }
 
     #[inline(always)]
-    pub(super) fn at(&self, i: usize) -> *mut Entry {
+    pub(super) fn at(&self, i: usize) -> *mut LiveEntry {
         // SAFETY: the index is masked to the table.
         unsafe { self.entry.add(i & self.mask) }
     }
@@ -83,10 +83,10 @@ impl Table {
         &mut self,
         key: u64,
         start: usize,
-        block: Block,
-    ) -> Result<Option<Block>, Full> {
-        if key > KEY || block.size >> (32 + 64 - KEY_BITS) != 0 {
-            return Err(Full);
+        block: LiveBlock,
+    ) -> Result<Option<LiveBlock>, TableFull> {
+        if key > KEY_MASK || block.size >> (32 + 64 - KEY_BITS) != 0 {
+            return Err(TableFull);
         }
         let mut i = start;
         loop {
@@ -94,13 +94,13 @@ impl Table {
             // SAFETY: `at` stays inside the table, which is never full.
             let entry = unsafe { &mut *slot };
             if entry.key() == 0 {
-                *entry = Entry::new(key, block);
+                *entry = LiveEntry::new(key, block);
                 (self.len, self.hashed) = (self.len + 1, self.hashed + 1);
                 return Ok(None);
             }
             if entry.key() == key {
                 let old = entry.block();
-                *entry = Entry::new(key, block);
+                *entry = LiveEntry::new(key, block);
                 return Ok(Some(old));
             }
             i = i.wrapping_add(1);
@@ -108,8 +108,8 @@ impl Table {
     }
 
     /// The block of a key.
-    pub(super) fn find(&self, key: u64) -> Option<Block> {
-        let mut i = home(key);
+    pub(super) fn find(&self, key: u64) -> Option<LiveBlock> {
+        let mut i = home_index(key);
         loop {
             // SAFETY: `at` stays inside the table, which is never full.
             let entry = unsafe { *self.at(i) };
@@ -124,7 +124,7 @@ impl Table {
     }
 
     #[inline]
-    pub(super) fn remove(&mut self, key: u64, start: usize) -> Option<Block> {
+    pub(super) fn remove(&mut self, key: u64, start: usize) -> Option<LiveBlock> {
         if self.entry.is_null() {
             return None;
         }
@@ -156,7 +156,7 @@ impl Table {
             if entry.key() == 0 {
                 break;
             }
-            let home = home(entry.key());
+            let home = home_index(entry.key());
             // Whether the gap lies on the way from the entry's home to where it is.
             if i.wrapping_sub(home) & self.mask >= i.wrapping_sub(gap) & self.mask {
                 // SAFETY: as above.
@@ -165,6 +165,6 @@ impl Table {
             }
         }
         // SAFETY: as above.
-        unsafe { *self.at(gap) = Entry(0, 0) };
+        unsafe { *self.at(gap) = LiveEntry(0, 0) };
     }
 }

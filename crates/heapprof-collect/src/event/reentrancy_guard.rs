@@ -3,12 +3,12 @@
 use crate::engine::Engine;
 use crate::event::entry;
 use crate::platform::sys;
-use crate::platform::tls::{self, QUIET};
+use crate::platform::tls::{self, QUIET_COUNTDOWN};
 
 impl Engine {
     /// Runs `work` as the engine's own. The thread is apart from the program meanwhile: what it
     /// allocates is not recorded.
-    pub(crate) fn apart<R>(&self, work: impl FnOnce() -> R) -> R {
+    pub(crate) fn with_reentrancy_guard<R>(&self, work: impl FnOnce() -> R) -> R {
         let slot = tls::current();
         // SAFETY: the slot is this thread's own.
         unsafe {
@@ -18,7 +18,7 @@ impl Engine {
             // thread that was not inside holds none: a handler may have jumped out of an event.
             let ranks = std::mem::take(&mut (*slot).ranks);
             (*slot).busy = 1;
-            (*slot).countdown = QUIET;
+            (*slot).countdown = QUIET_COUNTDOWN;
             let result = work();
             (*slot).busy = busy;
             (*slot).ranks = if busy == 0 { 0 } else { ranks };
@@ -32,14 +32,15 @@ impl Engine {
         }
     }
 
-    /// As [`apart`](Self::apart), with signals blocked. It is for work that takes locks that a dump
-    /// needs, too: a signal handler that ends the process dumps, and must not come in between.
-    pub(crate) fn guarded<R>(&self, work: impl FnOnce() -> R) -> R {
+    /// As [`with_reentrancy_guard`](Self::with_reentrancy_guard), with signals blocked. It is for
+    /// work that takes locks that a dump needs, too: a signal handler that ends the process dumps,
+    /// and must not come in between.
+    pub(crate) fn with_guard_and_signals_blocked<R>(&self, work: impl FnOnce() -> R) -> R {
         if self.process.shares_tables() {
-            entry::part_late(self);
+            entry::separate_late(self);
         }
         let mask = self.process.block_signals();
-        let result = self.apart(work);
+        let result = self.with_reentrancy_guard(work);
         sys::restore_signals(mask);
         result
     }
@@ -47,7 +48,7 @@ impl Engine {
 
 /// Whether this thread is inside an engine.
 #[inline]
-pub fn is_apart() -> bool {
+pub fn is_inside_engine() -> bool {
     // SAFETY: the slot is this thread's own.
     unsafe { (*tls::current()).busy != 0 }
 }

@@ -11,9 +11,11 @@ use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 
-use heapprof_books::{EXTENTS, Extent, Kept as Header, VALUES, state};
+use heapprof_books::{
+    LedgerExtent, MAX_EXTENTS, SHARED_VALUE_COUNT, SharedLedgerHeader as Header, process_state,
+};
 
-use crate::platform::sys::{self, File, PAGE};
+use crate::platform::sys::{self, EngineFile, PAGE_SIZE};
 
 mod relocation;
 
@@ -21,7 +23,7 @@ pub(crate) use relocation::TableMemory;
 
 /// What a table is for, which says where its memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lot {
+pub(crate) enum TableLifetime {
     /// The process itself. Nobody else needs it, so it is always private.
     Own,
     /// Readers, too, for as long as there are any: what never changes once it is written. A forked
@@ -32,26 +34,26 @@ pub(crate) enum Lot {
 }
 
 /// How long the file is. It has memory only where something was written.
-pub(crate) const LEN: usize = 16 << 30;
+pub(crate) const TABLE_FILE_LEN: usize = 16 << 30;
 /// A piece of it is a quarter of what there is, and within these bounds unless more is asked for.
-const SMALLEST: usize = 256 << 10;
-const LARGEST: usize = 256 << 20;
+const MIN_PIECE_LEN: usize = 256 << 10;
+const MAX_PIECE_LEN: usize = 256 << 20;
 
 /// More bytes than a process allocates.
-const NEVER: u64 = u64::MAX;
+const NEVER_DUE: u64 = u64::MAX;
 
 /// How many numbers and lists are copied.
-pub(crate) const COPIES: usize = 19;
+pub(crate) const COPY_COUNT: usize = 19;
 
 /// Which of them are copied often: the sums of the process, what was dropped, the history of the
 /// heap, and when the heap was largest.
-pub(crate) const HEAP: usize = 6;
-pub(crate) const DROPPED: usize = 7;
-pub(crate) const MOMENTS: usize = 15;
-pub(crate) const PEAK_AT: usize = 16;
+pub(crate) const HEAP_COPY: usize = 6;
+pub(crate) const DROPPED_COPY: usize = 7;
+pub(crate) const MOMENTS_COPY: usize = 15;
+pub(crate) const PEAK_AT_COPY: usize = 16;
 
 /// The file of a process, as far as it has one.
-pub(crate) struct Kept {
+pub(crate) struct TableFile {
     /// Where it begins; null if there is none.
     base: AtomicPtr<u8>,
     /// Whether what is mapped is a file that another process may have mapped, too: the one that
@@ -59,23 +61,23 @@ pub(crate) struct Kept {
     /// memory.
     is_shared: AtomicBool,
     /// How many bytes the process is to have allocated when the tables move from private memory
-    /// into a file; [`NEVER`] if they do not wait for that.
+    /// into a file; [`NEVER_DUE`] if they do not wait for that.
     file_due: AtomicU64,
-    pieces: UnsafeCell<Pieces>,
+    pieces: UnsafeCell<TablePieces>,
     /// Whether somebody uses `pieces`. Nobody takes a lock meanwhile, or waits for anything.
-    is_held: AtomicBool,
-    copies: [Copied; COPIES],
+    is_locked: AtomicBool,
+    copies: [CopiedValue; COPY_COUNT],
 }
 
 // SAFETY: the pieces are reached only by whoever holds them, or by the one thread of a forked
 // child.
-unsafe impl Sync for Kept {}
+unsafe impl Sync for TableFile {}
 // SAFETY: as above.
-unsafe impl Send for Kept {}
+unsafe impl Send for TableFile {}
 
 /// The pieces of the file that are mapped.
-struct Pieces {
-    all: [Piece; EXTENTS],
+struct TablePieces {
+    all: [TablePiece; MAX_EXTENTS],
     count: usize,
     /// Where the next one begins in the file.
     end: usize,
@@ -83,49 +85,49 @@ struct Pieces {
 
 /// A piece of the file, of which a part is taken.
 #[derive(Clone, Copy)]
-struct Piece {
+struct TablePiece {
     at: *mut u8,
     offset: usize,
     len: usize,
     taken: usize,
-    lot: Lot,
+    lot: TableLifetime,
 }
 
 /// What is copied from the engine into the header.
-struct Copied {
+struct CopiedValue {
     from: AtomicUsize,
     len: AtomicUsize,
     /// Where its copy begins, in bytes behind the first value.
     to: AtomicUsize,
 }
 
-impl Kept {
+impl TableFile {
     /// No file.
     pub(crate) const fn new() -> Self {
-        const NONE: Piece = Piece {
+        const NONE: TablePiece = TablePiece {
             at: std::ptr::null_mut(),
             offset: 0,
             len: 0,
             taken: 0,
-            lot: Lot::Own,
+            lot: TableLifetime::Own,
         };
         Self {
             base: AtomicPtr::new(std::ptr::null_mut()),
             is_shared: AtomicBool::new(false),
-            file_due: AtomicU64::new(NEVER),
-            pieces: UnsafeCell::new(Pieces {
-                all: [NONE; EXTENTS],
+            file_due: AtomicU64::new(NEVER_DUE),
+            pieces: UnsafeCell::new(TablePieces {
+                all: [NONE; MAX_EXTENTS],
                 count: 0,
                 end: 0,
             }),
-            is_held: AtomicBool::new(false),
+            is_locked: AtomicBool::new(false),
             copies: [const {
-                Copied {
+                CopiedValue {
                     from: AtomicUsize::new(0),
                     len: AtomicUsize::new(0),
                     to: AtomicUsize::new(0),
                 }
-            }; COPIES],
+            }; COPY_COUNT],
         }
     }
 
@@ -142,17 +144,17 @@ impl Kept {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Keeps everybody from the pieces until [`let_go`](Self::let_go). A thread that forks holds
-    /// them for as long as the kernel takes to copy the process. Returns false if somebody has them
-    /// for longer than that: they are held up.
-    pub(crate) fn hold(&self) -> bool {
-        const YIELDS: usize = 1000;
-        const NAPS: usize = 40_000;
-        for tried in 0..YIELDS + NAPS {
-            if !self.is_held.swap(true, Ordering::Acquire) {
+    /// Keeps everybody from the pieces until [`unlock_pieces`](Self::unlock_pieces). A thread that
+    /// forks holds them for as long as the kernel takes to copy the process. Returns false if
+    /// somebody has them for longer than that: they are held up.
+    pub(crate) fn lock_pieces(&self) -> bool {
+        const MAX_YIELDS: usize = 1000;
+        const MAX_NAPS: usize = 40_000;
+        for tried in 0..MAX_YIELDS + MAX_NAPS {
+            if !self.is_locked.swap(true, Ordering::Acquire) {
                 return true;
             }
-            match tried < YIELDS {
+            match tried < MAX_YIELDS {
                 true => sys::yield_now(),
                 false => sys::nap(),
             }
@@ -160,40 +162,41 @@ impl Kept {
         false
     }
 
-    /// Ends what [`hold`](Self::hold) began.
-    pub(crate) fn let_go(&self) {
-        self.is_held.store(false, Ordering::Release);
+    /// Ends what [`lock_pieces`](Self::lock_pieces) began.
+    pub(crate) fn unlock_pieces(&self) {
+        self.is_locked.store(false, Ordering::Release);
     }
 
-    /// Begins to keep tables in a file of [`LEN`] bytes, or in private memory that may become such
-    /// a file later ([`move_into`](Self::move_into)). Returns false if it can't be mapped. It is
-    /// called once, before there is any table.
-    pub(crate) fn begin(&self, file: Option<&File>) -> bool {
-        let head = size_of::<Header>().next_multiple_of(PAGE);
-        let len = head + SMALLEST;
+    /// Begins to keep tables in a file of [`TABLE_FILE_LEN`] bytes, or in private memory that may
+    /// become such a file later ([`move_into`](Self::move_into)). Returns false if it can't be
+    /// mapped. It is called once, before there is any table.
+    pub(crate) fn begin(&self, file: Option<&EngineFile>) -> bool {
+        let head = size_of::<Header>().next_multiple_of(PAGE_SIZE);
+        let len = head + MIN_PIECE_LEN;
         let at = file.map_or_else(|| sys::map(len), |file| sys::map_file(file, 0, len));
         if at.is_null() {
             return false;
         }
         // SAFETY: there is no file yet, so nobody else is here.
         let pieces = unsafe { &mut *self.pieces.get() };
-        pieces.all[0] = Piece {
+        pieces.all[0] = TablePiece {
             at,
             offset: 0,
             len,
             taken: head,
-            lot: Lot::Lasting,
+            lot: TableLifetime::Lasting,
         };
         (pieces.count, pieces.end) = (1, len);
         // SAFETY: its last page.
-        if file.is_some_and(|file| !unsafe { relocation::seal_mapped(file, at.add(len - PAGE)) }) {
+        let seals = |file| unsafe { relocation::seal_mapped(file, at.add(len - PAGE_SIZE)) };
+        if file.is_some_and(|file| !seals(file)) {
             // SAFETY: nobody knows of it yet.
             unsafe { sys::unmap(at, len) };
             return false;
         }
         self.is_shared.store(file.is_some(), Ordering::Relaxed);
         self.base.store(at, Ordering::Release);
-        self.show_pieces(pieces);
+        self.publish_pieces(pieces);
         true
     }
 
@@ -204,12 +207,12 @@ impl Kept {
 
     /// Does not wait any longer.
     pub(crate) fn stop_waiting(&self) {
-        self.wait_for(NEVER);
+        self.wait_for(NEVER_DUE);
     }
 
     /// Whether the tables are in private memory, and are to move into a file later.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.is_file_due(NEVER - 1)
+        self.is_file_due(NEVER_DUE - 1)
     }
 
     /// Whether the tables are to move now that the process has allocated so many bytes.
@@ -223,19 +226,19 @@ impl Kept {
     }
 
     /// Runs `work` with the pieces, unless somebody else holds them for long: they may be held up.
-    fn with_pieces<R>(&self, work: impl FnOnce(&mut Pieces) -> R) -> Option<R> {
-        if !self.hold() {
+    fn with_pieces<R>(&self, work: impl FnOnce(&mut TablePieces) -> R) -> Option<R> {
+        if !self.lock_pieces() {
             return None;
         }
         // SAFETY: nobody else has them.
         let result = work(unsafe { &mut *self.pieces.get() });
-        self.let_go();
+        self.unlock_pieces();
         Some(result)
     }
 
     /// Whether something lies in the file.
     pub(crate) fn holds(&self, at: *const u8) -> bool {
-        let is_in = |piece: &Piece| at.addr().wrapping_sub(piece.at.addr()) < piece.len;
+        let is_in = |piece: &TablePiece| at.addr().wrapping_sub(piece.at.addr()) < piece.len;
         self.is_there()
             && self
                 .with_pieces(|pieces| pieces.all[..pieces.count].iter().any(is_in))
@@ -245,17 +248,17 @@ impl Kept {
 
     /// Zeroed memory of the file; `None` if tables of this lot are not kept there. What there is no
     /// room for is in private memory, and the header says so.
-    pub(crate) fn take(&self, len: usize, lot: Lot) -> Option<*mut u8> {
-        if lot == Lot::Own || !self.is_there() {
+    pub(crate) fn take(&self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
+        if lot == TableLifetime::Own || !self.is_there() {
             return None;
         }
         let taken = self.with_pieces(|pieces| {
-            let len = len.checked_next_multiple_of(PAGE)?;
+            let len = len.checked_next_multiple_of(PAGE_SIZE)?;
             if let Some(at) = pieces.take(len, lot) {
                 return Some(at);
             }
             pieces.grow(len, lot, self.is_shared())?;
-            self.show_pieces(pieces);
+            self.publish_pieces(pieces);
             pieces.take(len, lot)
         });
         let taken = taken.flatten();
@@ -266,10 +269,10 @@ impl Kept {
     }
 
     /// Says in the header where the pieces are.
-    fn show_pieces(&self, pieces: &Pieces) {
+    fn publish_pieces(&self, pieces: &TablePieces) {
         let header = self.header();
         for (i, piece) in pieces.all[..pieces.count].iter().enumerate() {
-            let extent = Extent {
+            let extent = LedgerExtent {
                 address: piece.at.expose_provenance() as u64,
                 offset: piece.offset as u64,
                 len: piece.len as u64,
@@ -282,7 +285,7 @@ impl Kept {
     }
 
     /// Says what has become of the process.
-    pub(crate) fn say(&self, state: u32) {
+    pub(crate) fn set_state(&self, state: u32) {
         self.with_header(|header| header.state.store(state, Ordering::Release));
     }
 
@@ -296,21 +299,21 @@ impl Kept {
 
     /// What has become of the process, as the header says it.
     pub(crate) fn state(&self) -> u32 {
-        let mut found = state::GOES_ON;
+        let mut found = process_state::NOT_ENDED;
         self.with_header(|header| found = header.state.load(Ordering::Relaxed));
         found
     }
 
     /// Says what is copied from now on: where each value is, and how many bytes it has. Returns
     /// where the copies are.
-    pub(crate) fn set_copies(&self, all: [(usize, usize); COPIES]) -> [usize; COPIES] {
+    pub(crate) fn set_copies(&self, all: [(usize, usize); COPY_COUNT]) -> [usize; COPY_COUNT] {
         let values = self.header().cast::<u8>();
         // SAFETY: the caller has a file, which begins with a header.
         let values = unsafe { values.add(std::mem::offset_of!(Header, values)) };
         let mut to = 0;
-        let mut places = [0; COPIES];
+        let mut places = [0; COPY_COUNT];
         for (i, (copied, (from, len))) in self.copies.iter().zip(all).enumerate() {
-            debug_assert!(to + len <= 8 * VALUES);
+            debug_assert!(to + len <= 8 * SHARED_VALUE_COUNT);
             copied.len.store(len, Ordering::Relaxed);
             copied.to.store(to, Ordering::Relaxed);
             copied.from.store(from, Ordering::Release);
@@ -323,7 +326,7 @@ impl Kept {
     /// Copies what is at an address, if that is one of the copied values.
     #[cold]
     pub(crate) fn copy(&self, address: usize) {
-        let is_it = |copied: &&Copied| copied.from.load(Ordering::Acquire) == address;
+        let is_it = |copied: &&CopiedValue| copied.from.load(Ordering::Acquire) == address;
         if let Some(copied) = self.copies.iter().find(is_it) {
             self.copy_one(copied);
         }
@@ -339,7 +342,7 @@ impl Kept {
             return;
         }
         let from = std::ptr::with_exposed_provenance::<AtomicU64>(from);
-        let to = self.place_of(copied).cast::<AtomicU64>();
+        let to = self.copy_place(copied).cast::<AtomicU64>();
         for i in words {
             // SAFETY: both have so many words.
             unsafe {
@@ -349,7 +352,7 @@ impl Kept {
     }
 
     /// Where the copy of a value begins.
-    fn place_of(&self, copied: &Copied) -> *mut u8 {
+    fn copy_place(&self, copied: &CopiedValue) -> *mut u8 {
         let values = std::mem::offset_of!(Header, values);
         let to = values + copied.to.load(Ordering::Relaxed);
         // SAFETY: `set_copies` has found room for it among the values.
@@ -363,7 +366,7 @@ impl Kept {
         }
     }
 
-    fn copy_one(&self, copied: &Copied) {
+    fn copy_one(&self, copied: &CopiedValue) {
         let (from, len) = (
             copied.from.load(Ordering::Relaxed),
             copied.len.load(Ordering::Relaxed),
@@ -372,7 +375,7 @@ impl Kept {
             return;
         }
         let from = std::ptr::with_exposed_provenance::<u8>(from);
-        let to = self.place_of(copied);
+        let to = self.copy_place(copied);
         // SAFETY: what is copied is a static of this length, made of words that are aligned to
         // their size, and the copy is aligned to 8 bytes.
         unsafe {
@@ -387,10 +390,10 @@ impl Kept {
     }
 }
 
-impl Pieces {
+impl TablePieces {
     /// Takes memory of a piece that has so much left.
-    fn take(&mut self, len: usize, lot: Lot) -> Option<*mut u8> {
-        let fits = |piece: &&mut Piece| piece.lot == lot && piece.len - piece.taken >= len;
+    fn take(&mut self, len: usize, lot: TableLifetime) -> Option<*mut u8> {
+        let fits = |piece: &&mut TablePiece| piece.lot == lot && piece.len - piece.taken >= len;
         let piece = self.all[..self.count].iter_mut().find(fits)?;
         let taken = piece.taken;
         piece.taken += len;
@@ -399,30 +402,30 @@ impl Pieces {
     }
 
     /// Maps one more piece, for at least `len` bytes.
-    fn grow(&mut self, len: usize, lot: Lot, is_file: bool) -> Option<()> {
+    fn grow(&mut self, len: usize, lot: TableLifetime, is_file: bool) -> Option<()> {
         let usual = (self.end / 4).next_power_of_two();
-        let usual = len.max(usual.clamp(SMALLEST, LARGEST));
+        let usual = len.max(usual.clamp(MIN_PIECE_LEN, MAX_PIECE_LEN));
         // If the address space is limited, no more than needed.
         let more = self.map(usual, lot, is_file);
         more.or_else(|| self.map(len, lot, is_file))
     }
 
-    fn map(&mut self, len: usize, lot: Lot, is_file: bool) -> Option<()> {
+    fn map(&mut self, len: usize, lot: TableLifetime, is_file: bool) -> Option<()> {
         let last = self.all[..self.count].last()?;
-        if self.count == EXTENTS || self.end + len > LEN {
+        if self.count == MAX_EXTENTS || self.end + len > TABLE_FILE_LEN {
             return None;
         }
         let at = match is_file {
             // SAFETY: its last page. The last piece that was mapped is the last one of the file,
             // except in a forked child, which has no others behind it either.
-            true => sys::map_behind(unsafe { last.at.add(last.len - PAGE) }, len),
+            true => sys::map_behind(unsafe { last.at.add(last.len - PAGE_SIZE) }, len),
             false => sys::map(len),
         };
         if at.is_null() {
             return None;
         }
         let offset = self.end;
-        self.all[self.count] = Piece {
+        self.all[self.count] = TablePiece {
             at,
             offset,
             len,

@@ -7,66 +7,71 @@ pub(crate) mod regions;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::dropped::count;
-use crate::mode::Mode;
+use crate::mode::RecordingMode;
 use crate::platform::floating_point::undisturbed;
-use crate::platform::kept::Lot;
-use crate::platform::lock::{ForkLock, Lock, Locked, rank};
-use crate::platform::process::Process;
+use crate::platform::lock::{ForkLock, FutexLock, LockedValue, rank};
+use crate::platform::process::EngineProcess;
+use crate::platform::table_file::TableLifetime;
 use crate::platform::weak::single_threaded;
-use crate::tables::counters::{StackCounters, Temporary};
-use crate::tables::filter::{self, Filter};
-use crate::tables::spread::{self, Spread};
-use crate::tables::stacks::Stacks;
-use crate::thread::state::{ThreadState, Threads};
-use access::Shared;
+use crate::tables::counters::{StackCounters, TemporarySum};
+use crate::tables::filter::{self, AddressFilter};
+use crate::tables::spread::{self, StackSpread};
+use crate::tables::stacks::ProcessStacks;
+use crate::thread::state::{ThreadState, ThreadStates};
+use access::LedgerAccess;
 use live::LiveTable;
-use regions::Regions;
+use regions::ProgramMappings;
 
 /// What the engine knows of blocks and of stacks. The sums by stack are in the threads' states.
-pub(crate) struct Books {
-    pub(crate) stacks: Stacks,
+pub(crate) struct Ledger {
+    pub(crate) stacks: ProcessStacks,
     pub(crate) live: LiveTable,
-    pub(crate) shared: Shared,
-    pub(crate) regions: Locked<{ rank::REGIONS }, Regions>,
+    pub(crate) access: LedgerAccess,
+    pub(crate) regions: LockedValue<{ rank::REGIONS }, ProgramMappings>,
     /// Which frees are to be looked at. The hooks read it, too.
-    pub(crate) filter: &'static Filter,
+    pub(crate) filter: &'static AddressFilter,
     /// Held while a recording begins, because another one must not fill what it clears.
-    pub(crate) starting: Lock<{ rank::STARTING }>,
+    pub(crate) starting: FutexLock<{ rank::STARTING }>,
     /// What a child gets that is forked just now, if it does not get the threads' counters: all
     /// that is in use. It is null at all other times, and in private memory.
     heir: AtomicPtr<ThreadState>,
 }
 
-impl Books {
+impl Ledger {
     /// Empty books, whose frees are looked at as `filter` says.
-    pub(crate) const fn new(filter: &'static Filter) -> Self {
+    pub(crate) const fn new(filter: &'static AddressFilter) -> Self {
         Self {
-            stacks: Stacks::new(),
+            stacks: ProcessStacks::new(),
             live: LiveTable::new(),
-            shared: Shared::new(),
-            regions: Locked::new(Regions::new()),
+            access: LedgerAccess::new(),
+            regions: LockedValue::new(ProgramMappings::new()),
             filter,
-            starting: Lock::new(),
+            starting: FutexLock::new(),
             heir: AtomicPtr::new(std::ptr::null_mut()),
         }
     }
 
     /// Forgets the blocks and sums of an earlier recording, whose books nobody opens any more.
     /// Returns false if that can't be, because a thread is held up in the middle of an event.
-    pub(crate) fn restart(&self, process: &Process, threads: &Threads, mode: Mode) -> bool {
+    pub(crate) fn restart(
+        &self,
+        process: &EngineProcess,
+        threads: &ThreadStates,
+        mode: RecordingMode,
+    ) -> bool {
         // Stacks keep their numbers, and the hooks keep their filter.
         let Self {
             stacks: _,
             live,
-            shared,
+            access: shared,
             regions,
             filter,
             starting: _,
             heir: _,
         } = self;
-        regions.with(process, Regions::clear);
+        regions.with(process, ProgramMappings::clear);
         {
-            let changing = shared.change(process);
+            let changing = shared.lock_changes(process);
             shared.collect_budgets(threads, &changing);
             if !access::wait_for_all(threads)
                 || !access::share(threads, live.owners(), &changing)
@@ -75,10 +80,10 @@ impl Books {
                 return false;
             }
         }
-        self.restart_counters(threads, Keep::Nothing);
+        self.restart_counters(threads, SumsToKeep::Nothing);
         shared.heap.restart(0);
-        filter.fill(if mode == Mode::Exact {
-            filter::STUCK
+        filter.fill(if mode == RecordingMode::Exact {
+            filter::STUCK_SLOT
         } else {
             0
         });
@@ -91,22 +96,26 @@ impl Books {
     /// # Safety
     /// It is called in fork's handler of the child, which has one thread, and the parts of the live
     /// table have no owners.
-    pub(crate) unsafe fn rebase(&self, process: &'static Process, threads: &'static Threads) {
+    pub(crate) unsafe fn rebase(
+        &self,
+        process: &'static EngineProcess,
+        threads: &'static ThreadStates,
+    ) {
         // Blocks, regions and stacks are inherited.
         let Self {
             stacks: _,
             live: _,
-            shared,
+            access: shared,
             regions: _,
             filter: _,
             starting: _,
             heir,
         } = self;
         // If the parent's counters are not kept in a file, the child has a copy of them.
-        let has_heir = !heir.load(Ordering::Acquire).is_null() || self.leave(process, threads);
+        let has_heir = !heir.load(Ordering::Acquire).is_null() || self.leave_heir(process, threads);
         let heir = self.take_heir();
         let give = |own: &'static ThreadState| {
-            self.restart_state(own, Keep::Nothing);
+            self.restart_state(own, SumsToKeep::Nothing);
             // SAFETY: this is what `leave` made, here or before the fork.
             if let Some(heir) = unsafe { heir.as_ref() } {
                 self.inherit(process, heir, own);
@@ -118,28 +127,31 @@ impl Books {
         self.give_back_heir(process, heir);
         if !has_all {
             threads.forget_others();
-            self.restart_counters(threads, Keep::InUse);
+            self.restart_counters(threads, SumsToKeep::InUse);
         }
         shared.heap.restart(shared.heap.in_use());
     }
 
     /// Puts all that is in use where a child finds it that is about to be forked. Nobody counts
     /// meanwhile. Returns false if there is no memory for it.
-    pub(crate) fn leave(&self, process: &Process, threads: &Threads) -> bool {
+    pub(crate) fn leave_heir(&self, process: &EngineProcess, threads: &ThreadStates) -> bool {
         let len = size_of::<ThreadState>();
-        let heir = process.pages.map(len, Lot::Own).cast::<ThreadState>();
+        let heir = process
+            .pages
+            .map(len, TableLifetime::Own)
+            .cast::<ThreadState>();
         // SAFETY: null, or zeroed memory, which is a valid state for what is done with it here.
         let Some(state) = (unsafe { heir.as_ref() }) else {
             return false;
         };
-        self.add_up(process, threads, state);
+        self.add_up_for_heir(process, threads, state);
         self.heir.store(heir, Ordering::Release);
         true
     }
 
     /// Puts all that is in use into the sums of temporary allocations of an heir, which has no
     /// counters: they take a quarter of the memory.
-    fn add_up(&self, process: &Process, threads: &Threads, heir: &ThreadState) {
+    fn add_up_for_heir(&self, process: &EngineProcess, threads: &ThreadStates, heir: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
         for state in threads.all() {
             heir.sizes.take_over(&state.sizes);
@@ -148,10 +160,10 @@ impl Books {
                 if in_use == [0, 0] {
                     return;
                 }
-                let to = heir.temporary.touch(stack, pages, Lot::Own);
+                let to = heir.temporary.touch(stack, pages, TableLifetime::Own);
                 // SAFETY: null, or mapped for as long as the heir.
                 match unsafe { to.as_ref() } {
-                    Some(Temporary(sum)) => {
+                    Some(TemporarySum(sum)) => {
                         let before = sum.get();
                         sum.set([0, 1].map(|i| before[i].wrapping_add(in_use[i])));
                     }
@@ -160,11 +172,11 @@ impl Books {
             };
             // SAFETY: counters are made of atomics, as is what is known of samples.
             unsafe { state.counters.each(len, add) };
-            let add = |stack: usize, spread: &Spread| {
+            let add = |stack: usize, spread: &StackSpread| {
                 if !spread.is_untouched()
-                    && let Some(to) = heir.spread_in(Lot::Own, stack as u32, pages)
+                    && let Some(to) = heir.spread_in(TableLifetime::Own, stack as u32, pages)
                 {
-                    let mut known = spread::Sum::default();
+                    let mut known = spread::SpreadSum::default();
                     undisturbed(&mut || {
                         known.add(to);
                         known.add(spread);
@@ -179,10 +191,10 @@ impl Books {
 
     /// Gives a state, which has nothing, all that an heir has, as if it had allocated that. Sums
     /// for which there is no memory count as dropped.
-    fn inherit(&self, process: &Process, heir: &ThreadState, own: &ThreadState) {
+    fn inherit(&self, process: &EngineProcess, heir: &ThreadState, own: &ThreadState) {
         let (len, pages) = (self.stacks.len() as usize, &process.pages);
         own.sizes.take_over(&heir.sizes);
-        let give = |stack: usize, Temporary(sum): &Temporary| {
+        let give = |stack: usize, TemporarySum(sum): &TemporarySum| {
             let in_use = sum.get();
             if in_use != [0, 0] {
                 match own.counters(stack as u32, pages) {
@@ -193,11 +205,11 @@ impl Books {
         };
         // SAFETY: they are made of atomics.
         unsafe { heir.temporary.each(len, give) };
-        let give = |stack: usize, spread: &Spread| {
+        let give = |stack: usize, spread: &StackSpread| {
             if !spread.is_untouched()
                 && let Some(to) = own.spread(stack as u32, pages)
             {
-                let mut known = spread::Sum::default();
+                let mut known = spread::SpreadSum::default();
                 undisturbed(&mut || known.add(spread));
                 to.restart_from(&known);
             }
@@ -206,13 +218,14 @@ impl Books {
         unsafe { heir.spread.each(len, give) };
     }
 
-    /// Takes what [`leave`](Self::leave) left, for [`give_back_heir`](Self::give_back_heir).
+    /// Takes what [`leave_heir`](Self::leave_heir) left, for
+    /// [`give_back_heir`](Self::give_back_heir).
     pub(crate) fn take_heir(&self) -> *mut ThreadState {
         self.heir.swap(std::ptr::null_mut(), Ordering::AcqRel)
     }
 
     /// Gives the memory of an heir back.
-    pub(crate) fn give_back_heir(&self, process: &Process, heir: *mut ThreadState) {
+    pub(crate) fn give_back_heir(&self, process: &EngineProcess, heir: *mut ThreadState) {
         // SAFETY: null, or what `leave` made, which nobody has any more.
         unsafe {
             if let Some(state) = heir.as_ref() {
@@ -223,33 +236,33 @@ impl Books {
     }
 
     /// Starts every sum by stack anew. Nobody adds to them meanwhile.
-    fn restart_counters(&self, threads: &Threads, kept: Keep) {
+    fn restart_counters(&self, threads: &ThreadStates, kept: SumsToKeep) {
         threads
             .all()
             .for_each(|state| self.restart_state(state, kept));
     }
 
-    fn restart_state(&self, state: &ThreadState, kept: Keep) {
-        state.sizes.restart(kept == Keep::InUse);
+    fn restart_state(&self, state: &ThreadState, kept: SumsToKeep) {
+        state.sizes.restart(kept == SumsToKeep::InUse);
         for stack in 0..self.stacks.len() as usize {
-            let of_stack = state.of_stack(stack);
+            let of_stack = state.stack_sums(stack);
             if let Some(counters) = of_stack.counters {
                 if counters.is_untouched() {
                     continue;
                 }
-                counters.restart(kept == Keep::InUse);
+                counters.restart(kept == SumsToKeep::InUse);
             }
             if let Some(temporary) = of_stack.temporary {
                 temporary.0.set([0, 0]);
             }
             if let Some(spread) = of_stack.spread {
-                spread.restart(kept == Keep::InUse);
+                spread.restart(kept == SumsToKeep::InUse);
             }
         }
     }
 
     /// How many bytes of the tables are in memory, without those of the threads.
-    pub(crate) fn resident(&self, process: &Process) -> usize {
+    pub(crate) fn resident(&self, process: &EngineProcess) -> usize {
         let live = self.live.resident(&process.pages);
         self.stacks.resident(process) + live + self.filter.resident()
     }
@@ -259,7 +272,7 @@ impl Books {
         let Self {
             stacks,
             live: _,
-            shared,
+            access: shared,
             regions,
             filter: _,
             starting,
@@ -273,11 +286,15 @@ impl Books {
     /// [`locks`](Self::locks). Returns whether they are whole: a thread that is held up in the
     /// middle of an event keeps what it has, and in the child that is half written. The second
     /// result says whether the heap's lock is held.
-    pub(crate) fn acquire_for_fork(&self, process: &Process, threads: &Threads) -> (bool, bool) {
-        self.shared.collect_budgets_for_fork(threads);
+    pub(crate) fn acquire_for_fork(
+        &self,
+        process: &EngineProcess,
+        threads: &ThreadStates,
+    ) -> (bool, bool) {
+        self.access.collect_budgets_for_fork(threads);
         let mut whole = single_threaded() || access::share_for_fork(threads, self.live.owners());
         whole = self.live.acquire_all(process) && whole;
-        let counting = self.shared.heap.lock().acquire_for_fork(process);
+        let counting = self.access.heap.lock().acquire_for_fork(process);
         (whole && counting, counting)
     }
 
@@ -285,14 +302,14 @@ impl Books {
     pub(crate) fn release_after_fork(&self, counting: bool) {
         self.live.release_all();
         if counting {
-            self.shared.heap.lock().release_after_fork();
+            self.access.heap.lock().release_after_fork();
         }
     }
 }
 
 /// What stays of the sums when they start anew.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
+enum SumsToKeep {
     Nothing,
     InUse,
 }

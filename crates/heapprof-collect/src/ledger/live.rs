@@ -13,42 +13,42 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::books::access::{Claim, Holder, Open, Owner};
 use crate::dropped::count;
-use crate::platform::kept::Lot;
-use crate::platform::lock::{Spin, rank};
-use crate::platform::pages::{Fill, Pages};
-use crate::platform::process::Process;
-use crate::platform::sys::{self, hint};
-use crate::tables::counters::Access;
+use crate::ledger::access::{ClaimOutcome, LedgerHolder, OpenLedger, PartOwner};
+use crate::platform::lock::{SpinLock, rank};
+use crate::platform::pages::{PageSource, TableFill};
+use crate::platform::process::EngineProcess;
+use crate::platform::sys::{self, prefetch};
+use crate::platform::table_file::TableLifetime;
+use crate::tables::counters::AccessMode;
 
 pub(crate) mod shadows;
 pub(crate) mod table;
 
-use shadows::{REGION_BITS, Shadows, Slot};
-pub(crate) use table::{Block, Full, Table};
-use table::{Entry, home};
+use shadows::{REGION_BITS, RegionShadows, ShadowSlot};
+pub(crate) use table::{BlockTable, LiveBlock, TableFull};
+use table::{LiveEntry, home_index};
 
-const PARTS: usize = heapprof_books::PARTS;
-const FIRST_BITS: u32 = 9;
+const PART_COUNT: usize = heapprof_books::PART_COUNT;
+const FIRST_TABLE_BITS: u32 = 9;
 
 #[repr(C, align(64))]
-pub(crate) struct Part {
-    owner: Owner,
-    lock: Spin<{ rank::PARTS }>,
+pub(crate) struct LivePart {
+    owner: PartOwner,
+    lock: SpinLock<{ rank::PARTS }>,
     /// Whether fork holds the lock.
     forking: AtomicBool,
-    pub(crate) table: UnsafeCell<Table>,
+    pub(crate) table: UnsafeCell<BlockTable>,
 }
 
 /// The address of a block, and the slot of its region if there is one yet.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot<'a> {
+pub(crate) struct BlockSpot<'a> {
     address: usize,
-    slot: Option<&'a Slot>,
+    slot: Option<&'a ShadowSlot>,
 }
 
-impl Spot<'_> {
+impl BlockSpot<'_> {
     #[inline(always)]
     pub(crate) fn address(self) -> usize {
         self.address
@@ -57,11 +57,11 @@ impl Spot<'_> {
 
 /// All blocks in use that are known.
 pub(crate) struct LiveTable {
-    pub(crate) part: [Part; PARTS],
+    pub(crate) part: [LivePart; PART_COUNT],
     /// For each power of two, room for all parts' tables of that size side by side, where large
     /// pages may back them.
     region: [AtomicPtr<u8>; 40],
-    pub(crate) shadows: Shadows,
+    pub(crate) shadows: RegionShadows,
 }
 
 // SAFETY: a part's table and its regions' shadows are reached by its owner, or under its lock when
@@ -70,7 +70,7 @@ unsafe impl Sync for LiveTable {}
 
 impl LiveTable {
     pub(crate) const fn new() -> Self {
-        const TABLE: Table = Table {
+        const TABLE: BlockTable = BlockTable {
             entry: std::ptr::null_mut(),
             mask: 0,
             len: 0,
@@ -78,31 +78,31 @@ impl LiveTable {
         };
         Self {
             part: [const {
-                Part {
-                    owner: Owner::new(),
-                    lock: Spin::new(),
+                LivePart {
+                    owner: PartOwner::new(),
+                    lock: SpinLock::new(),
                     forking: AtomicBool::new(false),
                     table: UnsafeCell::new(TABLE),
                 }
-            }; PARTS],
+            }; PART_COUNT],
             region: [const { AtomicPtr::new(std::ptr::null_mut()) }; 40],
-            shadows: Shadows::new(),
+            shadows: RegionShadows::new(),
         }
     }
 
     /// Does `work` on the table of an address; `None` if its part is not to be had.
     #[inline(always)]
-    pub(crate) fn with<R>(
+    pub(crate) fn with_table<R>(
         &self,
         address: usize,
-        open: &mut Open<'_>,
-        work: impl FnOnce(&mut Table, u64, usize) -> R,
+        open: &mut OpenLedger<'_>,
+        work: impl FnOnce(&mut BlockTable, u64, usize) -> R,
     ) -> Option<R> {
         let key = (address >> 3) as u64;
         let part = self.part(address);
-        let start = home(key);
+        let start = home_index(key);
         let locked = !open.owns(&part.owner)
-            && open.reopening(|holder, access| part.enter(holder, access))?;
+            && open.reopen_for(|holder, access| part.enter(holder, access))?;
         // SAFETY: the part is this thread's own and its books are open, or the lock is held.
         let result = work(unsafe { &mut *part.table.get() }, key, start);
         if locked {
@@ -114,11 +114,11 @@ impl LiveTable {
     #[inline(always)]
     fn index(&self, address: usize) -> usize {
         let region = (address >> REGION_BITS) as u64;
-        (region.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PARTS.ilog2())) as usize
+        (region.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PART_COUNT.ilog2())) as usize
     }
 
     #[inline(always)]
-    fn part(&self, address: usize) -> &Part {
+    fn part(&self, address: usize) -> &LivePart {
         &self.part[self.index(address)]
     }
 
@@ -127,13 +127,13 @@ impl LiveTable {
     #[inline(always)]
     pub(crate) fn insert<const EXACT: bool>(
         &self,
-        spot: Spot<'_>,
-        block: Block,
-        open: &mut Open<'_>,
-    ) -> Result<Option<Block>, Full> {
+        spot: BlockSpot<'_>,
+        block: LiveBlock,
+        open: &mut OpenLedger<'_>,
+    ) -> Result<Option<LiveBlock>, TableFull> {
         let pages = &open.process().pages;
         let address = spot.address;
-        self.with(
+        self.with_table(
             address,
             open,
             #[inline(always)]
@@ -143,7 +143,7 @@ impl LiveTable {
                 let mut word = None;
                 if let Some(slot) = slot {
                     if EXACT && self.shadows.is_due(slot.get()) {
-                        self.cast(slot, address, table, pages);
+                        self.give_shadow(slot, address, table, pages);
                     }
                     word = slot.get().word(address);
                     if let Some(word) = word
@@ -154,7 +154,7 @@ impl LiveTable {
                     }
                 }
                 if table.is_filled() && !self.grow(table, address, pages) {
-                    return Err(Full);
+                    return Err(TableFull);
                 }
                 let known = table.insert(key, start, block)?;
                 if let (Some(slot), None) = (slot, known) {
@@ -169,32 +169,38 @@ impl LiveTable {
                 Ok(known.or(old))
             },
         )
-        .unwrap_or(Err(Full))
+        .unwrap_or(Err(TableFull))
     }
 
     /// Gives a region a shadow, and puts its blocks there from the hash table.
     #[cold]
-    fn cast(&self, slot: &Slot, address: usize, table: &mut Table, pages: &Pages) {
-        let region = shadows::region_of(address);
+    fn give_shadow(
+        &self,
+        slot: &ShadowSlot,
+        address: usize,
+        table: &mut BlockTable,
+        pages: &PageSource,
+    ) {
+        let region = shadows::region_number(address);
         if !self.shadows.add(slot, region, pages) {
             return;
         }
-        let move_it = |table: &mut Table, key: u64| {
+        let move_it = |table: &mut BlockTable, key: u64| {
             if let Some(word) = slot.get().word((key << 3) as usize)
-                && let Some(block) = table.remove(key, home(key))
+                && let Some(block) = table.remove(key, home_index(key))
             {
                 word.put(block);
                 slot.subtract(slot.get());
                 table.len += 1;
             }
         };
-        if table.mask < shadows::WORDS {
+        if table.mask < shadows::SHADOW_WORDS {
             let mut i = 0;
             while i <= table.mask {
                 // SAFETY: `at` stays inside the table, which has the blocks that the slot counts.
                 let entry = unsafe { *table.at(i) };
                 let address = (entry.key() << 3) as usize;
-                let is_of_region = entry.key() != 0 && shadows::region_of(address) == region;
+                let is_of_region = entry.key() != 0 && shadows::region_number(address) == region;
                 if is_of_region
                     && slot.get().word(address).is_some()
                     && shadows::fits(entry.block().size)
@@ -206,8 +212,8 @@ impl LiveTable {
                 }
             }
         } else {
-            for address in shadows::places(region) {
-                if slot.get().hashed() == 0 {
+            for address in shadows::block_addresses(region) {
+                if slot.get().hashed_blocks() == 0 {
                     break;
                 }
                 let key = (address >> 3) as u64;
@@ -223,9 +229,13 @@ impl LiveTable {
 
     /// Forgets a block.
     #[inline(always)]
-    pub(crate) fn remove(&self, spot: Spot<'_>, open: &mut Open<'_>) -> Option<Block> {
-        let Spot { address, slot } = spot;
-        self.with(
+    pub(crate) fn remove(
+        &self,
+        spot: BlockSpot<'_>,
+        open: &mut OpenLedger<'_>,
+    ) -> Option<LiveBlock> {
+        let BlockSpot { address, slot } = spot;
+        self.with_table(
             address,
             open,
             #[inline(always)]
@@ -239,7 +249,7 @@ impl LiveTable {
                     table.len -= 1;
                     return Some(block);
                 }
-                if held.hashed() == 0 {
+                if held.hashed_blocks() == 0 {
                     return None;
                 }
                 let block = table.remove(key, start)?;
@@ -251,7 +261,7 @@ impl LiveTable {
 
     /// How many blocks there are.
     pub(crate) fn len(&self) -> usize {
-        let len = |part: &Part| {
+        let len = |part: &LivePart| {
             // SAFETY: this is one word, which others may write meanwhile. Any moment's value will
             // do.
             unsafe { (&raw const (*part.table.get()).len).read_volatile() }
@@ -262,25 +272,25 @@ impl LiveTable {
     /// Gives a part a table of twice the size. Returns false if there is no memory for that and the
     /// old table is all but full.
     #[cold]
-    fn grow(&self, table: &mut Table, address: usize, pages: &Pages) -> bool {
+    fn grow(&self, table: &mut BlockTable, address: usize, pages: &PageSource) -> bool {
         let old_len = if table.entry.is_null() {
             0
         } else {
             table.mask + 1
         };
-        let len = (old_len * 2).max(1 << FIRST_BITS);
-        let bytes = len * size_of::<Entry>();
-        let region = self.region(len.ilog2() as usize, bytes * PARTS, pages);
+        let len = (old_len * 2).max(1 << FIRST_TABLE_BITS);
+        let bytes = len * size_of::<LiveEntry>();
+        let region = self.region(len.ilog2() as usize, bytes * PART_COUNT, pages);
         if region.is_null() {
             // One slot stays empty, or searches would not end.
             return table.hashed + 1 < old_len;
         }
         // SAFETY: the region has room for a table of this size for each part, used by this part
         // only.
-        let entry = unsafe { region.add(self.index(address) * bytes) }.cast::<Entry>();
+        let entry = unsafe { region.add(self.index(address) * bytes) }.cast::<LiveEntry>();
         let old = std::mem::replace(
             table,
-            Table {
+            BlockTable {
                 entry,
                 mask: len - 1,
                 len: table.len - table.hashed,
@@ -291,45 +301,51 @@ impl LiveTable {
             // SAFETY: `i` is below the old table's length.
             let entry = unsafe { *old.entry.add(i) };
             if entry.key() != 0 {
-                let _ = table.insert(entry.key(), home(entry.key()), entry.block());
+                let _ = table.insert(entry.key(), home_index(entry.key()), entry.block());
             }
         }
         if old_len != 0 {
             // SAFETY: the old table is whole pages of a region of ours, never used again.
-            unsafe { pages.discard(old.entry.cast(), old_len * size_of::<Entry>()) };
+            unsafe { pages.discard(old.entry.cast(), old_len * size_of::<LiveEntry>()) };
         }
         true
     }
 
     /// The region of tables of size `2^bits`, mapped when first needed.
-    fn region(&self, bits: usize, bytes: usize, pages: &Pages) -> *mut u8 {
+    fn region(&self, bits: usize, bytes: usize, pages: &PageSource) -> *mut u8 {
         let Some(slot) = self.region.get(bits) else {
             return std::ptr::null_mut();
         };
-        pages.map_once(slot, bytes, sys::PAGE, Lot::Own, Fill::Dense)
+        pages.map_once(
+            slot,
+            bytes,
+            sys::PAGE_SIZE,
+            TableLifetime::Own,
+            TableFill::Dense,
+        )
     }
 
     /// How many bytes of the tables are in memory. This includes what large pages bring along for
     /// tables that no part has yet.
-    pub(crate) fn resident(&self, pages: &Pages) -> usize {
+    pub(crate) fn resident(&self, pages: &PageSource) -> usize {
         let each = self.region.iter().enumerate().map(|(bits, region)| {
             let at = region.load(Ordering::Acquire);
             match at.is_null() {
                 true => 0,
-                false => pages.resident(at, (size_of::<Entry>() << bits) * PARTS),
+                false => pages.resident(at, (size_of::<LiveEntry>() << bits) * PART_COUNT),
             }
         });
         each.sum::<usize>() + self.shadows.resident(pages)
     }
 
     /// The owner of each part.
-    pub(crate) fn owners(&self) -> impl Iterator<Item = &Owner> + Clone {
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &PartOwner> + Clone {
         self.part.iter().map(|part| &part.owner)
     }
 
     /// Forgets all blocks. Returns false if a part is not to be had. No part may be another
-    /// thread's own ([`share`](crate::books::access::share)).
-    pub(crate) fn clear(&self, process: &Process) -> bool {
+    /// thread's own ([`share`](crate::ledger::access::share)).
+    pub(crate) fn clear(&self, process: &EngineProcess) -> bool {
         let mut all = true;
         for part in &self.part {
             if !part.lock.acquire_in_time(process) {
@@ -347,7 +363,7 @@ impl LiveTable {
                     {
                         slot.clear();
                     }
-                    *entry = Entry(0, 0);
+                    *entry = LiveEntry(0, 0);
                 });
             }
             (table.len, table.hashed) = (0, 0);
@@ -362,13 +378,13 @@ impl LiveTable {
 
     /// Where a block is to be remembered or forgotten. That is brought into the cache.
     #[inline(always)]
-    pub(crate) fn spot(&self, address: usize) -> Spot<'_> {
+    pub(crate) fn find_spot(&self, address: usize) -> BlockSpot<'_> {
         let slot = self.shadows.slot(address);
         match slot.and_then(|slot| slot.get().word(address)) {
-            Some(word) => hint(word.place()),
+            Some(word) => prefetch(word.place()),
             None => self.prefetch(address),
         }
-        Spot { address, slot }
+        BlockSpot { address, slot }
     }
 
     /// Brings the place of an address in the hash table into the cache.
@@ -383,9 +399,9 @@ impl LiveTable {
                 (&raw const (*table).entry).read_volatile(),
                 (&raw const (*table).mask).read_volatile(),
             );
-            hint(
+            prefetch(
                 entry
-                    .wrapping_add(home((address >> 3) as u64) & mask)
+                    .wrapping_add(home_index((address >> 3) as u64) & mask)
                     .cast(),
             );
         }
@@ -394,12 +410,12 @@ impl LiveTable {
     /// Makes all parts nobody's, in a forked child, which has one thread. Whoever comes first owns
     /// them again.
     pub(crate) fn disown(&self) {
-        self.owners().for_each(Owner::disown);
+        self.owners().for_each(PartOwner::disown);
     }
 
     /// Locks all parts for fork. Returns false if some are not to be had, because whoever is in the
     /// middle of them is held up.
-    pub(crate) fn acquire_all(&self, process: &Process) -> bool {
+    pub(crate) fn acquire_all(&self, process: &EngineProcess) -> bool {
         let mut all = true;
         for part in &self.part {
             let taken = part.lock.acquire_for_fork(process);
@@ -419,24 +435,24 @@ impl LiveTable {
     }
 }
 
-impl Table {
+impl BlockTable {
     /// Counts a block that was put into a shadow, where `old` was. Returns the block that is to be
     /// known there no more.
     #[inline(always)]
     fn put_beside(
         &mut self,
-        slot: &Slot,
+        slot: &ShadowSlot,
         key: u64,
         start: usize,
-        old: Option<Block>,
-    ) -> Option<Block> {
+        old: Option<LiveBlock>,
+    ) -> Option<LiveBlock> {
         if old.is_some() {
             return old;
         }
         self.len += 1;
         // One that is too large for a word may be in the hash table still.
         let held = slot.get();
-        if held.hashed() == 0 {
+        if held.hashed_blocks() == 0 {
             return None;
         }
         let old = self.remove(key, start)?;
@@ -445,19 +461,23 @@ impl Table {
     }
 }
 
-impl Part {
+impl LivePart {
     /// Lets in a thread that is not known to own the part. Returns whether the thread holds the
     /// lock then, or `None` if the part is not to be had; and how the books are open then.
-    fn enter(&self, holder: Holder<'_>, mut access: Access) -> (Option<bool>, Access) {
+    fn enter(
+        &self,
+        holder: LedgerHolder<'_>,
+        mut access: AccessMode,
+    ) -> (Option<bool>, AccessMode) {
         let process = holder.process();
         loop {
-            if self.owner.is_everybody() {
+            if self.owner.is_shared() {
                 if !self.lock.acquire_in_time(process) {
                     count(&process.dropped.held_up);
                     return (None, access);
                 }
                 // It may have been disowned before the lock was ours.
-                if self.owner.is_everybody() {
+                if self.owner.is_shared() {
                     return (Some(true), access);
                 }
                 self.lock.release();
@@ -465,10 +485,10 @@ impl Part {
             let claim;
             (claim, access) = self.owner.claim(holder, access);
             match claim {
-                Claim::Own => return (Some(false), access),
-                Claim::Changed => {}
-                Claim::Overtaken => return (None, access),
-                Claim::Refused => {
+                ClaimOutcome::Own => return (Some(false), access),
+                ClaimOutcome::Changed => {}
+                ClaimOutcome::Overtaken => return (None, access),
+                ClaimOutcome::Refused => {
                     count(&process.dropped.held_up);
                     return (None, access);
                 }

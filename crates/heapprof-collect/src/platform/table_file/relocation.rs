@@ -3,16 +3,16 @@
 
 use std::sync::atomic::Ordering;
 
-use heapprof_books::{EXTENTS, state};
+use heapprof_books::{MAX_EXTENTS, process_state};
 
-use crate::platform::kept::{Kept, Lot, Piece, Pieces};
-use crate::platform::sys::{self, File, PAGE};
+use crate::platform::sys::{self, EngineFile, PAGE_SIZE};
+use crate::platform::table_file::{TableFile, TableLifetime, TablePiece, TablePieces};
 
 /// Where the tables of a forked child are to be.
 #[derive(Clone, Copy)]
 pub(crate) enum TableMemory<'a> {
     /// In a file.
-    File(&'a File),
+    File(&'a EngineFile),
     /// In private memory, which may become a file later.
     Movable,
     /// In private memory for good.
@@ -21,7 +21,7 @@ pub(crate) enum TableMemory<'a> {
     PrivateWhole,
 }
 
-impl Kept {
+impl TableFile {
     /// Puts another memory into the place of the file. It has the tables that last, and no others
     /// unless they are asked for. Returns false if there is no such memory, or not enough of it.
     /// Then some tables are still the other process's.
@@ -37,9 +37,9 @@ impl Kept {
             _ => None,
         };
         let all = matches!(memory, TableMemory::PrivateWhole);
-        let stays = |piece: &Piece| piece.lot == Lot::Lasting || all;
+        let stays = |piece: &TablePiece| piece.lot == TableLifetime::Lasting || all;
         // Nothing is changed before there is memory for all of it.
-        let (mut new, mut end, mut has_all) = ([std::ptr::null_mut(); EXTENTS], 0, true);
+        let (mut new, mut end, mut has_all) = ([std::ptr::null_mut(); MAX_EXTENTS], 0, true);
         for (new, piece) in new.iter_mut().zip(&pieces.all[..pieces.count]) {
             if stays(piece) {
                 *new = match file {
@@ -50,7 +50,7 @@ impl Kept {
                 end += piece.len;
             }
         }
-        if !has_all || !file.is_none_or(File::seal) {
+        if !has_all || !file.is_none_or(EngineFile::seal) {
             // SAFETY: nobody knows of them yet.
             unsafe { unmap_all(&new, pieces) };
             return false;
@@ -87,9 +87,9 @@ impl Kept {
             pieces.count = 0;
             return true;
         }
-        self.say(state::GOES_ON);
+        self.set_state(process_state::NOT_ENDED);
         self.with_header(|header| header.is_full.store(0, Ordering::Relaxed));
-        self.show_pieces(pieces);
+        self.publish_pieces(pieces);
         true
     }
 
@@ -98,21 +98,21 @@ impl Kept {
     ///
     /// # Safety
     /// The process has one thread, which is in no event, and no signal's handler comes in between.
-    pub(crate) unsafe fn move_into(&self, file: &File) -> bool {
-        if self.is_held.swap(true, Ordering::Acquire) {
+    pub(crate) unsafe fn move_into(&self, file: &EngineFile) -> bool {
+        if self.is_locked.swap(true, Ordering::Acquire) {
             // This is a signal's handler, and the thread was about to change them.
             return false;
         }
         // SAFETY: nobody else has them.
         let has_moved = unsafe { self.move_pieces(&mut *self.pieces.get(), file) };
-        self.let_go();
+        self.unlock_pieces();
         has_moved
     }
 
     /// # Safety
     /// As for [`move_into`](Self::move_into).
-    unsafe fn move_pieces(&self, pieces: &mut Pieces, file: &File) -> bool {
-        let (mut new, mut has_all) = ([std::ptr::null_mut(); EXTENTS], true);
+    unsafe fn move_pieces(&self, pieces: &mut TablePieces, file: &EngineFile) -> bool {
+        let (mut new, mut has_all) = ([std::ptr::null_mut(); MAX_EXTENTS], true);
         for (new, piece) in new.iter_mut().zip(&pieces.all[..pieces.count]) {
             *new = sys::map_file(file, piece.offset, piece.len);
             has_all &= !new.is_null();
@@ -121,7 +121,7 @@ impl Kept {
             return false;
         };
         // SAFETY: the last page of the last piece, if that is mapped.
-        if !has_all || !unsafe { seal_mapped(file, at.add(last.len - PAGE)) } {
+        if !has_all || !unsafe { seal_mapped(file, at.add(last.len - PAGE_SIZE)) } {
             // SAFETY: nobody knows of them yet.
             unsafe { unmap_all(&new, pieces) };
             return false;
@@ -147,18 +147,18 @@ impl Kept {
 ///
 /// # Safety
 /// The page is mapped from the file.
-pub(super) unsafe fn seal_mapped(file: &File, page: *const u8) -> bool {
-    let behind = sys::map_behind(page, PAGE);
+pub(super) unsafe fn seal_mapped(file: &EngineFile, page: *const u8) -> bool {
+    let behind = sys::map_behind(page, PAGE_SIZE);
     if behind.is_null() {
         return false;
     }
     // SAFETY: nobody knows of it yet.
-    unsafe { sys::unmap(behind, PAGE) };
+    unsafe { sys::unmap(behind, PAGE_SIZE) };
     file.seal()
 }
 
 /// The new mappings behind one that could not be moved, and which is gone.
-fn new_behind(new: &[*mut u8; EXTENTS], failed: usize) -> [*mut u8; EXTENTS] {
+fn new_behind(new: &[*mut u8; MAX_EXTENTS], failed: usize) -> [*mut u8; MAX_EXTENTS] {
     let mut behind = *new;
     behind[..=failed].fill(std::ptr::null_mut());
     behind
@@ -168,7 +168,7 @@ fn new_behind(new: &[*mut u8; EXTENTS], failed: usize) -> [*mut u8; EXTENTS] {
 ///
 /// # Safety
 /// Nobody knows of them yet.
-unsafe fn unmap_all(new: &[*mut u8], pieces: &Pieces) {
+unsafe fn unmap_all(new: &[*mut u8], pieces: &TablePieces) {
     for (new, piece) in new.iter().zip(&pieces.all) {
         if !new.is_null() {
             // SAFETY: the caller's promise.
@@ -182,10 +182,10 @@ unsafe fn unmap_all(new: &[*mut u8], pieces: &Pieces) {
 ///
 /// # Safety
 /// `new` is a zeroed mapping that is as long as the piece, and of which nobody knows.
-unsafe fn copy_over(new: *mut u8, piece: &Piece) -> bool {
+unsafe fn copy_over(new: *mut u8, piece: &TablePiece) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
-        let pages = (0..piece.taken).step_by(PAGE);
+        let pages = (0..piece.taken).step_by(PAGE_SIZE);
         pages.for_each(|at| copy_page(piece.at.add(at), new.add(at)));
         let has_moved = sys::move_over(new, piece.at, piece.len);
         if !has_moved {
@@ -201,9 +201,9 @@ unsafe fn copy_over(new: *mut u8, piece: &Piece) -> bool {
 /// Both are pages, and `to` is zeroed.
 unsafe fn copy_page(from: *const u8, to: *mut u8) {
     // SAFETY: the caller's promise. Another process may write to it, as to any shared memory.
-    let words = (0..PAGE / 8).map(|i| unsafe { from.cast::<u64>().add(i).read_volatile() });
+    let words = (0..PAGE_SIZE / 8).map(|i| unsafe { from.cast::<u64>().add(i).read_volatile() });
     if words.into_iter().any(|word| word != 0) {
         // SAFETY: the caller's promise.
-        unsafe { to.copy_from_nonoverlapping(from, PAGE) };
+        unsafe { to.copy_from_nonoverlapping(from, PAGE_SIZE) };
     }
 }

@@ -19,52 +19,52 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::atomic::{AtomicBool, AtomicPtr};
-use crate::platform::lock::{ForkLock, Guard, Lock, rank};
-use crate::platform::process::Process;
+use crate::platform::lock::{ForkLock, FutexLock, LockGuard, rank};
+use crate::platform::process::EngineProcess;
 use crate::platform::sys;
 use crate::platform::weak::single_threaded;
-use crate::tables::counters::{Access, Counted, Heap, StackCounters, Weight};
-use crate::thread::state::{ThreadState, Threads};
+use crate::tables::counters::{AccessMode, CountOutcome, EventWeight, HeapCounters, StackCounters};
+use crate::thread::state::{ThreadState, ThreadStates};
 
 /// Events of a thread between two looks at whether the heap is low enough for budgets.
-const PATIENCE: u32 = 1024;
+const BUDGET_CHECK_INTERVAL: u32 = 1024;
 
 /// What threads share to have the books open: the size in use, and how it is taken back.
-pub(crate) struct Shared {
-    pub(crate) heap: Heap,
+pub(crate) struct LedgerAccess {
+    pub(crate) heap: HeapCounters,
     /// Held while budgets are taken back, and while something is taken from its owner.
-    changing: Lock<{ rank::CHANGING }>,
+    changing: FutexLock<{ rank::OWNERS }>,
     has_barrier: AtomicBool,
 }
 
 /// The lock under which budgets and owners change.
-pub(crate) type Changing<'a> = Guard<'a, { rank::CHANGING }>;
+pub(crate) type ChangeGuard<'a> = LockGuard<'a, { rank::OWNERS }>;
 
 /// The books, open for one event of a thread. They close when this is dropped.
 ///
 /// Meanwhile the thread calls nothing of the program's, and waits for short locks only. The books
-/// may be closed and opened again in the middle, in another way: [`Open::is_overtaken`] says if
-/// they are another recording's by then.
-pub(crate) struct Open<'a> {
-    process: &'a Process,
-    holder: Holder<'a>,
-    access: Access,
+/// may be closed and opened again in the middle, in another way: [`OpenLedger::is_overtaken`] says
+/// if they are another recording's by then.
+pub(crate) struct OpenLedger<'a> {
+    process: &'a EngineProcess,
+    holder: LedgerHolder<'a>,
+    access: AccessMode,
 }
 
 /// Whoever has the books open. What is cold is given this and the access by value, and gives the
 /// access back, so that the rest of an event needs nothing of them in memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Holder<'a> {
-    shared: &'a Shared,
+pub(crate) struct LedgerHolder<'a> {
+    shared: &'a LedgerAccess,
     state: &'a ThreadState,
 }
 
-impl Shared {
+impl LedgerAccess {
     /// Nothing is in use, and no thread has the books open.
     pub(crate) const fn new() -> Self {
         Self {
-            heap: Heap::new(),
-            changing: Lock::new(),
+            heap: HeapCounters::new(),
+            changing: FutexLock::new(),
             has_barrier: AtomicBool::new(false),
         }
     }
@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// Waits until nobody else changes budgets and owners.
-    pub(crate) fn change(&self, process: &Process) -> Changing<'_> {
+    pub(crate) fn lock_changes(&self, process: &EngineProcess) -> ChangeGuard<'_> {
         self.changing.lock(process)
     }
 
@@ -95,16 +95,16 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn open<'a>(
         &'a self,
-        process: &'a Process,
+        process: &'a EngineProcess,
         state: &'a ThreadState,
-    ) -> Option<Open<'a>> {
+    ) -> Option<OpenLedger<'a>> {
         debug_assert!(std::ptr::eq(process, state.process()));
         let access = self.access(process, state)?;
-        let holder = Holder {
+        let holder = LedgerHolder {
             shared: self,
             state,
         };
-        Some(Open {
+        Some(OpenLedger {
             process,
             holder,
             access,
@@ -113,7 +113,7 @@ impl Shared {
 
     /// Opens the books, and says in which way.
     #[inline(always)]
-    fn access(&self, process: &Process, state: &ThreadState) -> Option<Access> {
+    fn access(&self, process: &EngineProcess, state: &ThreadState) -> Option<AccessMode> {
         loop {
             state.inside.store(true, Ordering::Relaxed);
             // The kernel's barrier makes this order hold on the processor too.
@@ -123,16 +123,16 @@ impl Shared {
                 break;
             }
             close(state);
-            if !waited_for_gate(process, state) {
+            if !wait_for_gate(process, state) {
                 return None;
             }
         }
         if single_threaded() {
-            return Some(Access::Alone);
+            return Some(AccessMode::Alone);
         }
         let events = state.shared_events.get() + 1;
         state.shared_events.set(events);
-        if events >= PATIENCE {
+        if events >= BUDGET_CHECK_INTERVAL {
             state.shared_events.set(0);
             // No budgets are given out while somebody counts on the size being exact.
             if self.has_barrier.load(Ordering::Relaxed)
@@ -146,7 +146,12 @@ impl Shared {
 
     /// Runs `work` while no thread has the books open, except threads that are held up with them
     /// open.
-    pub(crate) fn at_rest(&self, process: &Process, threads: &Threads, work: impl FnOnce()) {
+    pub(crate) fn run_at_rest(
+        &self,
+        process: &EngineProcess,
+        threads: &ThreadStates,
+        work: impl FnOnce(),
+    ) {
         if single_threaded() {
             return work();
         }
@@ -157,12 +162,12 @@ impl Shared {
     }
 
     /// Takes all budgets back: for fork, for a new recording, and near the peak.
-    pub(crate) fn collect_budgets(&self, threads: &Threads, _changing: &Changing<'_>) {
+    pub(crate) fn collect_budgets(&self, threads: &ThreadStates, _changing: &ChangeGuard<'_>) {
         self.collect_budgets_for_fork(threads);
     }
 
     /// As [`collect_budgets`](Self::collect_budgets), for fork, which holds all locks.
-    pub(crate) fn collect_budgets_for_fork(&self, threads: &Threads) {
+    pub(crate) fn collect_budgets_for_fork(&self, threads: &ThreadStates) {
         if self.heap.be_strict() {
             // No budget was given out since all were taken back.
             return;
@@ -175,13 +180,13 @@ impl Shared {
                 self.heap.give_back(state.budget.take());
             }
         }
-        self.heap.budgets_are_in();
+        self.heap.note_budgets_returned();
     }
 }
 
 /// Waits while the books are to stay closed. Returns false if they are another recording's by then.
 #[cold]
-fn waited_for_gate(process: &Process, state: &ThreadState) -> bool {
+fn wait_for_gate(process: &EngineProcess, state: &ThreadState) -> bool {
     let recorded = &process.recorded;
     let since = sys::nanoseconds(libc::CLOCK_MONOTONIC);
     while state.epoch.get() == recorded.epoch() {
@@ -189,7 +194,7 @@ fn waited_for_gate(process: &Process, state: &ThreadState) -> bool {
             return true;
         }
         let waited = sys::nanoseconds(libc::CLOCK_MONOTONIC) - since;
-        if waited > process.patience() || process.is_abandoned() {
+        if waited > process.wait_timeout() || process.is_abandoned() {
             // Whoever paused them is held up, or in another process.
             recorded.resume();
         }
@@ -205,39 +210,39 @@ fn close(state: &ThreadState) {
     state.inside.store(false, Ordering::Release);
 }
 
-impl Drop for Open<'_> {
+impl Drop for OpenLedger<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         close(self.holder.state);
     }
 }
 
-impl<'a> Open<'a> {
+impl<'a> OpenLedger<'a> {
     /// Whether another recording began while the books were closed in the middle of the event. The
     /// event belongs to neither then.
     #[inline(always)]
     pub(crate) fn is_overtaken(&self) -> bool {
-        self.access == Access::Overtaken
+        self.access == AccessMode::Overtaken
     }
 
     /// The process whose books these are.
     #[inline(always)]
-    pub(crate) fn process(&self) -> &'a Process {
+    pub(crate) fn process(&self) -> &'a EngineProcess {
         self.process
     }
 
     /// Whether the thread may use what this owns for as long as it has the books open.
     #[inline(always)]
-    pub(crate) fn owns(&self, owner: &Owner) -> bool {
-        owner.is(self.holder)
+    pub(crate) fn owns(&self, owner: &PartOwner) -> bool {
+        owner.is_owned_by(self.holder)
     }
 
     /// Runs `work`, which may open the books in another way: it is given who has them open and how,
     /// and gives back how they are open then.
     #[inline(always)]
-    pub(crate) fn reopening<R>(
+    pub(crate) fn reopen_for<R>(
         &mut self,
-        work: impl FnOnce(Holder<'a>, Access) -> (R, Access),
+        work: impl FnOnce(LedgerHolder<'a>, AccessMode) -> (R, AccessMode),
     ) -> R {
         let (result, access) = work(self.holder, self.access);
         self.access = access;
@@ -246,64 +251,68 @@ impl<'a> Open<'a> {
 
     /// Counts an allocation.
     #[inline(always)]
-    pub(crate) fn allocated(&mut self, cell: &StackCounters, weight: Weight) -> Counted {
-        let (process, Holder { shared, state }) = (self.process, self.holder);
+    pub(crate) fn count_allocation(
+        &mut self,
+        cell: &StackCounters,
+        weight: EventWeight,
+    ) -> CountOutcome {
+        let (process, LedgerHolder { shared, state }) = (self.process, self.holder);
         loop {
             match shared
                 .heap
-                .allocated(process, &state.budget, cell, weight, self.access)
+                .count_allocation(process, &state.budget, cell, weight, self.access)
             {
-                Counted::NotYet => self.access = self.holder.be_strict(),
+                CountOutcome::NotYet => self.access = self.holder.be_strict(),
                 counted => return counted,
             }
             if self.is_overtaken() {
-                return Counted::Overtaken;
+                return CountOutcome::Overtaken;
             }
         }
     }
 
     /// Counts a free.
     #[inline(always)]
-    pub(crate) fn freed(&self, cell: &StackCounters, weight: Weight) {
-        let (process, Holder { shared, state }) = (self.process, self.holder);
+    pub(crate) fn count_free(&self, cell: &StackCounters, weight: EventWeight) {
+        let (process, LedgerHolder { shared, state }) = (self.process, self.holder);
         shared
             .heap
-            .freed(process, &state.budget, cell, weight, self.access);
+            .count_free(process, &state.budget, cell, weight, self.access);
     }
 }
 
-impl<'a> Holder<'a> {
+impl<'a> LedgerHolder<'a> {
     /// The process whose books these are.
-    pub(crate) fn process(self) -> &'static Process {
+    pub(crate) fn process(self) -> &'static EngineProcess {
         self.state.process()
     }
 
     /// Runs `work` with the books closed, and opens them again. Returns how they are open then.
-    fn while_closed<R>(self, work: impl FnOnce() -> R) -> (R, Access) {
+    fn run_while_closed<R>(self, work: impl FnOnce() -> R) -> (R, AccessMode) {
         close(self.state);
         let result = work();
         let access = self.shared.access(self.process(), self.state);
-        (result, access.unwrap_or(Access::Overtaken))
+        (result, access.unwrap_or(AccessMode::Overtaken))
     }
 
     /// Takes the lock under which budgets and owners change, unless its holder is held up.
-    fn change_in_time(self) -> Option<Changing<'a>> {
+    fn lock_changes_in_time(self) -> Option<ChangeGuard<'a>> {
         self.shared.changing.lock_in_time(self.process())
     }
 
     /// Makes everybody count what is in use event by event, so that it is known exactly.
     #[cold]
-    fn be_strict(self) -> Access {
+    fn be_strict(self) -> AccessMode {
         let strictly = || {
             // If the lock's holder is held up, it is about to do the same.
-            if let Some(changing) = self.change_in_time() {
+            if let Some(changing) = self.lock_changes_in_time() {
                 self.shared.collect_budgets(self.state.threads(), &changing);
             } else {
                 self.shared.heap.be_strict();
-                self.shared.heap.budgets_are_in();
+                self.shared.heap.note_budgets_returned();
             }
         };
-        self.while_closed(strictly).1
+        self.run_while_closed(strictly).1
     }
 }
 
@@ -319,16 +328,16 @@ fn barrier() {
 
 /// The owner of a resource that threads would otherwise lock: nobody, a thread (by its state), or
 /// everybody.
-pub(crate) struct Owner(AtomicPtr<ThreadState>);
+pub(crate) struct PartOwner(AtomicPtr<ThreadState>);
 
-const NOBODY: *mut ThreadState = std::ptr::null_mut();
-const EVERYBODY: *mut ThreadState = std::ptr::without_provenance_mut(1);
+const NO_OWNER: *mut ThreadState = std::ptr::null_mut();
+const SHARED_OWNER: *mut ThreadState = std::ptr::without_provenance_mut(1);
 /// Added to the address of the owner's state while the resource is being taken from that thread.
-const MOVING: usize = 2;
+const MOVING_FLAG: usize = 2;
 
 /// What became of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(crate) enum ClaimOutcome {
     /// It is the thread's own.
     Own,
     /// It was changing hands: look again.
@@ -340,46 +349,50 @@ pub(crate) enum Claim {
     Overtaken,
 }
 
-impl Owner {
+impl PartOwner {
     pub(crate) const fn new() -> Self {
-        Self(AtomicPtr::new(NOBODY))
+        Self(AtomicPtr::new(NO_OWNER))
     }
 
     /// Whether the thread may use it as its own for as long as it has the books open.
     #[inline(always)]
-    fn is(&self, holder: Holder<'_>) -> bool {
+    fn is_owned_by(&self, holder: LedgerHolder<'_>) -> bool {
         std::ptr::eq(self.0.load(Ordering::Relaxed), holder.state)
     }
 
     /// Whether it is used under its lock.
     #[inline]
-    pub(crate) fn is_everybody(&self) -> bool {
-        self.0.load(Ordering::Acquire) == EVERYBODY
+    pub(crate) fn is_shared(&self) -> bool {
+        self.0.load(Ordering::Acquire) == SHARED_OWNER
     }
 
     /// Makes it the thread's own if it is nobody's, and otherwise everybody's.
     #[cold]
-    pub(crate) fn claim(&self, holder: Holder<'_>, mut access: Access) -> (Claim, Access) {
+    pub(crate) fn claim(
+        &self,
+        holder: LedgerHolder<'_>,
+        mut access: AccessMode,
+    ) -> (ClaimOutcome, AccessMode) {
         let now = self.0.load(Ordering::Acquire);
-        if now == NOBODY {
+        if now == NO_OWNER {
             // Without barriers it could not be taken back.
             let has_barrier = holder.shared.has_barrier.load(Ordering::Relaxed);
             let owner = if has_barrier {
                 std::ptr::from_ref(holder.state).cast_mut()
             } else {
-                EVERYBODY
+                SHARED_OWNER
             };
-            return match self.change(NOBODY, owner) && has_barrier {
-                true => (Claim::Own, access),
-                false => (Claim::Changed, access),
+            return match self.change(NO_OWNER, owner) && has_barrier {
+                true => (ClaimOutcome::Own, access),
+                false => (ClaimOutcome::Changed, access),
             };
         }
         let mut left = true;
-        if now != EVERYBODY && !self.is(holder) {
+        if now != SHARED_OWNER && !self.is_owned_by(holder) {
             // Whoever takes something waits for its owner, so nobody must have to wait for this
             // thread.
-            (left, access) = holder.while_closed(|| {
-                let Some(_changing) = holder.change_in_time() else {
+            (left, access) = holder.run_while_closed(|| {
+                let Some(_changing) = holder.lock_changes_in_time() else {
                     return false;
                 };
                 let Some(owner) = self.begin_to_move() else {
@@ -391,11 +404,11 @@ impl Owner {
                 left
             });
         }
-        let claim = match (self.is(holder), left) {
-            _ if access == Access::Overtaken => Claim::Overtaken,
-            (true, _) => Claim::Own,
-            (false, true) => Claim::Changed,
-            (false, false) => Claim::Refused,
+        let claim = match (self.is_owned_by(holder), left) {
+            _ if access == AccessMode::Overtaken => ClaimOutcome::Overtaken,
+            (true, _) => ClaimOutcome::Own,
+            (false, true) => ClaimOutcome::Changed,
+            (false, false) => ClaimOutcome::Refused,
         };
         (claim, access)
     }
@@ -411,8 +424,8 @@ impl Owner {
     /// it meanwhile.
     fn begin_to_move(&self) -> Option<&'static ThreadState> {
         let now = self.0.load(Ordering::Acquire);
-        let is_state = now != NOBODY && now != EVERYBODY && now.addr() & MOVING == 0;
-        if !is_state || !self.change(now, now.map_addr(|at| at | MOVING)) {
+        let is_state = now != NO_OWNER && now != SHARED_OWNER && now.addr() & MOVING_FLAG == 0;
+        if !is_state || !self.change(now, now.map_addr(|at| at | MOVING_FLAG)) {
             return None;
         }
         // SAFETY: a pointer that is neither constant, and not moving, is a thread's state. No
@@ -423,43 +436,43 @@ impl Owner {
     /// Ends what [`begin_to_move`](Self::begin_to_move) began: the owner left it, or keeps it.
     fn end_move(&self, left: bool) {
         let now = self.0.load(Ordering::Acquire);
-        if now.addr() & MOVING != 0 {
-            let owner = now.map_addr(|at| at & !MOVING);
+        if now.addr() & MOVING_FLAG != 0 {
+            let owner = now.map_addr(|at| at & !MOVING_FLAG);
             self.0
-                .store(if left { EVERYBODY } else { owner }, Ordering::Release);
+                .store(if left { SHARED_OWNER } else { owner }, Ordering::Release);
         }
     }
 
     /// Makes it nobody's. The caller holds its lock, and no other thread owns it.
     pub(crate) fn disown(&self) {
-        self.0.store(NOBODY, Ordering::Release);
+        self.0.store(NO_OWNER, Ordering::Release);
     }
 }
 
 /// Makes all of these everybody's, whoever owns them. Returns false if an owner keeps what it has.
 /// The caller does not have the books open.
 pub(crate) fn share<'a>(
-    threads: &Threads,
-    owners: impl Iterator<Item = &'a Owner> + Clone,
-    _changing: &Changing<'_>,
+    threads: &ThreadStates,
+    owners: impl Iterator<Item = &'a PartOwner> + Clone,
+    _changing: &ChangeGuard<'_>,
 ) -> bool {
     share_for_fork(threads, owners)
 }
 
 /// As [`share`], for fork, which holds all locks.
 pub(crate) fn share_for_fork<'a>(
-    threads: &Threads,
-    owners: impl Iterator<Item = &'a Owner> + Clone,
+    threads: &ThreadStates,
+    owners: impl Iterator<Item = &'a PartOwner> + Clone,
 ) -> bool {
     let mut moving = 0;
     for owner in owners.clone() {
         // One that is nobody's may be claimed just now.
-        while !owner.is_everybody() {
+        while !owner.is_shared() {
             if owner.begin_to_move().is_some() {
                 moving += 1;
                 break;
             }
-            owner.change(NOBODY, EVERYBODY);
+            owner.change(NO_OWNER, SHARED_OWNER);
         }
     }
     let mut left = true;
@@ -472,7 +485,7 @@ pub(crate) fn share_for_fork<'a>(
 
 /// Waits until every thread that has the books open has closed them. Returns false if one keeps
 /// them open.
-pub(crate) fn wait_for_all(threads: &Threads) -> bool {
+pub(crate) fn wait_for_all(threads: &ThreadStates) -> bool {
     barrier();
     // This waits for all threads, also after one that keeps them open.
     threads.all().filter(|state| !wait_for(state)).count() == 0
@@ -496,8 +509,8 @@ fn wait_for(state: &ThreadState) -> bool {
                 let now = sys::nanoseconds(libc::CLOCK_MONOTONIC);
                 if since == 0 {
                     since = now;
-                } else if now - since > process.patience() {
-                    process.note_waited_in_vain();
+                } else if now - since > process.wait_timeout() {
+                    process.note_timeout();
                     return false;
                 }
                 if process.is_abandoned() {

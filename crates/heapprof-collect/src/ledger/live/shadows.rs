@@ -14,158 +14,160 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering}
 
 use heapprof_books::shadow;
 
-use crate::books::live::table::Block;
-use crate::platform::kept::Lot;
-use crate::platform::pages::{Fill, Pages};
+use crate::ledger::live::table::LiveBlock;
+use crate::platform::pages::{PageSource, TableFill};
 use crate::platform::sys;
+use crate::platform::table_file::TableLifetime;
 
 /// The words of a region.
-pub(super) const WORDS: usize = shadow::WORDS;
-const BYTES: usize = WORDS * 8;
+pub(super) const SHADOW_WORDS: usize = shadow::WORDS;
+const SHADOW_BYTES: usize = SHADOW_WORDS * 8;
 /// Bytes of memory for each word. Blocks that begin elsewhere are in the hash table.
-const GRAIN: usize = 1 << shadow::GRAIN_BITS;
+const GRAIN_BYTES: usize = 1 << shadow::GRAIN_BITS;
 /// Regions of so many bytes have a shadow, as a power of two. A part of the table has all blocks of
 /// a region, or none.
-pub(super) const REGION_BITS: u32 = shadow::GRAIN_BITS + WORDS.ilog2();
+pub(super) const REGION_BITS: u32 = shadow::GRAIN_BITS + SHADOW_WORDS.ilog2();
 /// The part of a slot that counts. A shadow's address is a multiple of 32 KiB.
-const COUNT: usize = BYTES - 1;
+const SLOT_COUNT_MASK: usize = SHADOW_BYTES - 1;
 /// If so many of a region's blocks are in the hash table, it gets a shadow, as long as there are
 /// few shadows: the processor foresees better where blocks are if nearly all are in shadows.
-const FEW: usize = 16;
+const MIN_BLOCKS_AT_FIRST: usize = 16;
 /// From so many shadows on (8 MiB of them), it takes more blocks, because memory counts then.
-const EARLY: usize = 256;
-const MANY: usize = 256;
+const EARLY_SHADOW_LIMIT: usize = 256;
+const MIN_BLOCKS_LATER: usize = 256;
 
 /// The bits of an address.
 const ADDRESS_BITS: u32 = 48;
 /// How many regions have their slots in one table, as a power of two: those of 8 GiB.
-const TABLE_BITS: u32 = 17;
-const TABLES: usize = 1 << (ADDRESS_BITS - REGION_BITS - TABLE_BITS);
+const SLOT_TABLE_BITS: u32 = 17;
+const SLOT_TABLE_COUNT: usize = 1 << (ADDRESS_BITS - REGION_BITS - SLOT_TABLE_BITS);
 
 /// The address of a region's shadow, if it has one, and how many of its blocks are in the hash
 /// table. Whoever may use the region's part of the hash table may write it.
-pub(crate) struct Slot(AtomicUsize);
+pub(crate) struct ShadowSlot(AtomicUsize);
 
 /// The shadows of regions, and where to find them.
-pub(crate) struct Shadows {
+pub(crate) struct RegionShadows {
     /// The tables of slots.
-    top: AtomicPtr<AtomicPtr<Slot>>,
+    top: AtomicPtr<AtomicPtr<ShadowSlot>>,
     /// The shadows in the order in which regions got them, in chunks of 16, 32, 64 and so on.
     /// Behind the shadows of each are the numbers of their regions.
-    pub(crate) chunk: [AtomicPtr<u8>; shadow::CHUNKS],
+    pub(crate) chunk: [AtomicPtr<u8>; shadow::MAX_SHADOW_CHUNKS],
     pub(crate) count: AtomicUsize,
     /// How many blocks of a region must be in the hash table, or it gets no shadow.
-    least: AtomicUsize,
+    min_blocks: AtomicUsize,
     /// Whether there was no memory for one more.
     is_full: AtomicBool,
 }
 
 /// Stands for a table for which there was no memory.
-fn none<T>() -> *mut T {
+fn missing_table<T>() -> *mut T {
     std::ptr::without_provenance_mut(align_of::<T>())
 }
 
 /// Whether there is such a table.
 #[inline(always)]
-fn is_there<T>(table: *mut T) -> bool {
+fn is_table_present<T>(table: *mut T) -> bool {
     table.addr() > align_of::<T>()
 }
 
 /// Whether a block of this size fits a word. One of 2 GiB or more does not.
 #[inline(always)]
 pub(super) fn fits(size: u64) -> bool {
-    size < shadow::PRESENT >> 32
+    size < shadow::PRESENT_FLAG >> 32
 }
 
 /// The block of a word that is not 0.
 #[inline(always)]
-fn block_of(word: u64) -> Block {
-    Block {
+fn unpack_block(word: u64) -> LiveBlock {
+    LiveBlock {
         stack: word as u32,
-        size: (word & !shadow::PRESENT) >> 32,
+        size: (word & !shadow::PRESENT_FLAG) >> 32,
     }
 }
 
 /// The region of an address.
 #[inline(always)]
-pub(super) fn region_of(address: usize) -> usize {
+pub(super) fn region_number(address: usize) -> usize {
     address >> REGION_BITS
 }
 
 /// The addresses of a region at which blocks may be that have a word.
-pub(super) fn places(region: usize) -> impl Iterator<Item = usize> {
-    (0..WORDS).map(move |i| (region << REGION_BITS) + i * GRAIN)
+pub(super) fn block_addresses(region: usize) -> impl Iterator<Item = usize> {
+    (0..SHADOW_WORDS).map(move |i| (region << REGION_BITS) + i * GRAIN_BYTES)
 }
 
 /// The place of a block's word in a shadow.
 #[derive(Clone, Copy)]
-pub(super) struct Word(*mut u64);
+pub(super) struct ShadowWord(*mut u64);
 
 /// What a slot holds.
 #[derive(Clone, Copy)]
-pub(super) struct Held(usize);
+pub(super) struct SlotValue(usize);
 
-impl Slot {
+impl ShadowSlot {
     #[inline(always)]
-    pub(super) fn get(&self) -> Held {
-        Held(self.0.load(Ordering::Relaxed))
+    pub(super) fn get(&self) -> SlotValue {
+        SlotValue(self.0.load(Ordering::Relaxed))
     }
 
     /// Notes that there is one block more in the hash table than `held` says.
     #[inline(always)]
-    pub(super) fn add(&self, held: Held) {
+    pub(super) fn add(&self, held: SlotValue) {
         self.0.store(held.0 + 1, Ordering::Relaxed);
     }
 
     /// Notes that there is one less.
     #[inline(always)]
-    pub(super) fn subtract(&self, held: Held) {
+    pub(super) fn subtract(&self, held: SlotValue) {
         // In a child of a thread that was held up, one may be in the table that was not noted.
-        let one = usize::from(held.hashed() != 0);
+        let one = usize::from(held.hashed_blocks() != 0);
         self.0.store(held.0 - one, Ordering::Relaxed);
     }
 
     /// Notes that none of them is there any more.
     pub(super) fn clear(&self) {
-        self.0.fetch_and(!COUNT, Ordering::Relaxed);
+        self.0.fetch_and(!SLOT_COUNT_MASK, Ordering::Relaxed);
     }
 }
 
-impl Held {
+impl SlotValue {
     /// How many blocks of the region are in the hash table.
     #[inline(always)]
-    pub(super) fn hashed(self) -> usize {
-        self.0 & COUNT
+    pub(super) fn hashed_blocks(self) -> usize {
+        self.0 & SLOT_COUNT_MASK
     }
 
     /// The word of an address, if it has one.
     #[inline(always)]
-    pub(super) fn word(self, address: usize) -> Option<Word> {
-        if self.0 <= COUNT || !address.is_multiple_of(GRAIN) {
+    pub(super) fn word(self, address: usize) -> Option<ShadowWord> {
+        if self.0 <= SLOT_COUNT_MASK || !address.is_multiple_of(GRAIN_BYTES) {
             return None;
         }
-        let shadow = std::ptr::with_exposed_provenance_mut::<u64>(self.0 & !COUNT);
-        Some(Word(shadow.wrapping_add(address / GRAIN % WORDS)))
+        let shadow = std::ptr::with_exposed_provenance_mut::<u64>(self.0 & !SLOT_COUNT_MASK);
+        Some(ShadowWord(
+            shadow.wrapping_add(address / GRAIN_BYTES % SHADOW_WORDS),
+        ))
     }
 }
 
-impl Word {
+impl ShadowWord {
     /// Puts a block there that [`fits`], and returns the one that was.
     #[inline(always)]
-    pub(super) fn put(self, block: Block) -> Option<Block> {
-        let word = shadow::PRESENT | block.size << 32 | u64::from(block.stack);
+    pub(super) fn put(self, block: LiveBlock) -> Option<LiveBlock> {
+        let word = shadow::PRESENT_FLAG | block.size << 32 | u64::from(block.stack);
         // SAFETY: it is inside a shadow, because `Held::word` takes the place modulo its length,
         // and the caller may use the region.
         let old = unsafe { self.0.replace(word) };
-        (old != 0).then(|| block_of(old))
+        (old != 0).then(|| unpack_block(old))
     }
 
     /// Takes the block that is there.
     #[inline(always)]
-    pub(super) fn take(self) -> Option<Block> {
+    pub(super) fn take(self) -> Option<LiveBlock> {
         // SAFETY: as in `put`.
         let old = unsafe { self.0.replace(0) };
-        (old != 0).then(|| block_of(old))
+        (old != 0).then(|| unpack_block(old))
     }
 
     /// Where it is, for the cache.
@@ -175,35 +177,35 @@ impl Word {
     }
 }
 
-impl Shadows {
+impl RegionShadows {
     pub(super) const fn new() -> Self {
         Self {
             top: AtomicPtr::new(std::ptr::null_mut()),
-            chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; shadow::CHUNKS],
+            chunk: [const { AtomicPtr::new(std::ptr::null_mut()) }; shadow::MAX_SHADOW_CHUNKS],
             count: AtomicUsize::new(0),
-            least: AtomicUsize::new(FEW),
+            min_blocks: AtomicUsize::new(MIN_BLOCKS_AT_FIRST),
             is_full: AtomicBool::new(false),
         }
     }
 
     /// Whether a region is to get a shadow.
     #[inline(always)]
-    pub(super) fn is_due(&self, held: Held) -> bool {
-        held.0 >= self.least.load(Ordering::Relaxed) && held.0 <= COUNT
+    pub(super) fn is_due(&self, held: SlotValue) -> bool {
+        held.0 >= self.min_blocks.load(Ordering::Relaxed) && held.0 <= SLOT_COUNT_MASK
     }
 
     /// The slot of an address's region, if there is a table with it.
     #[inline(always)]
-    pub(super) fn slot(&self, address: usize) -> Option<&Slot> {
-        let region = region_of(address);
-        let (table, place) = (region >> TABLE_BITS, region % (1 << TABLE_BITS));
+    pub(super) fn slot(&self, address: usize) -> Option<&ShadowSlot> {
+        let region = region_number(address);
+        let (table, place) = (region >> SLOT_TABLE_BITS, region % (1 << SLOT_TABLE_BITS));
         let top = self.top.load(Ordering::Acquire);
-        if !is_there(top) || table >= TABLES {
+        if !is_table_present(top) || table >= SLOT_TABLE_COUNT {
             return None;
         }
         // SAFETY: `top` has `TABLES` of them.
         let table = unsafe { &*top.add(table) }.load(Ordering::Acquire);
-        if !is_there(table) {
+        if !is_table_present(table) {
             return None;
         }
         // SAFETY: a table has a slot for each value that `place` can have.
@@ -212,7 +214,7 @@ impl Shadows {
 
     /// The slot of an address's region. `None` if there is no memory for it, now and later on.
     #[inline(always)]
-    pub(super) fn slot_or_new(&self, address: usize, pages: &Pages) -> Option<&Slot> {
+    pub(super) fn slot_or_new(&self, address: usize, pages: &PageSource) -> Option<&ShadowSlot> {
         match self.slot(address) {
             found @ Some(_) => found,
             None => self.new_slot(address, pages),
@@ -220,15 +222,15 @@ impl Shadows {
     }
 
     #[cold]
-    fn new_slot(&self, address: usize, pages: &Pages) -> Option<&Slot> {
-        let table = region_of(address) >> TABLE_BITS;
-        let top = make(&self.top, TABLES, pages);
-        if top == none() || table >= TABLES {
+    fn new_slot(&self, address: usize, pages: &PageSource) -> Option<&ShadowSlot> {
+        let table = region_number(address) >> SLOT_TABLE_BITS;
+        let top = find_or_make_table(&self.top, SLOT_TABLE_COUNT, pages);
+        if top == missing_table() || table >= SLOT_TABLE_COUNT {
             return None;
         }
         // SAFETY: `top` has `TABLES` of them.
         let table = unsafe { &*top.add(table) };
-        match make(table, 1 << TABLE_BITS, pages) == none() {
+        match find_or_make_table(table, 1 << SLOT_TABLE_BITS, pages) == missing_table() {
             true => None,
             false => self.slot(address),
         }
@@ -237,53 +239,63 @@ impl Shadows {
     /// Gives a region a shadow, in which nothing is yet. Returns false if there is no memory for
     /// it.
     #[cold]
-    pub(super) fn add(&self, slot: &Slot, region: usize, pages: &Pages) -> bool {
+    pub(super) fn add(&self, slot: &ShadowSlot, region: usize, pages: &PageSource) -> bool {
         if self.is_full.load(Ordering::Relaxed) {
             return false;
         }
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        if number >= EARLY {
-            self.least.store(MANY, Ordering::Relaxed);
+        if number >= EARLY_SHADOW_LIMIT {
+            self.min_blocks.store(MIN_BLOCKS_LATER, Ordering::Relaxed);
         }
-        let (chunk, place) = shadow::place(number as u64);
+        let (chunk, place) = shadow::locate_shadow(number as u64);
         let Some(at) = self.chunk.get(chunk) else {
             self.is_full.store(true, Ordering::Relaxed);
             return false;
         };
-        let len = shadow::len(chunk) as usize;
-        let bytes = len * (BYTES + 8);
-        let begin = pages.map_once(at, bytes, BYTES, Lot::Own, Fill::Dense);
+        let len = shadow::chunk_len(chunk) as usize;
+        let bytes = len * (SHADOW_BYTES + 8);
+        let begin = pages.map_once(
+            at,
+            bytes,
+            SHADOW_BYTES,
+            TableLifetime::Own,
+            TableFill::Dense,
+        );
         if begin.is_null() {
             self.is_full.store(true, Ordering::Relaxed);
             return false;
         }
         // SAFETY: a chunk has so many shadows, and behind them as many numbers.
         let new = unsafe {
-            number_of(begin, chunk, place).store(region as u64, Ordering::Release);
-            begin.add(place as usize * BYTES).expose_provenance()
+            region_number_place(begin, chunk, place).store(region as u64, Ordering::Release);
+            begin.add(place as usize * SHADOW_BYTES).expose_provenance()
         };
-        slot.0.store(new | slot.get().hashed(), Ordering::Release);
+        slot.0
+            .store(new | slot.get().hashed_blocks(), Ordering::Release);
         true
     }
 
     /// Empties all shadows. No part of the hash table is in use.
-    pub(super) fn clear(&self, pages: &Pages) {
+    pub(super) fn clear(&self, pages: &PageSource) {
         let count = self.count.load(Ordering::Acquire) as u64;
         for number in 0..count {
-            let (chunk, place) = shadow::place(number);
+            let (chunk, place) = shadow::locate_shadow(number);
             if let Some(begin) = self.begin(chunk) {
                 // SAFETY: a chunk has so many numbers behind its shadows.
-                let region = unsafe { number_of(begin, chunk, place) }.load(Ordering::Relaxed);
+                let region =
+                    unsafe { region_number_place(begin, chunk, place) }.load(Ordering::Relaxed);
                 if let Some(slot) = self.slot((region as usize) << REGION_BITS) {
                     slot.clear();
                 }
             }
         }
-        for (chunk, first) in (0..shadow::CHUNKS).map(|chunk| (chunk, shadow::first(chunk))) {
-            let used = count.saturating_sub(first).min(shadow::len(chunk));
+        for (chunk, first) in
+            (0..shadow::MAX_SHADOW_CHUNKS).map(|chunk| (chunk, shadow::first_shadow(chunk)))
+        {
+            let used = count.saturating_sub(first).min(shadow::chunk_len(chunk));
             if let (Some(begin), 1..) = (self.begin(chunk), used) {
                 // SAFETY: whole shadows, which are whole pages, and nobody uses them now.
-                unsafe { pages.empty(begin, used as usize * BYTES) };
+                unsafe { pages.clear_pages(begin, used as usize * SHADOW_BYTES) };
             }
         }
     }
@@ -295,24 +307,24 @@ impl Shadows {
     }
 
     /// How many bytes of the shadows and slots are in memory.
-    pub(super) fn resident(&self, pages: &Pages) -> usize {
+    pub(super) fn resident(&self, pages: &PageSource) -> usize {
         let chunks = self.chunk.iter().enumerate().map(|(i, chunk)| {
             let at = chunk.load(Ordering::Acquire);
             match at.is_null() {
                 true => 0,
-                false => pages.resident(at, shadow::len(i) as usize * (BYTES + 8)),
+                false => pages.resident(at, shadow::chunk_len(i) as usize * (SHADOW_BYTES + 8)),
             }
         });
         let top = self.top.load(Ordering::Acquire);
-        let tables = match is_there(top) {
+        let tables = match is_table_present(top) {
             // SAFETY: `top` has `TABLES` of them.
-            true => unsafe { std::slice::from_raw_parts(top, TABLES) },
+            true => unsafe { std::slice::from_raw_parts(top, SLOT_TABLE_COUNT) },
             false => &[],
         };
         let slots = tables.iter().map(|table| {
             let at = table.load(Ordering::Acquire);
-            match is_there(at) {
-                true => pages.resident(at.cast(), size_of::<Slot>() << TABLE_BITS),
+            match is_table_present(at) {
+                true => pages.resident(at.cast(), size_of::<ShadowSlot>() << SLOT_TABLE_BITS),
                 false => 0,
             }
         });
@@ -324,23 +336,29 @@ impl Shadows {
 ///
 /// # Safety
 /// It is a chunk of that number, and `place` is below its length.
-unsafe fn number_of<'a>(begin: *mut u8, chunk: usize, place: u64) -> &'a AtomicU64 {
-    let numbers = begin.wrapping_add(shadow::len(chunk) as usize * BYTES);
+unsafe fn region_number_place<'a>(begin: *mut u8, chunk: usize, place: u64) -> &'a AtomicU64 {
+    let numbers = begin.wrapping_add(shadow::chunk_len(chunk) as usize * SHADOW_BYTES);
     // SAFETY: the caller's promise. A chunk is never unmapped.
     unsafe { &*numbers.cast::<AtomicU64>().add(place as usize) }
 }
 
-/// The table that `at` points to, which is made with so many entries if there is none; [`none`] if
-/// there is no memory for it, now or before.
-fn make<T>(at: &AtomicPtr<T>, len: usize, pages: &Pages) -> *mut T {
+/// The table that `at` points to, which is made with so many entries if there is none;
+/// [`missing_table`] if there is no memory for it, now or before.
+fn find_or_make_table<T>(at: &AtomicPtr<T>, len: usize, pages: &PageSource) -> *mut T {
     let bytes = len * size_of::<T>();
-    let made = pages.map_once(at, bytes, sys::PAGE, Lot::Own, Fill::Sparse);
+    let made = pages.map_once(
+        at,
+        bytes,
+        sys::PAGE_SIZE,
+        TableLifetime::Own,
+        TableFill::Sparse,
+    );
     if !made.is_null() {
         return made;
     }
     let null = std::ptr::null_mut();
-    match at.compare_exchange(null, none(), Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => none(),
+    match at.compare_exchange(null, missing_table(), Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => missing_table(),
         // Another thread was first, with memory or without.
         Err(made) => made,
     }

@@ -6,15 +6,15 @@ use std::ops::Range;
 
 /// A mapping of the program's, or what is left of one.
 #[derive(Clone, Copy)]
-struct Region {
+struct ProgramMapping {
     end: usize,
     stack: u32,
 }
 
 /// The mappings that are counted, by address.
-pub(crate) struct Regions(BTreeMap<usize, Region>);
+pub(crate) struct ProgramMappings(BTreeMap<usize, ProgramMapping>);
 
-impl Regions {
+impl ProgramMappings {
     /// No mapping is known.
     pub(crate) const fn new() -> Self {
         Self(BTreeMap::new())
@@ -32,7 +32,7 @@ impl Regions {
 
     /// Adds a mapping that a stack made.
     pub(crate) fn add(&mut self, range: Range<usize>, stack: u32) {
-        let region = Region {
+        let region = ProgramMapping {
             end: range.end,
             stack,
         };
@@ -55,7 +55,7 @@ impl Regions {
             ] {
                 if start < end {
                     left += 1;
-                    self.0.insert(start, Region { end, ..region });
+                    self.0.insert(start, ProgramMapping { end, ..region });
                 }
             }
             let bytes = region.end.min(gone.end) - start.max(gone.start);

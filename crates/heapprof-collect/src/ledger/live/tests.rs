@@ -1,9 +1,9 @@
 //! The live table held against a map, also while its parts change hands.
 
 use super::*;
-use crate::books::access::{self, Shared};
+use crate::ledger::access::{self, LedgerAccess};
 use crate::platform::pages::tests::region;
-use crate::thread::state::{ThreadState, Threads};
+use crate::thread::state::{ThreadState, ThreadStates};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 
@@ -12,18 +12,18 @@ const STEPS: u64 = if cfg!(miri) { 1_500 } else { 300_000 };
 
 /// A table, with what it takes to have the books open.
 struct Books {
-    process: Process,
-    threads: Threads,
-    shared: Shared,
+    process: EngineProcess,
+    threads: ThreadStates,
+    shared: LedgerAccess,
     live: LiveTable,
 }
 
 impl Books {
     fn leaked() -> &'static Self {
         let books = Self {
-            process: Process::new(region()),
-            threads: Threads::new(),
-            shared: Shared::new(),
+            process: EngineProcess::new(region()),
+            threads: ThreadStates::new(),
+            shared: LedgerAccess::new(),
             live: LiveTable::new(),
         };
         books.shared.prepare();
@@ -39,16 +39,16 @@ impl Books {
         &self,
         state: &ThreadState,
         address: usize,
-        block: Block,
-    ) -> Result<Option<Block>, Full> {
+        block: LiveBlock,
+    ) -> Result<Option<LiveBlock>, TableFull> {
         let mut open = self.shared.open(&self.process, state).unwrap();
         self.live
-            .insert::<true>(self.live.spot(address), block, &mut open)
+            .insert::<true>(self.live.find_spot(address), block, &mut open)
     }
 
-    fn take(&self, state: &ThreadState, address: usize) -> Option<Block> {
+    fn take(&self, state: &ThreadState, address: usize) -> Option<LiveBlock> {
         let mut open = self.shared.open(&self.process, state).unwrap();
-        self.live.remove(self.live.spot(address), &mut open)
+        self.live.remove(self.live.find_spot(address), &mut open)
     }
 }
 
@@ -61,7 +61,7 @@ fn walk(books: &'static Books, addresses: impl Fn(u64) -> usize, seed: u64, step
         x ^= x >> 7;
         x ^= x << 17;
         let address = addresses(x);
-        let block = Block {
+        let block = LiveBlock {
             stack: step as u32,
             size: if x & 64 == 0 { 1 << 44 } else { x % 900 },
         };
@@ -90,11 +90,11 @@ fn behaves_as_a_map_does() {
         STEPS,
     );
     assert_eq!(books.live.len(), 0);
-    let huge = Block {
+    let huge = LiveBlock {
         stack: 1,
         size: 1 << 60,
     };
-    assert_eq!(books.put(books.state(), 4096, huge), Err(Full));
+    assert_eq!(books.put(books.state(), 4096, huge), Err(TableFull));
 }
 
 /// Blocks in shadows and blocks that have no word there: at odd places, and very large ones.
@@ -110,14 +110,14 @@ fn behaves_as_a_map_does_wherever_blocks_begin() {
     let mut model = HashMap::new();
     for i in 0..2_000 {
         let size = if i % 7 == 0 { 1 << 40 } else { 40 };
-        let block = Block { stack: i, size };
+        let block = LiveBlock { stack: i, size };
         let address = addresses(u64::from(i) * 9);
         assert_eq!(books.put(state, address, block), Ok(None));
         model.insert(address, block);
     }
     assert_eq!(books.live.len(), model.len());
     {
-        let changing = books.shared.change(&books.process);
+        let changing = books.shared.lock_changes(&books.process);
         access::share(&books.threads, books.live.owners(), &changing);
     }
     assert!(books.live.clear(&books.process));
@@ -135,12 +135,12 @@ fn sampled_blocks_have_no_shadows() {
     let books = Books::leaked();
     let state = books.state();
     for i in 0..500 {
-        let block = Block { stack: 1, size: 16 };
+        let block = LiveBlock { stack: 1, size: 16 };
         let mut open = books.shared.open(&books.process, state).unwrap();
         let done =
             books
                 .live
-                .insert::<false>(books.live.spot(0x10_0000 + i * 16), block, &mut open);
+                .insert::<false>(books.live.find_spot(0x10_0000 + i * 16), block, &mut open);
         assert_eq!(done, Ok(None));
     }
     assert_eq!(books.live.shadows.count.load(Ordering::Relaxed), 0);
@@ -169,7 +169,7 @@ fn parts_change_hands() {
         scope.spawn(move || {
             while !done.load(Ordering::Relaxed) {
                 {
-                    let changing = books.shared.change(&books.process);
+                    let changing = books.shared.lock_changes(&books.process);
                     access::share(&books.threads, books.live.owners(), &changing);
                 }
                 books.live.acquire_all(&books.process);

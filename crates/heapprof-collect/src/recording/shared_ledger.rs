@@ -5,27 +5,30 @@ use std::ffi::CString;
 use std::ptr::{addr_of_mut, copy_nonoverlapping};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use heapprof_books::{KEPT_MAGIC, Kept as Header, VERSION};
+use heapprof_books::{LEDGER_VERSION, SHARED_LEDGER_MAGIC, SharedLedgerHeader as Header};
 
 use crate::dump::output;
 use crate::engine::Engine;
-use crate::options::{Keep, Options};
+use crate::options::{LedgerRecipient, RecordingOptions};
 use crate::outside;
-use crate::platform::kept::LEN;
-use crate::platform::sys::{self, File};
+use crate::platform::sys::{self, EngineFile};
+use crate::platform::table_file::TABLE_FILE_LEN;
 use crate::platform::trial;
 
 /// What is said to whoever is handed the file.
 const GREETING: &[u8] = b"heapprof's kept books 1\n";
 /// A file for the books, if one was asked for and can be had. Why it can't goes into the list.
-pub(super) fn file(engine: &Engine, options: &Options) -> Option<File> {
-    if options.output.keep == Keep::Nobody {
+pub(super) fn make_file_if_asked(
+    engine: &Engine,
+    options: &RecordingOptions,
+) -> Option<EngineFile> {
+    if options.output.recipient == LedgerRecipient::Private {
         return None;
     }
     match make(engine) {
         Ok(file) => Some(file),
         Err((errno, why)) => {
-            say(options, errno, &why);
+            report_failure(options, errno, &why);
             None
         }
     }
@@ -33,15 +36,19 @@ pub(super) fn file(engine: &Engine, options: &Options) -> Option<File> {
 
 /// Begins to keep the books, if that was asked for, and nothing was recorded yet. Returns the file,
 /// unless they `may_wait` for one in private memory.
-pub(super) fn begin(engine: &Engine, options: &Options, may_wait: bool) -> Option<File> {
-    let (process, kept) = (&engine.process, &engine.process.pages.kept);
+pub(super) fn begin(
+    engine: &Engine,
+    options: &RecordingOptions,
+    may_wait: bool,
+) -> Option<EngineFile> {
+    let (process, kept) = (&engine.process, &engine.process.pages.table_file);
     // What lies in private memory by now would be missing.
     let is_first = process.recorded.epoch() == 0 && !kept.is_there();
-    if !is_first || options.output.keep == Keep::Nobody {
+    if !is_first || options.output.recipient == LedgerRecipient::Private {
         return None;
     }
     if sys::read_file(c"/proc/sys/vm/overcommit_memory").starts_with(b"2") {
-        say(
+        report_failure(
             options,
             0,
             "the kernel promises no more memory than there is",
@@ -49,7 +56,7 @@ pub(super) fn begin(engine: &Engine, options: &Options, may_wait: bool) -> Optio
         return None;
     }
     if !process.is_marked() {
-        say(
+        report_failure(
             options,
             0,
             "a copy of the process could not be told from it",
@@ -59,9 +66,9 @@ pub(super) fn begin(engine: &Engine, options: &Options, may_wait: bool) -> Optio
     if may_wait && kept.begin(None) {
         return None;
     }
-    let file = file(engine, options)?;
+    let file = make_file_if_asked(engine, options)?;
     if !kept.begin(Some(&file)) {
-        say(
+        report_failure(
             options,
             0,
             "a file in memory could not be mapped and sealed",
@@ -73,8 +80,8 @@ pub(super) fn begin(engine: &Engine, options: &Options, may_wait: bool) -> Optio
 
 /// Writes the header, and hands the file over, if it is a new one. Nobody reads the header of books
 /// that wait.
-pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
-    let kept = &engine.process.pages.kept;
+pub(super) fn publish(engine: &'static Engine, handed: Option<(&EngineFile, &RecordingOptions)>) {
+    let kept = &engine.process.pages.table_file;
     if !kept.is_there() || kept.is_waiting() {
         return;
     }
@@ -84,55 +91,57 @@ pub(super) fn show(engine: &'static Engine, handed: Option<(&File, &Options)>) {
         return;
     };
     let executable_handed = &engine.process.executable_handed;
-    let handed = match &options.output.keep {
-        Keep::Nobody => Ok(()),
-        Keep::Socket(path) => CString::new(&**path)
-            .map_err(|_| libc::EINVAL)
-            .and_then(|path| {
-                let executable = executable(engine);
-                match &executable {
-                    Some(executable) => sys::hand_over(&[file, executable], &path, GREETING)
-                        .inspect(|()| executable_handed.store(true, Ordering::Relaxed)),
-                    None => sys::hand_over(&[file], &path, GREETING),
-                }
-            }),
-        Keep::Taker(taker) => {
-            (taker.0)(file.number());
-            Ok(())
-        }
-    };
+    let handed =
+        match &options.output.recipient {
+            LedgerRecipient::Private => Ok(()),
+            LedgerRecipient::Socket(path) => CString::new(&**path)
+                .map_err(|_| libc::EINVAL)
+                .and_then(|path| {
+                    let executable = executable(engine);
+                    match &executable {
+                        Some(executable) => sys::hand_over(&[file, executable], &path, GREETING)
+                            .inspect(|()| executable_handed.store(true, Ordering::Relaxed)),
+                        None => sys::hand_over(&[file], &path, GREETING),
+                    }
+                }),
+            LedgerRecipient::Taker(taker) => {
+                (taker.0)(file.number());
+                Ok(())
+            }
+        };
     if let Err(errno) = handed {
-        say(options, errno, "they could not be handed over");
+        report_failure(options, errno, "they could not be handed over");
     }
 }
 
 /// The file that this process runs. Its name may lead to another one by the time that somebody
 /// looks for names in it. A forked child runs the same one as its parent, which may have handed it
 /// over.
-fn executable(engine: &Engine) -> Option<File> {
+fn executable(engine: &Engine) -> Option<EngineFile> {
     match engine.process.executable_handed.load(Ordering::Relaxed) {
         true => None,
-        false => File::open(c"/proc/thread-self/exe", libc::O_RDONLY, 0).ok(),
+        false => EngineFile::open(c"/proc/thread-self/exe", libc::O_RDONLY, 0).ok(),
     }
 }
 
 /// Makes a file. The error is an errno, or 0, and a text.
-fn make(engine: &Engine) -> Result<File, (i32, String)> {
-    if engine.process.is_filtered() && !engine.process.may_keep(trial::may_keep) {
+fn make(engine: &Engine) -> Result<EngineFile, (i32, String)> {
+    if engine.process.is_filtered() && !engine.process.may_share_ledger(trial::may_share_ledger) {
         let why = "a filter of system calls ends whoever asks for a file in memory";
         return Err((0, why.to_string()));
     }
     // Beyond this limit the kernel sends a signal.
-    if let Some(most) = sys::limit(libc::RLIMIT_FSIZE as usize)
-        && most < LEN as u64
+    if let Some(most) = sys::soft_limit(libc::RLIMIT_FSIZE as usize)
+        && most < TABLE_FILE_LEN as u64
     {
         return Err((0, format!("files may have no more than {most} bytes")));
     }
-    sys::memory_file(LEN).map_err(|errno| (errno, "a file in memory could not be made".into()))
+    sys::memory_file(TABLE_FILE_LEN)
+        .map_err(|errno| (errno, "a file in memory could not be made".into()))
 }
 
 /// Puts into the list why the books are not kept: a text, and an errno if it is not 0.
-pub(super) fn say(options: &Options, errno: i32, why: &str) {
+pub(super) fn report_failure(options: &RecordingOptions, errno: i32, why: &str) {
     let entry = format!("~{} {errno} {why}", sys::process_id());
     let entry = CString::new(entry).unwrap_or_default();
     output::add_to_list(&options.output.list, &entry);
@@ -140,22 +149,26 @@ pub(super) fn say(options: &Options, errno: i32, why: &str) {
 
 fn write_header(engine: &'static Engine) {
     let process = &engine.process;
-    let header = process.pages.kept.header();
+    let header = process.pages.table_file.header();
     let program = process.name();
     // SAFETY: the header is a part of the file that nobody else writes, and which begins with zeros
     // or with the header of the process that this one was forked from.
     unsafe {
         addr_of_mut!((*header).magic).write([0; 16]);
-        addr_of_mut!((*header).version).write(VERSION);
+        addr_of_mut!((*header).version).write(LEDGER_VERSION);
         addr_of_mut!((*header).size).write(size_of::<Header>() as u32);
-        addr_of_mut!((*header).state).write(AtomicU32::new(heapprof_books::state::GOES_ON));
+        addr_of_mut!((*header).state)
+            .write(AtomicU32::new(heapprof_books::process_state::NOT_ENDED));
         let to = addr_of_mut!((*header).program).cast::<u8>();
         let len = program.len().min(255);
         to.write_bytes(0, 256);
         copy_nonoverlapping(program.as_ptr(), to, len);
-        let books = addr_of_mut!((*header).books);
-        books.write(outside::copied(engine, &process.pages.kept));
+        let books = addr_of_mut!((*header).ledger);
+        books.write(outside::build_shared_header(
+            engine,
+            &process.pages.table_file,
+        ));
         std::sync::atomic::fence(Ordering::Release);
-        addr_of_mut!((*header).magic).write(KEPT_MAGIC);
+        addr_of_mut!((*header).magic).write(SHARED_LEDGER_MAGIC);
     }
 }

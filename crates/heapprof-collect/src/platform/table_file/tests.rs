@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use super::*;
 
 /// A word of a file, which nobody can map to write.
-fn word(file: &File, at: usize) -> u64 {
+fn word(file: &EngineFile, at: usize) -> u64 {
     let path = format!("/proc/self/fd/{}", file.number());
     let mut word = [0; 8];
     let file = std::fs::File::open(path).unwrap();
@@ -16,18 +16,18 @@ fn word(file: &File, at: usize) -> u64 {
 /// What lasts is in the child's file, what passes is not, and the parent's file is not changed.
 #[test]
 fn a_copy_of_the_process_has_what_lasts() {
-    let file = || sys::memory_file(LEN).unwrap();
+    let file = || sys::memory_file(TABLE_FILE_LEN).unwrap();
     let (first, second) = (file(), file());
-    let kept = Kept::new();
-    assert_eq!(kept.take(8, Lot::Lasting), None);
+    let kept = TableFile::new();
+    assert_eq!(kept.take(8, TableLifetime::Lasting), None);
     assert!(kept.begin(Some(&first)) && kept.is_shared());
     let take = |lot, len| kept.take(len, lot).unwrap().cast::<u64>();
-    let lasting = take(Lot::Lasting, 3 * PAGE);
-    let passing = take(Lot::Passing, SMALLEST + 1);
-    let far = take(Lot::Lasting, 4 * SMALLEST);
+    let lasting = take(TableLifetime::Lasting, 3 * PAGE_SIZE);
+    let passing = take(TableLifetime::Passing, MIN_PIECE_LEN + 1);
+    let far = take(TableLifetime::Lasting, 4 * MIN_PIECE_LEN);
     assert!(kept.holds(lasting.cast()) && kept.holds(passing.cast()));
     assert!(!kept.holds(std::ptr::from_ref(&kept).cast()));
-    assert_eq!(kept.take(8, Lot::Own), None);
+    assert_eq!(kept.take(8, TableLifetime::Own), None);
     // SAFETY: these are pages of the file, and nobody else uses them.
     unsafe {
         lasting.add(600).write(7);
@@ -44,7 +44,7 @@ fn a_copy_of_the_process_has_what_lasts() {
         assert_eq!(word(&first, before), 0);
         assert_eq!(word(&first, before + 600 * 8), 7);
         // A child has room behind what it has.
-        let more = take(Lot::Passing, 9 * SMALLEST);
+        let more = take(TableLifetime::Passing, 9 * MIN_PIECE_LEN);
         assert_eq!(more.read(), 0);
         more.write(3);
         let (extents, all) = (
@@ -56,10 +56,10 @@ fn a_copy_of_the_process_has_what_lasts() {
             .rfind(|extent| extent.address == more.addr() as u64)
             .unwrap();
         assert_eq!(word(&second, of_more.offset as usize), 3);
-        assert_eq!(kept.take(2 * LEN, Lot::Passing), None);
+        assert_eq!(kept.take(2 * TABLE_FILE_LEN, TableLifetime::Passing), None);
         assert_eq!((*kept.header()).is_full.load(Ordering::Relaxed), 1);
         assert!(kept.renew(TableMemory::Private) && !kept.is_shared() && !kept.is_there());
         assert_eq!((lasting.read(), lasting.add(600).read()), (9, 7));
     }
-    assert_eq!(kept.take(8, Lot::Lasting), None);
+    assert_eq!(kept.take(8, TableLifetime::Lasting), None);
 }
