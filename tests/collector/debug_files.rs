@@ -2,7 +2,7 @@
 //! refused.
 
 use heapprof_profile::{Profile, decode};
-use heapprof_symbolize::{Options, Source, Warning};
+use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeWarning};
 
 use heapprof_tests::built::{Built, C, CXX, build, have, is_here, source, symbolized, told};
 use heapprof_tests::harness::run;
@@ -63,7 +63,11 @@ fn debug_files_are_found_where_tools_put_them() {
             built.run(&step.replace("LINK", &link).replace("PLACE", &place));
         }
         let (found, summary) = symbolized(profile, &options);
-        assert_eq!(source(&summary), Some(Source::Dwarf), "{case}: {summary:?}");
+        assert_eq!(
+            source(&summary),
+            Some(SymbolSource::Dwarf),
+            "{case}: {summary:?}"
+        );
         assert_eq!(summary.files[0].warnings, [], "{case}");
         assert_eq!(
             summary.files[0].debug_file,
@@ -86,8 +90,8 @@ fn split_debug_information_is_followed() {
         let folder = format!("{}/", built.folder.path().display());
         lines.iter().map(|l| l.replace(&folder, "")).collect()
     };
-    let (full, _) = symbolized(whole.profile(&addresses), &Options::default());
-    let (found, summary) = symbolized(built.profile(&addresses), &Options::default());
+    let (full, _) = symbolized(whole.profile(&addresses), &SymbolizeOptions::default());
+    let (found, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     assert_eq!(summary.files[0].warnings, []);
     assert_eq!(strip(&built, told(&found)), strip(&whole, told(&full)));
     // If the file is moved away, the message names it. A --debug-dir finds it again.
@@ -97,8 +101,8 @@ fn split_debug_information_is_followed() {
     let split = entries.map(|e| e.path()).find(is_split).unwrap();
     let moved = built.path("symbols").join(split.file_name().unwrap());
     std::fs::rename(split, moved).unwrap();
-    let (_, summary) = symbolized(built.profile(&addresses), &Options::default());
-    let [Warning::Elsewhere { missing, .. }] = &summary.files[0].warnings[..] else {
+    let (_, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
+    let [SymbolizeWarning::Elsewhere { missing, .. }] = &summary.files[0].warnings[..] else {
         panic!("{summary:?}");
     };
     assert!(missing.ends_with(".dwo"), "{missing}");
@@ -117,14 +121,14 @@ fn packed_debug_information_is_followed() {
     // dwp packs all split files into one.
     let built = build(C, "gcc -g -O2 -gdwarf-4 -gsplit-dwarf");
     let addresses = built.addresses("^(main|sum|fill)");
-    let (full, _) = symbolized(built.profile(&addresses), &Options::default());
+    let (full, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     built.run("dwp -e program -o program.dwp");
     for entry in std::fs::read_dir(built.folder.path()).unwrap().flatten() {
         if entry.path().extension().is_some_and(|end| end == "dwo") {
             std::fs::remove_file(entry.path()).unwrap();
         }
     }
-    let (found, summary) = symbolized(built.profile(&addresses), &Options::default());
+    let (found, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     assert_eq!(summary.files[0].warnings, []);
     assert_eq!(told(&found), told(&full));
     assert!(told(&full).iter().any(|frames| frames.lines().count() > 2));
@@ -138,16 +142,16 @@ fn shared_debug_information_is_followed() {
     // dwz puts what several programs have in common into a file of its own, as distributions do.
     let built = build(CXX, "g++ -g -O2");
     let addresses = built.addresses("main|shop");
-    let (full, _) = symbolized(built.profile(&addresses), &Options::default());
+    let (full, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     built.run("cp program other");
     built.run("dwz -m shared.debug program other");
-    let (found, summary) = symbolized(built.profile(&addresses), &Options::default());
+    let (found, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     assert_eq!(summary.files[0].warnings, []);
     assert_eq!(told(&found), told(&full));
     let options = built.options("symbols");
     std::fs::rename(built.path("shared.debug"), built.path("moved")).unwrap();
     let (_, summary) = symbolized(built.profile(&addresses), &options);
-    let [Warning::Elsewhere { missing, .. }] = &summary.files[0].warnings[..] else {
+    let [SymbolizeWarning::Elsewhere { missing, .. }] = &summary.files[0].warnings[..] else {
         panic!("{summary:?}");
     };
     assert!(missing.starts_with("shared.debug (build id "), "{missing}");
@@ -168,7 +172,7 @@ fn files_of_another_build_are_refused_by_name() {
     let (old, program) = (built.build_id(), built.program.display().to_string());
     built.run("gcc -g -O1 -o program source.c");
     let new = built.build_id();
-    let (found, summary) = symbolized(profile.clone(), &Options::default());
+    let (found, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
     let says = summary.files[0].warnings[0].to_string();
     assert_eq!(
         says,
@@ -179,14 +183,14 @@ fn files_of_another_build_are_refused_by_name() {
 
     // If one side has no build id, the file is used.
     built.run("objcopy --remove-section .note.gnu.build-id program");
-    let (_, summary) = symbolized(profile.clone(), &Options::default());
+    let (_, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
     assert!(summary.resolved() > 0, "{summary:?}");
 
     // It is not used if it is known to have been replaced.
     let mut deleted = profile.clone();
     deleted.mapping[0].filename = deleted.strings.intern(&format!("{program} (deleted)"));
-    let (_, summary) = symbolized(deleted, &Options::default());
-    let [Warning::Replaced { .. }] = summary.files[0].warnings[..] else {
+    let (_, summary) = symbolized(deleted, &SymbolizeOptions::default());
+    let [SymbolizeWarning::Replaced { .. }] = summary.files[0].warnings[..] else {
         panic!("{summary:?}");
     };
 
@@ -198,8 +202,11 @@ fn files_of_another_build_are_refused_by_name() {
     let mut bytes = std::fs::read(built.path("program.debug")).unwrap();
     bytes.push(0);
     std::fs::write(built.path("program.debug"), bytes).unwrap();
-    let (_, summary) = symbolized(built.profile(&[built.code().1 + 99]), &Options::default());
-    let [Warning::Checksum { .. }] = summary.files[0].warnings[..] else {
+    let (_, summary) = symbolized(
+        built.profile(&[built.code().1 + 99]),
+        &SymbolizeOptions::default(),
+    );
+    let [SymbolizeWarning::Checksum { .. }] = summary.files[0].warnings[..] else {
         panic!("{summary:?}");
     };
 }

@@ -168,7 +168,10 @@ fn final_numbers<'a>(folder: &Path, profiles: impl Iterator<Item = &'a Path>) {
         };
         std::fs::copy(expect, own.path().join("expect")).unwrap();
         let mut profile = read(path);
-        heapprof_symbolize::symbolize(&mut profile, &heapprof_symbolize::Options::default());
+        heapprof_symbolize::symbolize(
+            &mut profile,
+            &heapprof_symbolize::SymbolizeOptions::default(),
+        );
         let mut file = std::fs::File::create(own.path().join("out.pb.gz")).unwrap();
         heapprof_profile::encode(&profile, &mut file).unwrap();
         if let Err(what) = check(own.path(), true, "exact") {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use heapprof_profile::{CLASSES, History, Profile, Sizes, decode};
+use heapprof_profile::{HeapHistory, Profile, SIZE_CLASS_COUNT, SizeHistogram, decode};
 use heapprof_tests::built::have;
 use heapprof_tests::expectations::Sums;
 use heapprof_tests::harness::command;
@@ -37,7 +37,7 @@ fn compare(kind: &str) {
     let curve = folder.path().join("curve");
     let words = [binaries[0].as_os_str(), kind.as_ref(), curve.as_os_str()];
     let profile = record(folder.path(), &["--exact"], &words);
-    let history = History::of(&profile).expect("a history");
+    let history = HeapHistory::from_profile(&profile).expect("a history");
     let own = own_curve(&curve);
     let start = (profile.time_nanos - profile.duration_nanos) / 1000;
     assert!(history.moments.len() > 100, "{}", history.moments.len());
@@ -88,19 +88,19 @@ fn a_spike_is_the_programs_own() {
 
 /// Whether the last moment and the sizes are those of the samples.
 fn agrees(profile: &Profile) {
-    let history = History::of(profile).expect("a history");
+    let history = HeapHistory::from_profile(profile).expect("a history");
     let sums = Sums::of(profile);
     let last = history.moments.last().unwrap();
     assert_eq!(last.bytes, sums.total("inuse_space"));
     assert_eq!(last.objects, sums.total("inuse_objects"));
     assert_eq!(history.peak.unwrap().bytes, sums.total("peak_space"));
-    let sizes = Sizes::of(profile).expect("sizes");
+    let sizes = SizeHistogram::from_profile(profile).expect("sizes");
     let add =
         |of: fn(&heapprof_profile::SizeClass) -> i64| -> i64 { sizes.classes.iter().map(of).sum() };
     // Each class of a sampled profile is rounded by itself, as each stack is.
     let rounding = match sums.total("peak_space") {
         _ if profile.period == 1 => 0,
-        _ => CLASSES as i64 + profile.samples.len() as i64,
+        _ => SIZE_CLASS_COUNT as i64 + profile.samples.len() as i64,
     };
     let all = add(|class| class.allocated) - sums.total("alloc_objects");
     let in_use = add(|class| class.in_use) - sums.total("inuse_objects");
@@ -146,8 +146,8 @@ int main(void) {
     let options = ["--exact", "--mmap"];
     let profile = record(built.folder.path(), &options, &[program.as_os_str()]);
     agrees(&profile);
-    let sizes = Sizes::of(&profile).unwrap();
-    assert!(sizes.classes[CLASSES - 1].allocated >= 1);
+    let sizes = SizeHistogram::from_profile(&profile).unwrap();
+    assert!(sizes.classes[SIZE_CLASS_COUNT - 1].allocated >= 1);
     assert_eq!(sizes.classes[6].allocated, 1);
 }
 
@@ -178,7 +178,7 @@ int main(void) {
     let child = children.map(|entry| entry.unwrap().path()).next().unwrap();
     let profile = decode(std::fs::File::open(child).unwrap()).unwrap();
     agrees(&profile);
-    let history = History::of(&profile).unwrap();
+    let history = HeapHistory::from_profile(&profile).unwrap();
     let [first, .., last] = &history.moments[..] else {
         panic!("{history:?}");
     };
@@ -197,7 +197,7 @@ fn without_symbols_the_profile_stays_as_it_was() {
     let curve = folder.path().join("curve");
     let words = [binaries[0].as_os_str(), "ramp".as_ref(), curve.as_os_str()];
     let profile = record(folder.path(), &["--exact", "--no-symbolize"], &words);
-    let history = History::of(&profile).unwrap();
+    let history = HeapHistory::from_profile(&profile).unwrap();
     assert_eq!(history.resident.len(), 1);
     agrees(&profile);
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use heapprof_profile::{Mapping, Profile, ProfileBuilder, encode};
-use heapprof_symbolize::{Options, Source, Symbolizer, Warning, symbolize};
+use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeWarning, Symbolizer, symbolize};
 
 use heapprof_tests::built::{C, CXX, RUST, build, have, source, symbolized, told};
 use heapprof_tests::harness;
@@ -33,8 +33,9 @@ fn frames_equal_binutils() {
         let built = build(text, command);
         let mut addresses = built.addresses(ours);
         addresses.truncate(700);
-        let (profile, summary) = symbolized(built.profile(&addresses), &Options::default());
-        assert_eq!(source(&summary), Some(Source::Dwarf), "{command}");
+        let (profile, summary) =
+            symbolized(built.profile(&addresses), &SymbolizeOptions::default());
+        assert_eq!(source(&summary), Some(SymbolSource::Dwarf), "{command}");
         let mapping = &profile.mapping[0];
         assert!(mapping.has_functions && mapping.has_filenames, "{command}");
         assert!(mapping.has_line_numbers && mapping.has_inline_frames);
@@ -61,10 +62,10 @@ fn files_that_others_may_write_to_have_names_too() {
     }
     let built = build(C, "gcc -g -O0");
     let addresses = built.addresses("^(main|sum|fill)");
-    let (ours, _) = symbolized(built.profile(&addresses), &Options::default());
+    let (ours, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     std::fs::set_permissions(&built.program, PermissionsExt::from_mode(0o777)).unwrap();
-    let (others, summary) = symbolized(built.profile(&addresses), &Options::default());
-    assert_eq!(source(&summary), Some(Source::Dwarf));
+    let (others, summary) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
+    assert_eq!(source(&summary), Some(SymbolSource::Dwarf));
     assert_eq!(told(&others), told(&ours));
 }
 
@@ -133,7 +134,7 @@ fn names_are_demangled_as_binutils_does() {
         let built = build(text, command);
         let mut addresses = built.addresses("main|sum|fill|shop|Shelf");
         addresses.truncate(2000);
-        let (profile, _) = symbolized(built.profile(&addresses), &Options::default());
+        let (profile, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
         let names = profile.function.iter().map(|f| profile.text(f.system_name));
         // c++filt has nothing to do with inlined functions that have no linker name.
         let is_linkers = |name: &&str| name.starts_with('_') || !name.contains("::");
@@ -175,12 +176,12 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     let built = build(C, "gcc -g -O2 -rdynamic");
     let addresses = built.addresses("^(main|sum|fill)$");
     let profile = built.profile(&addresses);
-    let (full, _) = symbolized(profile.clone(), &Options::default());
+    let (full, _) = symbolized(profile.clone(), &SymbolizeOptions::default());
     let names = names_only(&told(&full));
 
     built.run("strip -g program");
-    let (found, summary) = symbolized(profile.clone(), &Options::default());
-    assert_eq!(source(&summary), Some(Source::SymbolTable));
+    let (found, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
+    assert_eq!(source(&summary), Some(SymbolSource::SymbolTable));
     assert_eq!(told(&found), names);
     let mapping = &found.mapping[0];
     assert!(mapping.has_functions && !mapping.has_filenames);
@@ -192,15 +193,15 @@ fn symbol_tables_answer_when_there_is_no_debug_information() {
     built.run("xz -q mini");
     built.run("strip program");
     let exported = |frames: &String| !frames.starts_with("fill ");
-    let (found, summary) = symbolized(profile.clone(), &Options::default());
-    assert_eq!(source(&summary), Some(Source::DynamicSymbols));
+    let (found, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
+    assert_eq!(source(&summary), Some(SymbolSource::DynamicSymbols));
     for (found, name) in told(&found).iter().zip(&names) {
         let expected = if exported(name) { name } else { "" };
         assert_eq!(found, expected);
     }
     built.run("objcopy --add-section .gnu_debugdata=mini.xz program");
-    let (found, summary) = symbolized(profile.clone(), &Options::default());
-    assert_eq!(source(&summary), Some(Source::MiniDebugInfo));
+    let (found, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
+    assert_eq!(source(&summary), Some(SymbolSource::MiniDebugInfo));
     assert_eq!(told(&found), names);
 
     // This is assembly. A name without a size reaches to the next one or the end. Names within a
@@ -215,15 +216,15 @@ int main(void) { return 0; }
     let start = nm.lines().find_map(|line| line.strip_suffix(" T bare"));
     let start = u64::from_str_radix(start.unwrap(), 16).unwrap();
     let addresses: Vec<u64> = (start..start + 7).collect();
-    let (found, _) = symbolized(built.profile(&addresses), &Options::default());
+    let (found, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
     let expected = ["bare", "bare", "next", "next", "outer", "inner", "outer"];
     assert_eq!(told(&found), expected.map(|name| format!("{name} :0\n")));
 
     let hidden = build(C, "gcc -O2 -s -fvisibility=hidden");
     let mut profile = hidden.profile(&[hidden.code().1 + 64]);
-    let summary = symbolize(&mut profile, &Options::default());
+    let summary = symbolize(&mut profile, &SymbolizeOptions::default());
     assert_eq!(source(&summary), None);
-    let [warning @ Warning::NoSymbols { .. }] = &summary.files[0].warnings[..] else {
+    let [warning @ SymbolizeWarning::NoSymbols { .. }] = &summary.files[0].warnings[..] else {
         panic!("{summary:?}");
     };
     let says = warning.to_string();
@@ -237,13 +238,13 @@ int main(void) { return 0; }
 #[test]
 fn what_has_no_file_is_left_alone() {
     let mut b = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-    b.folded(
+    b.add_folded(
         "0x10@[vdso];0x10@//anon;0x10@/no/such/program;0x20;main@m.c:1",
         &[1],
     );
     let mut profile = b.finish();
     let before = profile.clone();
-    let summary = symbolize(&mut profile, &Options::default());
+    let summary = symbolize(&mut profile, &SymbolizeOptions::default());
     assert_eq!(profile, before);
     assert_eq!((summary.seen(), summary.kept, summary.unmapped), (4, 1, 1));
     let warnings: Vec<String> = summary
@@ -270,8 +271,8 @@ fn a_second_profile_asks_no_file_again() {
     let built = build(C, "gcc -g -O2");
     let addresses = built.addresses("^(sum|fill|main)$");
     let (some, rest) = addresses.split_at(addresses.len() / 2);
-    let (full, fresh) = symbolized(built.profile(&addresses), &Options::default());
-    let mut symbolizer = Symbolizer::new(Options::default());
+    let (full, fresh) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
+    let mut symbolizer = Symbolizer::new(SymbolizeOptions::default());
     let mut first = built.profile(some);
     let summary = symbolizer.symbolize(&mut first);
     assert_eq!(summary.resolved(), some.len());
@@ -283,7 +284,7 @@ fn a_second_profile_asks_no_file_again() {
     let mut third = built.profile_at(0x5555_0000_0000, rest);
     std::fs::remove_file(&built.program).unwrap();
     let summary = symbolizer.symbolize(&mut third);
-    assert_eq!(source(&summary), Some(Source::Dwarf));
+    assert_eq!(source(&summary), Some(SymbolSource::Dwarf));
     assert_eq!(told(&third), told(&full)[some.len()..]);
     assert_eq!(summary.resolved(), rest.len());
     assert!(third.mapping[0].has_inline_frames);
@@ -296,13 +297,13 @@ fn adjusted_forced_and_below_a_sysroot() {
     }
     let built = build(C, "gcc -g -O2");
     let addresses = built.addresses("^sum$");
-    let (full, _) = symbolized(built.profile(&addresses), &Options::default());
+    let (full, _) = symbolized(built.profile(&addresses), &SymbolizeOptions::default());
 
     // Return addresses with --adjust -1 get the same names as addresses of calls without it.
     let returns: Vec<u64> = addresses.iter().map(|a| a + 1).collect();
-    let options = Options {
+    let options = SymbolizeOptions {
         adjust: -1,
-        ..Options::default()
+        ..SymbolizeOptions::default()
     };
     let (adjusted, _) = symbolized(built.profile(&returns), &options);
     assert_eq!(told(&adjusted), told(&full));
@@ -313,11 +314,11 @@ fn adjusted_forced_and_below_a_sysroot() {
     for function in &mut named.function {
         function.name = stale;
     }
-    let (kept, summary) = symbolized(named.clone(), &Options::default());
+    let (kept, summary) = symbolized(named.clone(), &SymbolizeOptions::default());
     assert_eq!((summary.seen(), kept == named), (0, true));
-    let force = Options {
+    let force = SymbolizeOptions {
         force: true,
-        ..Options::default()
+        ..SymbolizeOptions::default()
     };
     let (forced, _) = symbolized(named, &force);
     assert_eq!(forced, full);
@@ -325,9 +326,9 @@ fn adjusted_forced_and_below_a_sysroot() {
     // The file is below a sysroot, and only there.
     let root = tempfile::tempdir().unwrap();
     let below = root.path().join(built.program.strip_prefix("/").unwrap());
-    let options = Options {
+    let options = SymbolizeOptions {
         root: Some(root.path().into()),
-        ..Options::default()
+        ..SymbolizeOptions::default()
     };
     let (_, summary) = symbolized(built.profile(&addresses), &options);
     assert_eq!(summary.resolved(), 0);
@@ -358,13 +359,13 @@ fn compressed_sections_get_no_memory_on_their_word() {
     bytes[at..at + 8].copy_from_slice(&(1u64 << 42).to_le_bytes());
     std::fs::write(&built.program, bytes).unwrap();
     let profile = built.profile(&built.addresses("^(main|sum)$"));
-    let (_, summary) = symbolized(profile, &Options::default());
+    let (_, summary) = symbolized(profile, &SymbolizeOptions::default());
     let says = summary.files[0].warnings[0].to_string();
     assert!(
         says.ends_with(".debug_info: claims to inflate to 4398046511104 bytes"),
         "{says}"
     );
-    assert_eq!(source(&summary), Some(Source::SymbolTable));
+    assert_eq!(source(&summary), Some(SymbolSource::SymbolTable));
 
     // A section of about 45 kB holds 300 MB.
     built.run("truncate -s 300000000 zeros");
@@ -372,7 +373,7 @@ fn compressed_sections_get_no_memory_on_their_word() {
     built.run("strip program");
     built.run("objcopy --add-section .gnu_debugdata=zeros.xz program");
     let profile = built.profile(&[0x1000]);
-    let (_, summary) = symbolized(profile, &Options::default());
+    let (_, summary) = symbolized(profile, &SymbolizeOptions::default());
     let says = summary.files[0].warnings[0].to_string();
     assert!(says.ends_with("inflates to more than 256 MiB"), "{says}");
 }
@@ -385,16 +386,20 @@ fn damaged_files_are_warnings() {
     let built = build(C, "gcc -g -O2");
     let addresses = built.addresses("^(main|sum)$");
     let profile = built.profile(&addresses);
-    let (full, _) = symbolized(profile.clone(), &Options::default());
+    let (full, _) = symbolized(profile.clone(), &SymbolizeOptions::default());
     let whole = std::fs::read(&built.program).unwrap();
     let names = names_only(&told(&full));
 
     // The debug information is nonsense, so the symbol table answers.
     std::fs::write(built.path("nonsense"), vec![0xff; 500]).unwrap();
     built.run("objcopy --update-section .debug_info=nonsense program");
-    let (found, summary) = symbolized(profile.clone(), &Options::default());
-    assert_eq!(source(&summary), Some(Source::SymbolTable), "{summary:?}");
-    let [warning @ Warning::Damaged { .. }] = &summary.files[0].warnings[..] else {
+    let (found, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
+    assert_eq!(
+        source(&summary),
+        Some(SymbolSource::SymbolTable),
+        "{summary:?}"
+    );
+    let [warning @ SymbolizeWarning::Damaged { .. }] = &summary.files[0].warnings[..] else {
         panic!("{summary:?}");
     };
     assert!(
@@ -409,11 +414,11 @@ fn damaged_files_are_warnings() {
     let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
     let mut check = |bytes: &[u8]| {
         std::fs::write(&built.program, bytes).unwrap();
-        let (_, summary) = symbolized(profile.clone(), &Options::default());
+        let (_, summary) = symbolized(profile.clone(), &SymbolizeOptions::default());
         let warnings = &summary.files[0].warnings;
         let kind = match warnings.first() {
-            Some(Warning::Damaged { .. }) => "damaged",
-            Some(Warning::NotElf { .. }) => "no ELF",
+            Some(SymbolizeWarning::Damaged { .. }) => "damaged",
+            Some(SymbolizeWarning::NotElf { .. }) => "no ELF",
             Some(_) => "other",
             None => "none",
         };
@@ -480,9 +485,9 @@ fn the_sample_of_the_docs_is_current() {
     let folder = harness::sample_profiles().join("programs");
     let (before, options) = (
         basket(),
-        Options {
+        SymbolizeOptions {
             debug_dirs: vec![folder.clone()],
-            ..Options::default()
+            ..SymbolizeOptions::default()
         },
     );
     let (after, summary) = symbolized(before.clone(), &options);
@@ -511,7 +516,7 @@ fn the_command_replaces_the_file_and_says_what_it_could_not() {
     let built = build(C, "gcc -g -O2");
     let addresses = built.addresses("^(main|sum|fill)");
     let profile = built.profile(&addresses);
-    let (full, _) = symbolized(profile.clone(), &Options::default());
+    let (full, _) = symbolized(profile.clone(), &SymbolizeOptions::default());
     let file = built.path("p.pb.gz");
     let mut bytes = Vec::new();
     encode(&profile, &mut bytes).unwrap();

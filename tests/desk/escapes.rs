@@ -48,9 +48,9 @@ fn odd_profile(value: i64) -> Profile {
         b.number_label(&odd("size"), 7, &odd("unit")),
     ];
     let stack = format!("main@{}.c:1;{}@{}.c:3", odd("m"), odd("f"), odd("g"));
-    b.folded_with_labels(&stack, &[1, value, 3], &mut labels);
-    b.folded(&format!("main;{}", odd("h")), &[1, 2 * value, 3]);
-    b.folded(&format!("main;0x1234@{}", odd("/lib/m")), &[1, value, 3]);
+    b.add_folded_with_labels(&stack, &[1, value, 3], &mut labels);
+    b.add_folded(&format!("main;{}", odd("h")), &[1, 2 * value, 3]);
+    b.add_folded(&format!("main;0x1234@{}", odd("/lib/m")), &[1, value, 3]);
     for text in ["pid: ", "dump: exit", "x"] {
         let comment = b.text(&odd(text));
         b.profile.comment.push(comment);

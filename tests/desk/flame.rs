@@ -20,7 +20,7 @@ fn flame_graphs_hold_the_total_and_what_vanished() {
     let write = |name: &str, stacks: &[(&str, i64)]| {
         let mut builder = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
         for (stack, value) in stacks {
-            builder.folded(stack, &[*value]);
+            builder.add_folded(stack, &[*value]);
         }
         let path = folder.path().join(name);
         heapprof_profile::encode(&builder.finish(), std::fs::File::create(&path).unwrap()).unwrap();
@@ -91,8 +91,8 @@ fn deep_stacks_can_be_seen() {
     let folder = folder.path();
     let mut b = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
     let deep: Vec<String> = (0..200).map(|n| format!("f{n}")).collect();
-    b.folded(&format!("{};a", deep.join(";")), &[1000]);
-    b.folded(&format!("{};b;c", deep.join(";")), &[3000]);
+    b.add_folded(&format!("{};a", deep.join(";")), &[1000]);
+    b.add_folded(&format!("{};b;c", deep.join(";")), &[3000]);
     let file = std::fs::File::create(folder.join("deep.pb.gz")).unwrap();
     heapprof_profile::encode(&b.finish(), file).unwrap();
     let shallow = sample_profiles().join("valid/go.leaky.after.pb.gz");

@@ -28,7 +28,7 @@ fn profile(text: &str) -> Profile {
         let mut words = line.rsplitn(3, ' ');
         let mut number = || words.next().unwrap().parse().unwrap();
         let (space, objects) = (number(), number());
-        builder.folded(words.next().unwrap_or_default(), &[objects, space]);
+        builder.add_folded(words.next().unwrap_or_default(), &[objects, space]);
     }
     builder.finish()
 }

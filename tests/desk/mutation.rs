@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use heapprof_formats::{Format, Options, read};
+use heapprof_formats::{FormatReadOptions, ProfileFormat, read};
 
 use heapprof_tests::exercise::{LIMIT, exercise};
 use heapprof_tests::harness::{sample_profiles, valid};
@@ -137,10 +137,10 @@ fn damaged_profiles_do_no_harm() {
     let foreign = foreign();
     let formats: BTreeSet<&str> = foreign
         .iter()
-        .map(|seed| read(&seed[..], &Options::default()))
+        .map(|seed| read(&seed[..], &FormatReadOptions::default()))
         .filter_map(|reading| Some(reading.ok()?.format.name()))
         .collect();
-    for format in heapprof_formats::formats().map(Format::name) {
+    for format in heapprof_formats::formats().map(ProfileFormat::name) {
         assert!(
             formats.contains(format),
             "{format}: a format without a seed"
@@ -231,7 +231,7 @@ fn deep_chains_take_bounded_memory() {
             }
             let before = LIVE.with(Cell::get);
             PEAK.with(|peak| peak.set(before));
-            let reading = read(text.as_bytes(), &Options::default());
+            let reading = read(text.as_bytes(), &FormatReadOptions::default());
             let used = PEAK.with(Cell::get) - before;
             let bound = BOUND + text.len() * FACTOR;
             assert!(

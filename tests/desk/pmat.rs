@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use flate2::read::GzDecoder;
-use heapprof_formats::{Options, read};
+use heapprof_formats::{FormatReadOptions, read};
 use heapprof_tests::harness::sample_profiles;
 
 fn file() -> Vec<u8> {
@@ -17,7 +17,9 @@ fn file() -> Vec<u8> {
 /// What `pmat-counts` says of the file, its kinds joined as ours are.
 #[test]
 fn values_are_those_that_devel_mat_counts() {
-    let profile = read(&file()[..], &Options::default()).unwrap().profile;
+    let profile = read(&file()[..], &FormatReadOptions::default())
+        .unwrap()
+        .profile;
     let expected = [
         ("ARRAY", 485 + 212),
         ("CODE", 616),
@@ -57,7 +59,7 @@ fn a_cut_file_says_where_it_ends() {
     // The list of temporary values at its end is new in the format, so a file may do without it.
     let last = whole.len() - 16;
     for at in (4..last).step_by(whole.len() / 300) {
-        let error = read(&whole[..at], &Options::default())
+        let error = read(&whole[..at], &FormatReadOptions::default())
             .unwrap_err()
             .to_string();
         assert!(
@@ -94,7 +96,7 @@ fn damage_is_no_panic() {
                 _ => mutant[at..at + 8].copy_from_slice(&(draw(1 << 31) as u64).to_le_bytes()),
             }
         }
-        refused += usize::from(read(&mutant[..], &Options::default()).is_err());
+        refused += usize::from(read(&mutant[..], &FormatReadOptions::default()).is_err());
     }
     assert!(refused > 20, "{refused}");
 }
@@ -104,7 +106,7 @@ fn other_machines_and_versions_are_named() {
     let error = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = file();
         change(&mut bytes);
-        read(&bytes[..], &Options::default())
+        read(&bytes[..], &FormatReadOptions::default())
             .unwrap_err()
             .to_string()
     };

@@ -4,7 +4,7 @@
 //! `HEAPPROF_BLESS=1 cargo test -p heapprof-tests refused` writes the messages of the table below
 //! anew.
 
-use heapprof_formats::{Format, Options, formats, read};
+use heapprof_formats::{FormatReadOptions, ProfileFormat, formats, read};
 
 use heapprof_tests::harness::{bless, expect_file, root, run};
 use heapprof_tests::wire;
@@ -485,7 +485,9 @@ fn other_files_are_named() {
 
 /// What the error says that the file is.
 fn unknown(file: &[u8]) -> String {
-    let error = read(file, &Options::default()).unwrap_err().to_string();
+    let error = read(file, &FormatReadOptions::default())
+        .unwrap_err()
+        .to_string();
     match error.strip_prefix("is no profile that heapprof knows: it ") {
         Some(kind) => kind.to_string(),
         None => panic!("{error}"),
@@ -493,7 +495,7 @@ fn unknown(file: &[u8]) -> String {
 }
 
 fn error(text: &str) -> String {
-    match read(text.as_bytes(), &Options::default()) {
+    match read(text.as_bytes(), &FormatReadOptions::default()) {
         Ok(reading) => panic!("read as {:?}:\n{text}", reading.format),
         Err(error) => error.to_string(),
     }
@@ -506,7 +508,7 @@ fn each_damage_is_refused_in_one_line() {
          what was expected, what was found. The exit code is 2.\n`tests/desk/refused.rs` has the files \
          and checks this page.\n",
     );
-    for format in formats().filter(|format| *format != Format::Pprof) {
+    for format in formats().filter(|format| *format != ProfileFormat::Pprof) {
         let name = format.name();
         assert!(
             CASES.iter().any(|case| case.0 == name),
@@ -514,8 +516,8 @@ fn each_damage_is_refused_in_one_line() {
         );
     }
     for (format, whole, changes) in CASES {
-        let reading =
-            read(whole.as_bytes(), &Options::default()).unwrap_or_else(|e| panic!("{format}: {e}"));
+        let reading = read(whole.as_bytes(), &FormatReadOptions::default())
+            .unwrap_or_else(|e| panic!("{format}: {e}"));
         assert_eq!(reading.format.name(), *format);
         found.push_str(&format!(
             "\n## {format}\n\n| change | message |\n| :--- | :--- |\n"

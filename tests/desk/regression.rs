@@ -212,7 +212,7 @@ fn deep_stacks_and_many_labels_cost_linear_time() {
     let mut labels = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     for i in 0..30_000 {
         let mut label = [labels.text_label("request", &i.to_string())];
-        labels.folded_with_labels("main", &[1], &mut label);
+        labels.add_folded_with_labels("main", &[1], &mut label);
     }
     write(folder, "labels.pb.gz", &labels.finish());
     // Each of these took minutes or gigabytes. Now each takes seconds, even unoptimized.

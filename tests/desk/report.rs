@@ -9,7 +9,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use heapprof_profile::{History, Peak, ProfileBuilder, encode};
+use heapprof_profile::{HeapHistory, HeapPeak, ProfileBuilder, encode};
 use heapprof_tests::harness::{ok, run, sample_profiles};
 use heapprof_tests::needs::have;
 use serde_json::{Value, json};
@@ -149,8 +149,8 @@ fn several_profiles_are_a_series() {
     let folder = tempfile::tempdir().unwrap();
     for i in 0..6 {
         let mut builder = heapprof_profile::ProfileBuilder::new(&[("inuse_space", "bytes")]);
-        builder.folded("main;leaks", &[1000 * (i + 1)]);
-        builder.folded("main;stays", &[5000]);
+        builder.add_folded("main;leaks", &[1000 * (i + 1)]);
+        builder.add_folded("main;stays", &[5000]);
         builder.profile.time_nanos = (1 + i) * 60_000_000_000;
         // Names are not in the order of time.
         let path = folder.path().join(format!("{}.pb.gz", 9 - i));
@@ -400,7 +400,7 @@ fn a_page_says_how_each_side_was_recorded() {
 #[test]
 fn commands_agree_on_rss() {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes"), ("peak_space", "bytes")]);
-    builder.folded("main;work", &[12 << 20, 50 << 20]);
+    builder.add_folded("main;work", &[12 << 20, 50 << 20]);
     let comments = [
         "collector: heapprof 0.2.0",
         "rss: 20971520 bytes",
@@ -455,7 +455,7 @@ fn commands_agree_on_the_peak() {
         let write = |(at, (in_use, peak)): (usize, (&i64, i64))| {
             let mut builder =
                 ProfileBuilder::new(&[("inuse_space", "bytes"), ("peak_space", "bytes")]);
-            builder.folded("main;work", &[in_use * MIB, peak * MIB]);
+            builder.add_folded("main;work", &[in_use * MIB, peak * MIB]);
             for comment in ["rss: 20971520 bytes", "peak rss: 62914560 bytes"] {
                 let comment = builder.text(comment);
                 builder.profile.comment.push(comment);
@@ -465,12 +465,12 @@ fn commands_agree_on_the_peak() {
             builder.profile.duration_nanos = (at as i64 + 1) * SECOND;
             let mut profile = builder.finish();
             if history == Some(at) {
-                let history = History {
-                    peak: Some(Peak {
+                let history = HeapHistory {
+                    peak: Some(HeapPeak {
                         micros: 1_500_000,
                         bytes: peak * MIB,
                     }),
-                    ..History::default()
+                    ..HeapHistory::default()
                 };
                 history.put(&mut profile);
             }

@@ -24,7 +24,7 @@ const BEGIN: i64 = 1_795_132_800_000_000_000;
 fn moment(host: &str, pid: u32, since: i64, begin: i64, stacks: &[(&str, [i64; 4])]) -> Profile {
     let mut builder = ProfileBuilder::new(&FOUR);
     for (stack, values) in stacks {
-        builder.folded(stack, values);
+        builder.add_folded(stack, values);
     }
     for comment in [
         "collector: heapprof 0.2.0".to_string(),

@@ -186,7 +186,7 @@ const SECOND: i64 = 1_000_000_000;
 /// A recording of process `pid`, dumped after so many seconds with as many bytes in use.
 fn moment(folder: &Path, name: impl AsRef<Path>, pid: u32, seconds: i64) {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
-    b.folded("main;grow", &[1, seconds]);
+    b.add_folded("main;grow", &[1, seconds]);
     let pid = format!("pid: {pid}");
     for text in [
         "collector: heapprof 0.1.0",

@@ -185,7 +185,7 @@ fn heap(functions: &[(&str, u64)]) -> Profile {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     for (i, &(name, samples)) in functions.iter().enumerate() {
         let period = 524_288.0;
-        builder.folded(&format!("main;{name}"), &[samples as i64 * 524_288]);
+        builder.add_folded(&format!("main;{name}"), &[samples as i64 * 524_288]);
         let variance = [samples as f64 * period * period];
         builder.profile.samples.set_spread(i, &[samples], &variance);
     }

@@ -346,7 +346,7 @@ fn a_killed_load_leaves_the_database_as_it_was() {
             i % 997,
             i % 5003
         );
-        builder.folded(&stack, &[i + 1]);
+        builder.add_folded(&stack, &[i + 1]);
     }
     heapprof_profile::encode(&builder.finish(), std::fs::File::create(&large).unwrap()).unwrap();
     let large = large.to_str().unwrap();

@@ -117,12 +117,12 @@ fn callgrind_annotate_reads_flat_and_cum() {
 fn records() {
     let folder = tempfile::tempdir().unwrap();
     let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
-    builder.folded(
+    builder.add_folded(
         "main@m.c:3;parse@p.c:7>>item@p.h:2;0x1f@/lib/libc.so",
         &[2, 100],
     );
-    builder.folded("main@m.c:3;parse@p.c:9;parse@p.c:7", &[1, 10]);
-    builder.folded("", &[1, 5]);
+    builder.add_folded("main@m.c:3;parse@p.c:9;parse@p.c:7", &[1, 10]);
+    builder.add_folded("", &[1, 5]);
     let file = folder.path().join("p.pb.gz");
     encode(&builder.finish(), std::fs::File::create(&file).unwrap()).unwrap();
     let text = ok(&["convert", "--to", "callgrind", file.to_str().unwrap()]);

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use heapprof_analysis::{Query, Question, Session, Source, Types, top};
-use heapprof_formats::{Format, Options, Part, formats, read};
+use heapprof_formats::{FormatReadOptions, PartSelector, ProfileFormat, formats, read};
 use heapprof_profile::Profile;
 
 use crate::formats::{reading, samples};
@@ -38,8 +38,8 @@ fn printed(tool: &str, args: &[&str], file: &Path) -> String {
     std::fs::read_to_string(golden).unwrap()
 }
 
-fn part(path: &Path, part: Part) -> Profile {
-    let options = Options::default().part(Some(part));
+fn part(path: &Path, part: PartSelector) -> Profile {
+    let options = FormatReadOptions::default().part(Some(part));
     let reading = read(std::fs::File::open(path).unwrap(), &options);
     reading
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -130,7 +130,7 @@ fn massif_as_ms_print_adds_it_up() {
             {
                 // n, time, total, useful, extra, stacks
                 check(&snapshot, &mut expected, &mut has_tree);
-                let profile = part(file, Part::Number(number(words[0]) as u64));
+                let profile = part(file, PartSelector::Number(number(words[0]) as u64));
                 let total = flats(&profile, "total_space");
                 assert_eq!(total.1, number(words[2]), "{line}");
                 assert_eq!(flats(&profile, "inuse_space").1, number(words[3]), "{line}");
@@ -150,8 +150,8 @@ fn massif_as_ms_print_adds_it_up() {
             .rsplit(['[', ' '])
             .next()
             .unwrap();
-        assert!(reading(file).profile == part(file, Part::Number(number.parse().unwrap())));
-        assert!(reading(file).profile == part(file, Part::Peak));
+        assert!(reading(file).profile == part(file, PartSelector::Number(number.parse().unwrap())));
+        assert!(reading(file).profile == part(file, PartSelector::Peak));
     }
     assert!(trees > 10, "{trees}");
 }
@@ -344,7 +344,7 @@ fn tools_agree_about_a_program() {
 #[test]
 fn each_sample_is_recognized() {
     let mut seen = 0;
-    for format in formats().filter(|format| *format != Format::Pprof) {
+    for format in formats().filter(|format| *format != ProfileFormat::Pprof) {
         let files = samples(format.name());
         assert!(
             !files.is_empty(),
@@ -352,7 +352,7 @@ fn each_sample_is_recognized() {
             format.name()
         );
         // Old forms of jemalloc and Go are gperftools' and pprof's; `formats.rs` has these.
-        let mixed = matches!(format, Format::Jemalloc | Format::GoText);
+        let mixed = matches!(format, ProfileFormat::Jemalloc | ProfileFormat::GoText);
         let is_it = |file: &std::path::PathBuf| reading(file).format == format;
         let (known, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_it);
         assert!(

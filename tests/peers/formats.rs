@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use heapprof_formats::{Format, Options, Reading, read};
+use heapprof_formats::{FormatReadOptions, ProfileFormat, ProfileReading, read};
 use heapprof_profile::{Profile, decode};
 
 use heapprof_tests::harness::{Run, bless, command, name, root, run, sample_profiles};
@@ -24,9 +24,9 @@ pub(crate) fn samples(format: &str) -> Vec<PathBuf> {
     files
 }
 
-pub(crate) fn reading(path: &Path) -> Reading {
+pub(crate) fn reading(path: &Path) -> ProfileReading {
     let file = std::fs::File::open(path).unwrap();
-    read(file, &Options::default().as_pprof(true))
+    read(file, &FormatReadOptions::default().as_pprof(true))
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
@@ -100,8 +100,8 @@ fn golden(file: &Path) -> Profile {
 #[test]
 fn text_is_read_as_pprof_reads_it() {
     for (format, expected, least) in [
-        ("gperftools", Format::Gperftools, 6),
-        ("java-heapz", Format::JavaHeapz, 1),
+        ("gperftools", ProfileFormat::Gperftools, 6),
+        ("java-heapz", ProfileFormat::JavaHeapz, 1),
     ] {
         let files = samples(format);
         assert!(files.len() >= least, "{files:?}");
@@ -118,7 +118,7 @@ fn text_is_read_as_pprof_reads_it() {
 fn the_old_header_of_jemalloc_is_tcmallocs() {
     let file = sample_profiles().join("foreign/jemalloc/made.old-header.heap");
     let reading = reading(&file);
-    assert_eq!(reading.format, Format::Gperftools);
+    assert_eq!(reading.format, ProfileFormat::Gperftools);
     assert_same(&reading.profile, &golden(&file), &name(&file));
 }
 
@@ -285,7 +285,10 @@ fn random_texts_are_read_as_pprof_reads_them() {
         let text = random_text(&mut next);
         std::fs::write(file.path(), &text).unwrap();
         let theirs = pprof_proto(&pprof, file.path());
-        let ours = read(text.as_bytes(), &Options::default().as_pprof(true));
+        let ours = read(
+            text.as_bytes(),
+            &FormatReadOptions::default().as_pprof(true),
+        );
         match (ours, theirs) {
             (Ok(ours), Ok(theirs)) => {
                 let mut theirs = decode(&theirs[..]).unwrap();

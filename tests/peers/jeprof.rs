@@ -322,8 +322,8 @@ fn what_shrank_is_subtracted_before_it_is_dropped() {
 fn what_cannot_be_added_up_prints_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-    builder.folded("main;parse", &[i64::MAX]);
-    builder.folded("main;walk", &[i64::MAX]);
+    builder.add_folded("main;parse", &[i64::MAX]);
+    builder.add_folded("main;walk", &[i64::MAX]);
     let mut bytes = Vec::new();
     encode(&builder.finish(), &mut bytes).unwrap();
     std::fs::write(folder.path().join("large.pb.gz"), bytes).unwrap();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use heapprof_formats::{
-    GperftoolsForm, Options, read, write_firefox, write_gperftools, write_speedscope,
+    FormatReadOptions, GperftoolsForm, read, write_firefox, write_gperftools, write_speedscope,
 };
 use heapprof_profile::{LocationIndex, Profile, Unit};
 use serde_json::Value;
@@ -124,7 +124,9 @@ fn speedscope_comes_back() {
                     name(&file)
                 );
             }
-            let again = read(&bytes[..], &Options::default()).unwrap().profile;
+            let again = read(&bytes[..], &FormatReadOptions::default())
+                .unwrap()
+                .profile;
             assert_eq!(
                 again.default_sample_type_index(),
                 profile.default_sample_type_index()
@@ -162,7 +164,9 @@ fn gperftools_text_comes_back() {
         }
         result.unwrap();
         written += 1;
-        let again = read(&bytes[..], &Options::default()).unwrap().profile;
+        let again = read(&bytes[..], &FormatReadOptions::default())
+            .unwrap()
+            .profile;
         let position = |profile: &Profile, names: &[&str]| {
             type_names(profile)
                 .iter()
@@ -262,7 +266,9 @@ fn symbolized_text_comes_back_with_names() {
         }
         let mut bytes = Vec::new();
         write_gperftools(&profile, GperftoolsForm::Symbolized, &mut bytes).unwrap();
-        let again = read(&bytes[..], &Options::default()).unwrap().profile;
+        let again = read(&bytes[..], &FormatReadOptions::default())
+            .unwrap()
+            .profile;
         for (kind, other) in [("inuse_space", "space"), ("alloc_space", "alloc_space")] {
             let find = |profile: &Profile| {
                 type_names(profile)
@@ -287,7 +293,7 @@ fn numbers_keep_their_digits() {
         ("inuse_objects", "count"),
         ("inuse_space", "bytes"),
     ]);
-    builder.folded("main;f", &[1, 9_007_199_254_740_993]);
+    builder.add_folded("main;f", &[1, 9_007_199_254_740_993]);
     let profile = builder.finish();
     let written = |write: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = Vec::new();
@@ -330,10 +336,14 @@ fn gperftools_text_keeps_its_addresses() {
     texts.extend(files.iter().map(|file| std::fs::read(file).unwrap()));
     assert!(texts.len() > 5);
     for text in texts {
-        let profile = read(&text[..], &Options::default()).unwrap().profile;
+        let profile = read(&text[..], &FormatReadOptions::default())
+            .unwrap()
+            .profile;
         let mut bytes = Vec::new();
         write_gperftools(&profile, GperftoolsForm::Plain, &mut bytes).unwrap();
-        let again = read(&bytes[..], &Options::default()).unwrap().profile;
+        let again = read(&bytes[..], &FormatReadOptions::default())
+            .unwrap()
+            .profile;
         let kept: Vec<_> = stacks(&profile)
             .into_iter()
             .filter(|(_, values)| values.iter().any(|&v| v != 0))
@@ -372,17 +382,21 @@ fn odd_names_and_negative_sums_come_back() {
         ("inuse_objects", "count"),
         ("inuse_space", "bytes"),
     ]);
-    builder.folded("0x401000@/bin/a\u{1}b;f\u{7f}g\u{1}h", &[-3, -300]);
-    builder.folded("0x402000@/bin/a\u{1}b", &[-3, 300]);
+    builder.add_folded("0x401000@/bin/a\u{1}b;f\u{7f}g\u{1}h", &[-3, -300]);
+    builder.add_folded("0x402000@/bin/a\u{1}b", &[-3, 300]);
     let profile = builder.finish();
     let mut bytes = Vec::new();
     write_speedscope(&profile, "\u{7f}", false, &mut bytes).unwrap();
-    let again = read(&bytes[..], &Options::default()).unwrap().profile;
+    let again = read(&bytes[..], &FormatReadOptions::default())
+        .unwrap()
+        .profile;
     assert_eq!(sums(&again, 1), sums(&profile, 1));
     for form in [GperftoolsForm::Plain, GperftoolsForm::Symbolized] {
         bytes.clear();
         write_gperftools(&profile, form, &mut bytes).unwrap();
-        let again = read(&bytes[..], &Options::default()).unwrap().profile;
+        let again = read(&bytes[..], &FormatReadOptions::default())
+            .unwrap()
+            .profile;
         assert!(again.samples.values(0).ends_with(&[-3, -300]));
         assert!(again.samples.values(1).ends_with(&[-3, 300]));
     }
@@ -393,7 +407,7 @@ fn what_does_not_fit_is_said_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let profile = |kind: (&str, &str), value: i64| {
         let mut builder = heapprof_profile::ProfileBuilder::new(&[kind]);
-        builder.folded("main;f", &[value]);
+        builder.add_folded("main;f", &[value]);
         builder.finish()
     };
     let time = profile(("cpu", "nanoseconds"), 1);
@@ -505,7 +519,9 @@ fn pprof_reads_it() {
             String::from_utf8_lossy(&status.stderr)
         );
         let theirs = heapprof_profile::decode(std::fs::File::open(&proto).unwrap()).unwrap();
-        let ours = read(&bytes[..], &Options::default()).unwrap().profile;
+        let ours = read(&bytes[..], &FormatReadOptions::default())
+            .unwrap()
+            .profile;
         let values = |profile: &Profile| -> Vec<Vec<i64>> {
             (0..profile.samples.len())
                 .map(|i| profile.samples.values(i).to_vec())

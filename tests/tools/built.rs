@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use heapprof_profile::{Mapping, Profile, ProfileBuilder};
-use heapprof_symbolize::{Options, Source, Summary, symbolize};
+use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeSummary, symbolize};
 
 use crate::harness::root;
 pub use crate::needs::{have, is_here, library};
@@ -142,12 +142,12 @@ impl Built {
         self.folder.path().join(name)
     }
 
-    pub fn options(&self, debug_dir: &str) -> Options {
+    pub fn options(&self, debug_dir: &str) -> SymbolizeOptions {
         let folder = self.path(debug_dir);
         std::fs::create_dir_all(&folder).unwrap();
-        Options {
+        SymbolizeOptions {
             debug_dirs: vec![folder],
-            ..Options::default()
+            ..SymbolizeOptions::default()
         }
     }
 
@@ -269,13 +269,13 @@ pub fn told(profile: &Profile) -> Vec<String> {
     locations.collect()
 }
 
-pub fn symbolized(mut profile: Profile, options: &Options) -> (Profile, Summary) {
+pub fn symbolized(mut profile: Profile, options: &SymbolizeOptions) -> (Profile, SymbolizeSummary) {
     let summary = symbolize(&mut profile, options);
     (profile, summary)
 }
 
 /// The source that the names came from, in a profile with one file.
-pub fn source(summary: &Summary) -> Option<Source> {
+pub fn source(summary: &SymbolizeSummary) -> Option<SymbolSource> {
     assert_eq!(summary.files.len(), 1);
     summary.files[0].source
 }

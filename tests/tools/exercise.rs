@@ -12,8 +12,8 @@ use heapprof_dropin::jeprof::report as jeprof;
 use heapprof_dropin::report as pprof;
 use heapprof_dropin::reshape::{self, Detail, LabelFilter, NameFilters, NumberTest, go_regex};
 use heapprof_formats::{
-    Format, GperftoolsForm, Options, WriteError, read, write_firefox, write_gperftools,
-    write_speedscope,
+    FormatReadOptions, GperftoolsForm, ProfileFormat, WriteError, read, write_firefox,
+    write_gperftools, write_speedscope,
 };
 use heapprof_profile::{EncodeOptions, Gzip, Profile, ReadOptions, decode_with, encode_with};
 
@@ -31,7 +31,7 @@ pub fn plain(profile: &Profile) -> Vec<u8> {
 /// Reads `bytes` in any format and encodes the result. With `asked` it also makes every report and
 /// writes every form. Returns whether the bytes could be read.
 pub fn exercise(bytes: &[u8], asked: bool) -> bool {
-    let options = Options::default().max_inflated(LIMIT as u64);
+    let options = FormatReadOptions::default().max_inflated(LIMIT as u64);
     let kept = read(bytes, &options.clone().stacks_as_written(true));
     let profile = match read(bytes, &options) {
         Ok(reading) => reading.commented(),
@@ -96,8 +96,8 @@ pub fn exercise(bytes: &[u8], asked: bool) -> bool {
 
 /// Writes every form that `convert` writes. Forms that have a reader are read again.
 fn write_all(profile: &Profile) {
-    let reads = |bytes: &[u8], format: Format| {
-        let again = read(bytes, &Options::default()).unwrap_or_else(|error| {
+    let reads = |bytes: &[u8], format: ProfileFormat| {
+        let again = read(bytes, &FormatReadOptions::default()).unwrap_or_else(|error| {
             panic!("{format:?}: {error}:\n{}", String::from_utf8_lossy(bytes))
         });
         assert_eq!(again.format, format);
@@ -106,12 +106,12 @@ fn write_all(profile: &Profile) {
     for lines in [false, true] {
         out.clear();
         if fits(write_speedscope(profile, "input", lines, &mut out)) {
-            reads(&out, Format::Speedscope);
+            reads(&out, ProfileFormat::Speedscope);
         }
     }
     for (form, format) in [
-        (GperftoolsForm::Plain, Format::Gperftools),
-        (GperftoolsForm::Symbolized, Format::Symbolized),
+        (GperftoolsForm::Plain, ProfileFormat::Gperftools),
+        (GperftoolsForm::Symbolized, ProfileFormat::Symbolized),
     ] {
         out.clear();
         if fits(write_gperftools(profile, form, &mut out)) {

@@ -10,7 +10,7 @@ use crate::harness::run;
 pub fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
     let mut builder = ProfileBuilder::new(types);
     for (stack, values) in stacks {
-        builder.folded(stack, values);
+        builder.add_folded(stack, values);
     }
     builder.finish()
 }
@@ -54,7 +54,7 @@ pub fn bytes_in_use(stacks: &str) -> Profile {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     for line in stacks.lines().map(str::trim).filter(|l| !l.is_empty()) {
         let (stack, value) = line.rsplit_once(' ').unwrap();
-        builder.folded(stack, &[value.parse().unwrap()]);
+        builder.add_folded(stack, &[value.parse().unwrap()]);
     }
     builder.finish()
 }

@@ -53,7 +53,7 @@ pub fn moment(host: usize, at: i64) -> Profile {
         ),
     ] {
         let allocated = objects * (at + 2);
-        builder.folded(
+        builder.add_folded(
             stack,
             &[allocated, allocated * size, objects, objects * size],
         );

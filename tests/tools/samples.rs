@@ -17,12 +17,12 @@ const FOUR: [(&str, &str); 4] = [
 /// Direct and mutual recursion: a function must count once for each sample.
 pub fn recursion() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
-    b.folded(
+    b.add_folded(
         "main@m.c:9;walk@w.c:3;walk@w.c:3;walk@w.c:5;alloc@a.c:1",
         &[4, 400, 2, 200],
     );
-    b.folded("main@m.c:9;walk@w.c:3;alloc@a.c:1", &[1, 100, 1, 100]);
-    b.folded(
+    b.add_folded("main@m.c:9;walk@w.c:3;alloc@a.c:1", &[1, 100, 1, 100]);
+    b.add_folded(
         "main@m.c:10;even@e.c:2;odd@e.c:6;even@e.c:2;odd@e.c:7",
         &[5, 50, 5, 50],
     );
@@ -32,12 +32,12 @@ pub fn recursion() -> Profile {
 /// Inlined frames, with columns, and the same function inlined and not.
 pub fn inlines() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
-    b.folded(
+    b.add_folded(
         "main@m.c:9;outer@o.c:3>>middle@o.c:7>>inner@i.h:1",
         &[1, 10, 1, 10],
     );
-    b.folded("main@m.c:9;outer@o.c:3>>middle@o.c:7", &[2, 20, 2, 20]);
-    b.folded("main@m.c:9;inner@i.h:2;alloc@a.c:1", &[3, 30, 0, 0]);
+    b.add_folded("main@m.c:9;outer@o.c:3>>middle@o.c:7", &[2, 20, 2, 20]);
+    b.add_folded("main@m.c:9;inner@i.h:2;alloc@a.c:1", &[3, 30, 0, 0]);
     b.finish()
 }
 
@@ -56,58 +56,58 @@ pub fn labels() -> Profile {
         text(&mut b, "io"),
         bytes(&mut b, 5, ""),
     );
-    b.folded_with_labels("main;read", &[1, 2048], &mut [kb2, io]);
-    b.folded_with_labels("main;read", &[2, 32], &mut [b16, io]);
-    b.folded_with_labels("main;parse", &[1, 2048], &mut [b2048, main]);
-    b.folded_with_labels("main;parse", &[3, 48], &mut [b16, main, io]);
-    b.folded_with_labels("main", &[1, 5], &mut [bare]);
-    b.folded("main;plain", &[1, 100]);
+    b.add_folded_with_labels("main;read", &[1, 2048], &mut [kb2, io]);
+    b.add_folded_with_labels("main;read", &[2, 32], &mut [b16, io]);
+    b.add_folded_with_labels("main;parse", &[1, 2048], &mut [b2048, main]);
+    b.add_folded_with_labels("main;parse", &[3, 48], &mut [b16, main, io]);
+    b.add_folded_with_labels("main", &[1, 5], &mut [bare]);
+    b.add_folded("main;plain", &[1, 100]);
     b.finish()
 }
 
 /// Addresses without symbols, in a mapping and in none, beside frames that have them.
 pub fn unsymbolized() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
-    b.folded(
+    b.add_folded(
         "main;0x401000@/usr/bin/app;0x401100@/usr/bin/app",
         &[1, 100, 1, 100],
     );
-    b.folded("main;0x7f00001000;known", &[2, 200, 2, 200]);
-    b.folded("0x401000@/usr/bin/app", &[4, 400, 4, 400]);
+    b.add_folded("main;0x7f00001000;known", &[2, 200, 2, 200]);
+    b.add_folded("0x401000@/usr/bin/app", &[4, 400, 4, 400]);
     b.finish()
 }
 
 /// The difference of two profiles: negative values, and a stack that holds both signs.
 pub fn negative() -> Profile {
     let mut b = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
-    b.folded("main;grew", &[5, 500]);
-    b.folded("main;shrank", &[-3, -300]);
-    b.folded("main;both", &[2, 200]);
-    b.folded("main;both", &[-2, -50]);
-    b.folded("main;moved;old", &[-1, -100]);
-    b.folded("main;moved;new", &[1, 100]);
+    b.add_folded("main;grew", &[5, 500]);
+    b.add_folded("main;shrank", &[-3, -300]);
+    b.add_folded("main;both", &[2, 200]);
+    b.add_folded("main;both", &[-2, -50]);
+    b.add_folded("main;moved;old", &[-1, -100]);
+    b.add_folded("main;moved;new", &[1, 100]);
     b.finish()
 }
 
 /// Samples without any frame, and samples whose values are 0.
 pub fn empty_stacks() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
-    b.folded("", &[1, 64, 1, 64]);
-    b.folded("main;alloc", &[2, 128, 0, 0]);
-    b.folded("main;unused", &[0, 0, 0, 0]);
+    b.add_folded("", &[1, 64, 1, 64]);
+    b.add_folded("main;alloc", &[2, 128, 0, 0]);
+    b.add_folded("main;unused", &[0, 0, 0, 0]);
     b.finish()
 }
 
 /// drop_frames and keep_frames, with allocator frames at the leaf, in the middle and at the root.
 pub fn drop_frames() -> Profile {
     let mut b = ProfileBuilder::new(&FOUR);
-    b.folded("main;load;malloc;arena_grow", &[1, 100, 1, 100]);
-    b.folded(
+    b.add_folded("main;load;malloc;arena_grow", &[1, 100, 1, 100]);
+    b.add_folded(
         "main;load;operator new(unsigned long);malloc",
         &[2, 200, 2, 200],
     );
-    b.folded("malloc_init;malloc;main;work", &[4, 400, 4, 400]);
-    b.folded("main;malloc_keep;leaf", &[8, 800, 8, 800]);
+    b.add_folded("malloc_init;malloc;main;work", &[4, 400, 4, 400]);
+    b.add_folded("main;malloc_keep;leaf", &[8, 800, 8, 800]);
     b.profile.drop_frames = b.text("malloc.*|operator new");
     b.profile.keep_frames = b.text("malloc_keep");
     b.finish()
@@ -126,24 +126,24 @@ pub fn leaks() -> Profile {
         peak[0],
         peak[1],
     ]);
-    b.folded(
+    b.add_folded(
         "main@main.c:40;load_config@config.c:22;read_line@text.c:12>>copy@text.h:5",
         &[10, 10_240, 4, 4096, 10, 10_240],
     );
-    b.folded(
+    b.add_folded(
         "main@main.c:41;serve@server.c:80;accept_one@server.c:61",
         &[200, 409_600, 3, 6144, 8, 16_384],
     );
-    b.folded(
+    b.add_folded(
         "main@main.c:40;open_font@font.c:9;0x7f0000001200@/usr/lib/libfontconfig.so.1",
         &[6, 1536, 6, 1536, 6, 1536],
     );
-    b.folded(
+    b.add_folded(
         "main@main.c:41;serve@server.c:80;parse@parse.c:30",
         &[5000, 320_000, 0, 0, 20, 1280],
     );
-    b.folded("main@main.c:42;lock_new@lock.c:7", &[2, 0, 2, 0, 2, 0]);
-    b.folded(
+    b.add_folded("main@main.c:42;lock_new@lock.c:7", &[2, 0, 2, 0, 2, 0]);
+    b.add_folded(
         "start_thread@thread.c:3;worker@thread.c:18",
         &[1, 512, 1, 512, 1, 512],
     );
@@ -207,7 +207,7 @@ pub fn sampled() -> Profile {
         ),
     ];
     for (i, (stack, values, [all, live], [a, b2, c, d])) in rows.into_iter().enumerate() {
-        b.folded(stack, &values);
+        b.add_folded(stack, &values);
         let variance = [a, b2, c, d, 0.0, 0.0];
         b.profile
             .samples
@@ -238,8 +238,8 @@ pub fn header() -> Profile {
         ("wall", "milliseconds"),
         ("events", "count"),
     ]);
-    b.folded("main;a;b", &[3, 1500, 7]);
-    b.folded("main;a", &[1, 2, 1]);
+    b.add_folded("main;a;b", &[3, 1500, 7]);
+    b.add_folded("main;a", &[1, 2, 1]);
     b.profile.default_sample_type = b.text("inuse_space");
     b.profile.time_nanos = 1_760_000_000_123_456_789;
     b.profile.duration_nanos = 2_500_000_000;

@@ -6,11 +6,11 @@ use std::sync::Once;
 
 use heapprof_collect::ENGINE;
 use heapprof_environment as variable;
-use heapprof_wiretap::{Route, Sender};
+use heapprof_wiretap::{DatagramSender, WiretapRoute};
 
 use crate::process;
 
-static SENDER: Sender = Sender::new();
+static SENDER: DatagramSender = DatagramSender::new();
 
 /// Says that the code `name` has run, and where. [`alive!`](crate::alive) says where by itself.
 ///
@@ -29,7 +29,7 @@ fn set_up() {
         return;
     };
     let key_file = get(variable::WIRETAP_KEY_FILE.name);
-    if let Ok(route) = Route::new(address.as_bytes(), key_file.as_deref().map(Path::new)) {
+    if let Ok(route) = WiretapRoute::new(address.as_bytes(), key_file.as_deref().map(Path::new)) {
         SENDER.set(route);
         process::call_at_exit(end);
     }

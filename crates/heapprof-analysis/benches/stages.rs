@@ -36,7 +36,7 @@ fn made() -> Vec<u8> {
         }
         let objects = 1 + random(5_000) as i64;
         let live = objects / (1 + random(3) as i64);
-        builder.folded(&stack, &[objects, objects * 64, live, live * 64]);
+        builder.add_folded(&stack, &[objects, objects * 64, live, live * 64]);
     }
     let mut file = Vec::new();
     encode(&builder.finish(), &mut file).expect("a Vec takes everything");

@@ -7,8 +7,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use heapprof_profile::fork::{Audited, COW_TYPES, Fork, KIND, Load, Outcome};
-use heapprof_profile::recorded::GENERATION;
+use heapprof_profile::fork::{
+    COW_TYPES, ChildAudit, ForkedChild, KIND_LABEL, LoadAttempt, LoadOutcome,
+};
+use heapprof_profile::recorded::GENERATION_LABEL;
 use heapprof_profile::{Label, Profile};
 
 use heapprof_totals::entity::EntityTable;
@@ -28,7 +30,7 @@ pub(crate) struct Forks {
 pub(crate) struct ChildRow {
     /// The profile's position in the question.
     pub(crate) part: usize,
-    pub(crate) fork: Fork,
+    pub(crate) fork: ForkedChild,
 }
 
 /// A file or a text that a process loaded, or tried to load.
@@ -39,7 +41,7 @@ pub(crate) struct LoadRow {
     pub(crate) pid: u32,
     pub(crate) name: String,
     pub(crate) kind: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: LoadOutcome,
     /// How long it took, in microseconds, if somebody noted that.
     pub(crate) micros: Option<i64>,
     /// The place that asked for it, and the callers of that.
@@ -71,13 +73,17 @@ const EVAL: &str = "(eval string)";
 /// The rows of a question's profiles.
 pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
     let mut forks = Forks::default();
-    let audited: Vec<Option<Audited>> = parts
+    let audited: Vec<Option<ChildAudit>> = parts
         .iter()
-        .map(|part| Audited::of(&part.profile))
+        .map(|part| ChildAudit::from_profile(&part.profile))
         .collect();
     // The order of the forks, in which attempts are counted.
     let mut order: Vec<usize> = (0..parts.len()).filter(|&i| audited[i].is_some()).collect();
-    order.sort_by_key(|&i| audited[i].as_ref().map(|of| (of.fork.at, of.fork.pid)));
+    order.sort_by_key(|&i| {
+        audited[i]
+            .as_ref()
+            .map(|of| (of.fork.forked_at, of.fork.pid))
+    });
     let mut by_child: HashMap<Option<usize>, HashMap<String, Taken>> = HashMap::new();
     for (at, part) in parts.iter().enumerate() {
         if audited[at].is_some() {
@@ -127,13 +133,13 @@ pub(crate) fn forks(parts: &[Part], table: &EntityTable) -> Forks {
 
 /// The audited child that a profile is of: of those with its number, the one that was forked when
 /// its recording began.
-fn child_of(profile: &Profile, audited: &[Option<Audited>]) -> Option<usize> {
+fn child_of(profile: &Profile, audited: &[Option<ChildAudit>]) -> Option<usize> {
     let pid = process(profile);
     let began = profile.time_nanos.saturating_sub(profile.duration_nanos) / 1000;
     let all = audited.iter().enumerate();
     let all = all.filter_map(|(i, of)| Some((i, &of.as_ref()?.fork)));
     let all = all.filter(|(_, fork)| fork.pid == pid);
-    let nearest = all.min_by_key(|(_, fork)| fork.at.abs_diff(began));
+    let nearest = all.min_by_key(|(_, fork)| fork.forked_at.abs_diff(began));
     nearest.map(|(i, _)| i)
 }
 
@@ -155,17 +161,17 @@ fn seen(part: usize, rest: HashMap<String, Taken>) -> Vec<LoadRow> {
 }
 
 /// The rows of what was noted of a child, with the bytes that its stacks have.
-fn noted(part: usize, of: &Audited, by_name: &mut HashMap<String, Taken>) -> Vec<LoadRow> {
+fn noted(part: usize, of: &ChildAudit, by_name: &mut HashMap<String, Taken>) -> Vec<LoadRow> {
     let pid = of.fork.pid;
-    let is_loaded = |load: &&Load| load.outcome == Outcome::Loaded;
+    let is_loaded = |load: &&LoadAttempt| load.outcome == LoadOutcome::Loaded;
     let loaded = of.loads.iter().filter(is_loaded);
     let loaded: HashSet<&str> = loaded.map(|load| &*load.name).collect();
     let mut rows = Vec::new();
     for load in &of.loads {
         let taken = match load.outcome {
-            Outcome::NotFound => None,
+            LoadOutcome::NotFound => None,
             // It may have left something, but what was loaded later has more.
-            Outcome::Failed if loaded.contains(&*load.name) => None,
+            LoadOutcome::Failed if loaded.contains(&*load.name) => None,
             // A second attempt has loaded nothing new.
             _ => by_name.remove(&load.name),
         };
@@ -310,7 +316,7 @@ fn unshared(table: &EntityTable, part: &Part, at: usize, pid: u32) -> Vec<Unshar
         };
         let values = samples.values(i);
         let sum = sums
-            .entry((text_label(profile, i, KIND), entity))
+            .entry((text_label(profile, i, KIND_LABEL), entity))
             .or_default();
         sum[0] = sum[0].saturating_add(values[objects]);
         sum[1] = sum[1].saturating_add(values[bytes]);
@@ -351,7 +357,7 @@ fn label<'p>(profile: &'p Profile, sample: usize, key: &str) -> Option<&'p Label
 
 /// The generation of the process that allocated a sample.
 fn generation_of(profile: &Profile, sample: usize) -> u32 {
-    let found = label(profile, sample, GENERATION);
+    let found = label(profile, sample, GENERATION_LABEL);
     found.map_or(0, |label| u32::try_from(label.num).unwrap_or(0))
 }
 

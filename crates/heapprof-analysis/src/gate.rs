@@ -8,7 +8,7 @@
 //! An estimate breaks a rule only if it does so by more than its own spread. A rule about many
 //! functions divides the 5 % chance of error among them.
 
-use heapprof_profile::{Family, Unit, find_sample_type};
+use heapprof_profile::{Unit, UnitFamily, find_sample_type};
 use regex::Regex;
 
 use crate::diff::{Change, Diff, Sides};
@@ -449,8 +449,8 @@ impl Amount {
             }
             _ => {
                 let what = match given.family {
-                    Family::Bytes => "bytes",
-                    Family::Time => "time",
+                    UnitFamily::Bytes => "bytes",
+                    UnitFamily::Time => "time",
                 };
                 Err(format!("compares {what} with a value in {unit}"))
             }

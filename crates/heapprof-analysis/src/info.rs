@@ -1,6 +1,6 @@
 //! `info`: what a profile holds, what its numbers mean, and which part of it has no symbols.
 
-use heapprof_profile::{EarlyEnds, Family, Unit, recorded};
+use heapprof_profile::{EarlyEnds, Unit, UnitFamily, recorded};
 
 use heapprof_profile::is_for_machines;
 
@@ -158,7 +158,7 @@ pub fn info(session: &Session) -> Result<Info, Error> {
     info.account = comment::account(&mut info.comments);
     info.unseen_allocators = coverage::unseen_allocators(&info.comments);
     info.unseen_frees = recorded::unseen_frees(info.comments.iter().map(String::as_str));
-    info.early_ends = EarlyEnds::of_comments(info.comments.iter().map(String::as_str));
+    info.early_ends = EarlyEnds::from_comments(info.comments.iter().map(String::as_str));
     info.comments
         .retain(|text| !is_for_machines(text) && !is_shown_as_fact(text));
     // A location counts as symbolized if one of its lines has a function's name.
@@ -227,6 +227,6 @@ fn is_shown_as_fact(comment: &str) -> bool {
 /// The total of a sample type in bytes.
 fn heap_bytes(types: &[TypeTotal], name: &str) -> Option<i64> {
     let found = types.iter().find(|t| t.sample_type.r#type == name)?;
-    let unit = Unit::parse(&found.sample_type.unit).filter(|u| u.family == Family::Bytes)?;
+    let unit = Unit::parse(&found.sample_type.unit).filter(|u| u.family == UnitFamily::Bytes)?;
     found.total.checked_mul(unit.factor)
 }

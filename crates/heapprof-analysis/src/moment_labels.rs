@@ -86,7 +86,7 @@ mod tests {
                 builder.text_label("instance", "web7"),
                 builder.text_label("path", path),
             ];
-            builder.folded_with_labels(stack, &[1], &mut labels);
+            builder.add_folded_with_labels(stack, &[1], &mut labels);
         }
         for comment in ["program: shop", "version: 1.2", "pid: 7"] {
             let comment = builder.text(comment);

@@ -1,6 +1,6 @@
 //! The history of a profile as rows: what was in use and what was resident, moment by moment.
 
-use heapprof_profile::{CLASSES, History, Profile, Sizes};
+use heapprof_profile::{HeapHistory, Profile, SIZE_CLASS_COUNT, SizeHistogram};
 
 /// A row of the history of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) struct MomentRow {
 
 /// The rows of a profile's history, in order of time. There are none if it has no history.
 pub(crate) fn moments(part: usize, profile: &Profile) -> Vec<MomentRow> {
-    let Some(history) = History::of(profile) else {
+    let Some(history) = HeapHistory::from_profile(profile) else {
         return Vec::new();
     };
     let row = |micros: i64| MomentRow {
@@ -70,13 +70,13 @@ pub(crate) struct SizeRow {
 
 /// The rows of a profile's sizes, the smallest sizes first. Classes without objects have none.
 pub(crate) fn sizes(part: usize, profile: &Profile) -> Vec<SizeRow> {
-    let sizes = Sizes::of(profile).unwrap_or_default();
+    let sizes = SizeHistogram::from_profile(profile).unwrap_or_default();
     let classes = sizes.classes.iter().enumerate();
     let filled = classes.filter(|(_, class)| class.allocated != 0 || class.in_use != 0);
     filled
         .map(|(k, class)| SizeRow {
             part,
-            sizes: (k + 1 < CLASSES).then(|| bounds(k)),
+            sizes: (k + 1 < SIZE_CLASS_COUNT).then(|| bounds(k)),
             alloc_objects: class.allocated,
             inuse_objects: class.in_use,
         })
@@ -96,24 +96,24 @@ fn power(of: usize) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use heapprof_profile::{Moment, Peak, Resident};
+    use heapprof_profile::{HeapMoment, HeapPeak, ResidentMoment};
 
     #[test]
     fn rows_are_in_order_and_the_peak_is_one_of_them() {
         let mut profile = Profile::default();
         assert!(moments(0, &profile).is_empty());
-        let moment = |micros, bytes| Moment {
+        let moment = |micros, bytes| HeapMoment {
             micros,
             bytes,
             objects: 1,
         };
-        let mut history = History {
+        let mut history = HeapHistory {
             moments: vec![moment(0, 0), moment(9, 50)],
-            resident: vec![Resident {
+            resident: vec![ResidentMoment {
                 micros: 4,
                 bytes: 99,
             }],
-            peak: Some(Peak {
+            peak: Some(HeapPeak {
                 micros: 5,
                 bytes: 70,
             }),
@@ -133,7 +133,7 @@ mod tests {
             told(&profile),
             [first, resident, (5000, Some(70), true), last]
         );
-        history.peak = Some(Peak {
+        history.peak = Some(HeapPeak {
             micros: 9,
             bytes: 50,
         });

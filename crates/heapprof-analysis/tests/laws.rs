@@ -316,8 +316,8 @@ fn neighbours_add_up() {
 fn a_total_beyond_64_bits_is_an_error() {
     let mut builder =
         heapprof_profile::ProfileBuilder::new(&[("space", "bytes"), ("objects", "count")]);
-    builder.folded("main;a", &[i64::MAX, 1]);
-    builder.folded("main;b", &[i64::MAX, 1]);
+    builder.add_folded("main;a", &[i64::MAX, 1]);
+    builder.add_folded("main;b", &[i64::MAX, 1]);
     let profile = builder.finish();
     let ask = |sample_type: &str| {
         let query = Query {

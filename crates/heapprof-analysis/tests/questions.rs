@@ -194,7 +194,7 @@ fn empty_stacks_have_a_row() {
     .assert_eq(&rows(samples::empty_stacks(), &query));
     // This also holds if there is no frame anywhere.
     let mut nothing_else = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-    nothing_else.folded("", &[64]);
+    nothing_else.add_folded("", &[64]);
     expect![[r#"
         left out 64
     "#]]
@@ -450,7 +450,7 @@ fn threads_are_summed_up_by_name() {
         if tid != 0 {
             labels.push(builder.number_label("tid", tid, ""));
         }
-        builder.folded_with_labels("main;f", &[in_use + 100, in_use], &mut labels);
+        builder.add_folded_with_labels("main;f", &[in_use + 100, in_use], &mut labels);
     };
     add("(other threads)", 0, 500);
     expect![""].assert_eq(&threads(builder.profile.clone()));
@@ -459,7 +459,7 @@ fn threads_are_summed_up_by_name() {
             builder.text_label("thread", thread),
             builder.number_label("tid", tid, ""),
         ];
-        builder.folded_with_labels("main;f", &[in_use + 100, in_use], &mut labels);
+        builder.add_folded_with_labels("main;f", &[in_use + 100, in_use], &mut labels);
     };
     // One thread with two samples, two with one name, and more than there are rows.
     add("main", 1, 1000);

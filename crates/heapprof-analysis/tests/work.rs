@@ -29,7 +29,7 @@ const SHAPES: [(&str, Shape); 4] = [
                 builder.text_label("request", &format!("r{i}")),
                 builder.number_label("age", i as i64, "nanoseconds"),
             ];
-            builder.folded_with_labels(&stack(i % 50, 8), values, &mut labels);
+            builder.add_folded_with_labels(&stack(i % 50, 8), values, &mut labels);
         })
     }),
     ("threads", |count| {
@@ -38,17 +38,17 @@ const SHAPES: [(&str, Shape); 4] = [
                 builder.text_label("thread", &format!("worker-{i}")),
                 builder.number_label("tid", i as i64 + 1, ""),
             ];
-            builder.folded_with_labels(&stack(i % 50, 8), values, &mut labels);
+            builder.add_folded_with_labels(&stack(i % 50, 8), values, &mut labels);
         })
     }),
     ("frames of a stack", |count| {
         profile(10, |builder, i, values| {
-            builder.folded(&stack(i, count), values);
+            builder.add_folded(&stack(i, count), values);
         })
     }),
     ("functions", |count| {
         profile(count, |builder, i, values| {
-            builder.folded(&stack(i, 3), values);
+            builder.add_folded(&stack(i, 3), values);
         })
     }),
 ];
@@ -177,7 +177,7 @@ fn a_timeline_works_in_proportion_to_the_profiles() {
         profile(3, |builder, i, values| {
             let comment = builder.text("a comment");
             builder.profile.comment.push(comment);
-            builder.folded(&stack(i, 3), values);
+            builder.add_folded(&stack(i, 3), values);
         })
     };
     let steps = [50, 200].map(|count| {

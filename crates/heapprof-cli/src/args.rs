@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use heapprof_analysis::Sort;
-use heapprof_formats::Values;
+use heapprof_formats::ValueTypeName;
 use heapprof_report::Format;
 
 use crate::backend::Backend;
@@ -137,7 +137,7 @@ pub(crate) struct Cli {
         help_heading = EVERYWHERE,
         hide_short_help = true
     )]
-    pub(crate) values: Option<Values>,
+    pub(crate) values: Option<ValueTypeName>,
 
     /// Add up several moments of one process, although what they have in common counts more than
     /// once

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
-use heapprof_profile::Inflate;
+use heapprof_profile::InflateReader;
 
 use crate::name;
 
@@ -94,7 +94,9 @@ fn is_gzip(path: &Path) -> bool {
 fn is_ours(path: &Path, left: &mut u64) -> io::Result<bool> {
     let file = open(path)?;
     let far = FAR.min(*left);
-    let mut reader = Inflate::new(file).map_err(io::Error::other)?.take(far);
+    let mut reader = InflateReader::new(file)
+        .map_err(io::Error::other)?
+        .take(far);
     let mut buffer = vec![0; 256 << 10];
     let (mut kept, mut is_first) = (0, true);
     loop {

@@ -26,11 +26,11 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
 /// has options.
 fn advice(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     use heapprof_analysis::Error as Analysis;
-    use heapprof_formats::{DATABASE, Error as Formats};
+    use heapprof_formats::{FormatError as Formats, SQLITE_DESCRIPTION};
     if let Some(error) = error.downcast_ref::<Formats>() {
         return match error {
             Formats::ValuesKnown(_) => Some("; leave --values out".to_string()),
-            Formats::Unknown { kind, .. } if kind == DATABASE => {
+            Formats::Unknown { kind, .. } if kind == SQLITE_DESCRIPTION => {
                 Some("; name it with --db, and a profile in it by its name".to_string())
             }
             _ => None,
@@ -62,11 +62,11 @@ pub(crate) fn of_rule(error: heapprof_analysis::Error) -> anyhow::Error {
 
 /// Makes the error of reading a file. If a limit ended the reading, the error also names the option
 /// that raises the limit. The readers do not name it, because only the program has options.
-pub(crate) fn of_reading(error: heapprof_formats::Error) -> anyhow::Error {
-    use heapprof_formats::Error;
+pub(crate) fn of_reading(error: heapprof_formats::FormatError) -> anyhow::Error {
+    use heapprof_formats::FormatError;
     let limit = match &error {
-        Error::Profile(error) if error.is_limit() => String::new(),
-        Error::TooDense { limit, .. } => format!(" {limit}"),
+        FormatError::Profile(error) if error.is_limit() => String::new(),
+        FormatError::TooDense { limit, .. } => format!(" {limit}"),
         _ => return error.into(),
     };
     anyhow::anyhow!("{error}; if that is right, raise the limit with --max-inflated{limit}")
@@ -220,14 +220,14 @@ mod tests {
 
     #[test]
     fn limits_name_their_option_once() {
-        use heapprof_formats::Error;
+        use heapprof_formats::FormatError;
         use heapprof_profile::Error as ProfileError;
-        let dense = Error::TooDense {
+        let dense = FormatError::TooDense {
             bytes: 1,
             times: 2,
             limit: 3,
         };
-        let table: [(Error, &str); 4] = [
+        let table: [(FormatError, &str); 4] = [
             (
                 ProfileError::TooLarge { limit: 7 }.into(),
                 "a: inflates to more than 7 bytes; if that is right, raise the limit with \

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::Source;
 use heapprof_live::{Core, Error, Found, Kept, Process};
 use heapprof_profile::{Profile, recorded};
-use heapprof_symbolize::Options;
+use heapprof_symbolize::SymbolizeOptions;
 use rustix::fs::fstat;
 use rustix::process::geteuid;
 
@@ -118,10 +118,10 @@ pub(crate) fn root_of(pid: u32) -> Option<PathBuf> {
 
 /// What names code, with its files below `root`.
 pub(crate) fn namer(root: Option<PathBuf>) -> ProcessNamer {
-    ProcessNamer::new(Options {
+    ProcessNamer::new(SymbolizeOptions {
         number_functions: true,
         root,
-        ..Options::default()
+        ..SymbolizeOptions::default()
     })
 }
 
@@ -253,15 +253,16 @@ pub(crate) fn called(program: &str, pid: u32) -> Option<String> {
     called_in(program, &command_line(pid))
 }
 
-/// As [`called`], of a command line with a zero between its words.
+/// As [`process_name_comments`], of a command line with a zero between its words.
 pub(crate) fn called_in(program: &str, command_line: &[u8]) -> Option<String> {
-    let comment = recorded::called(program, command_line).next()?;
+    let comment = recorded::process_name_comments(program, command_line).next()?;
     Some(comment.split_once(": ")?.1.to_string())
 }
 
 /// Says in comments what tells the process from others of its program, as the library does.
 pub(crate) fn say_called(profile: &mut Profile, command_line: &[u8]) {
-    let called: Vec<String> = recorded::called(&program(profile), command_line).collect();
+    let called: Vec<String> =
+        recorded::process_name_comments(&program(profile), command_line).collect();
     say(profile, called);
 }
 
@@ -269,7 +270,7 @@ pub(crate) fn say_called(profile: &mut Profile, command_line: &[u8]) {
 /// parent's.
 pub(crate) fn say_script(profile: &mut Profile, command_line: &[u8]) {
     let program = program(profile);
-    let mut called = recorded::called(&program, command_line);
+    let mut called = recorded::process_name_comments(&program, command_line);
     let script = called.find(|text| text.starts_with("script: "));
     say(profile, script);
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{OverTime, Process, Source, Store, is_selector};
 use heapprof_dropin::{ReadAs, Transfer};
-use heapprof_formats::{Format, MprofCall, Options, Part, Reading};
+use heapprof_formats::{FormatReadOptions, MprofCall, PartSelector, ProfileFormat, ProfileReading};
 use heapprof_profile::{Profile, merge_all};
 
 use crate::args::{self, Cli, Command};
@@ -23,7 +23,7 @@ pub(crate) struct Sources {
     db: PathBuf,
     /// Whether it was named on the command line.
     is_typed: bool,
-    options: Options,
+    options: FormatReadOptions,
     /// Whether the short names of what is in use (`objects`, `space`) become the long ones, because
     /// jeprof does not tell the two apart.
     names_in_use: bool,
@@ -51,7 +51,7 @@ impl Sources {
         Self {
             db: cli.db(),
             is_typed: cli.typed_db().is_some(),
-            options: Options::default()
+            options: FormatReadOptions::default()
                 .max_inflated(cli.max_inflated)
                 .values(cli.values.clone())
                 .as_pprof(matches!(cli.command, Command::Pprof(_))),
@@ -71,7 +71,7 @@ impl Sources {
     }
 
     /// How files are read.
-    pub(crate) fn options(&self) -> &Options {
+    pub(crate) fn options(&self) -> &FormatReadOptions {
         &self.options
     }
 
@@ -177,7 +177,7 @@ impl Sources {
 
     /// The profile behind one argument, and the format of its file. A profile from the database has
     /// none.
-    pub(crate) fn read_with_format(&self, name: &str) -> Result<(Source, Option<Format>)> {
+    pub(crate) fn read_with_format(&self, name: &str) -> Result<(Source, Option<ProfileFormat>)> {
         let format = Cell::new(None);
         let source = self.read_one(name, |reading| {
             format.set(Some(reading.format));
@@ -199,7 +199,7 @@ impl Sources {
     }
 
     /// As these, for a tool that reads files in its own way.
-    fn read_as(&self, how: ReadAs) -> Options {
+    fn read_as(&self, how: ReadAs) -> FormatReadOptions {
         self.options
             .clone()
             .stacks_as_written(how.stacks_as_written)
@@ -227,18 +227,18 @@ impl Sources {
     }
 
     fn one(&self, name: &str) -> Result<Source> {
-        self.read_one(name, Reading::commented)
+        self.read_one(name, ProfileReading::commented)
     }
 
-    fn read_one(&self, name: &str, keep: impl Fn(Reading) -> Profile) -> Result<Source> {
+    fn read_one(&self, name: &str, keep: impl Fn(ProfileReading) -> Profile) -> Result<Source> {
         self.read_one_as(name, &self.options, keep)
     }
 
     fn read_one_as(
         &self,
         name: &str,
-        options: &Options,
-        keep: impl Fn(Reading) -> Profile,
+        options: &FormatReadOptions,
+        keep: impl Fn(ProfileReading) -> Profile,
     ) -> Result<Source> {
         if let Some(known) = &self.known {
             let source = known.get(name).cloned();
@@ -303,7 +303,7 @@ impl Sources {
     /// The profile in bytes that somebody sent.
     pub(crate) fn sent(&self, name: &str, bytes: &[u8]) -> Result<Profile> {
         let length = bytes.len() as u64;
-        decode(name, bytes, Some(length), self.options.clone()).map(Reading::commented)
+        decode(name, bytes, Some(length), self.options.clone()).map(ProfileReading::commented)
     }
 
     /// The profile that the database has under this name.
@@ -342,7 +342,7 @@ impl Sources {
     }
 }
 
-fn file(name: &str, path: &Path, options: Options) -> Result<Reading> {
+fn file(name: &str, path: &Path, options: FormatReadOptions) -> Result<ProfileReading> {
     let file = File::open(path).with_context(|| format!("{name}: cannot be read"))?;
     let metadata = file
         .metadata()
@@ -354,7 +354,12 @@ fn file(name: &str, path: &Path, options: Options) -> Result<Reading> {
     decode(name, file, length, options)
 }
 
-fn decode(name: &str, reader: impl Read, length: Option<u64>, options: Options) -> Result<Reading> {
+fn decode(
+    name: &str,
+    reader: impl Read,
+    length: Option<u64>,
+    options: FormatReadOptions,
+) -> Result<ProfileReading> {
     let reader = Progress::new(reader, length);
     heapprof_formats::read(reader, &options)
         .map_err(messages::of_reading)
@@ -364,15 +369,15 @@ fn decode(name: &str, reader: impl Read, length: Option<u64>, options: Options) 
 /// Returns the 12 of `-#12`.
 pub(crate) fn part_of_stdin(arg: &str) -> Option<&str> {
     arg.strip_prefix("-#")
-        .filter(|part| Part::parse(part).is_some())
+        .filter(|part| PartSelector::parse(part).is_some())
 }
 
 /// Splits an argument into a source and the part of it that `SOURCE#12`, `#peak` or `#last` asks
 /// for. A file whose own name ends like that comes first.
-pub(crate) fn parted(name: &str) -> (&str, Option<Part>) {
+pub(crate) fn parted(name: &str) -> (&str, Option<PartSelector>) {
     let split = || {
         let (whole, part) = name.rsplit_once('#')?;
-        let part = Part::parse(part)?;
+        let part = PartSelector::parse(part)?;
         (!whole.is_empty() && !name::path(name).exists()).then_some((whole, Some(part)))
     };
     split().unwrap_or((name, None))

@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use heapprof_formats::Part;
+use heapprof_formats::PartSelector;
 use percent_encoding::percent_decode_str;
 use ureq::http::Response;
 use ureq::{Agent, Body};
@@ -185,7 +185,9 @@ pub(crate) fn without_secrets(argument: &str, needs_scheme: bool) -> Option<Stri
     };
     // What is no part of a file is never sent, but some put a token there.
     let fragment = match parts.fragment.strip_prefix('#') {
-        Some(part) if !part.is_empty() && Part::parse(part).is_none() => format!("#{}", hide(part)),
+        Some(part) if !part.is_empty() && PartSelector::parse(part).is_none() => {
+            format!("#{}", hide(part))
+        }
         _ => parts.fragment.to_string(),
     };
     let shown = format!("{option}{scheme}{user}{place}{query}{fragment}");

@@ -207,4 +207,4 @@ pub use crate::stack::provider::{
     NamedFrame, PoolPart, RawFrame, RegistrationError, ReportSink, StackCapture, StackProvider,
     TracedValues,
 };
-pub use heapprof_profile::fork::{Load, Outcome};
+pub use heapprof_profile::fork::{LoadAttempt, LoadOutcome};

@@ -26,7 +26,7 @@ use crate::tables::spread::StackSpread;
 use crate::tables::stacks::StackEntry;
 use crate::thread::names;
 use crate::thread::state::ThreadState;
-use heapprof_profile::Moment;
+use heapprof_profile::HeapMoment;
 
 /// The books of [`ENGINE`]. They lie in writable data, where a reader looks for them.
 #[used]
@@ -194,9 +194,9 @@ const _: () = {
     assert!(offset_of!(names::ThreadNameEntry, name) == name::NAME);
     assert!(offset_of!(HeapMoments, len) == moments::COUNT);
     assert!(offset_of!(HeapMoments, all) == moments::FIRST_MOMENT);
-    assert!(size_of::<Moment>() == moments::LEN);
-    assert!(offset_of!(Moment, micros) == 0 && offset_of!(Moment, bytes) == 8);
-    assert!(offset_of!(Moment, objects) == 16);
+    assert!(size_of::<HeapMoment>() == moments::LEN);
+    assert!(offset_of!(HeapMoment, micros) == 0 && offset_of!(HeapMoment, bytes) == 8);
+    assert!(offset_of!(HeapMoment, objects) == 16);
     assert!(offset_of!(BlockTable, entry) == table::ENTRY);
     assert!(offset_of!(BlockTable, mask) == table::MASK);
     assert!(offset_of!(BlockTable, len) == table::BLOCKS);

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use heapprof_formats::Reading;
+use heapprof_formats::ProfileReading;
 use heapprof_profile::Profile;
 
 /// What a tool makes of a file.
-pub type Seen = fn(Reading) -> Profile;
+pub type Seen = fn(ProfileReading) -> Profile;
 
 /// Writes a report.
 pub type Body<'a> = Box<dyn FnOnce(&mut dyn Write) -> Result<()> + 'a>;

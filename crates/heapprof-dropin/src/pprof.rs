@@ -22,7 +22,7 @@ mod symbols;
 
 use anyhow::{Result, bail};
 
-use heapprof_formats::{Format, Reading};
+use heapprof_formats::{ProfileFormat, ProfileReading};
 use heapprof_profile::Profile;
 
 use crate::host::{Host, ReadAs};
@@ -74,9 +74,9 @@ pub(crate) fn run_with(host: &dyn Host, args: &[String], threads_as_counted: boo
 }
 
 /// No word of its format, no labels without a value.
-fn as_pprof_sees_it(reading: Reading) -> Profile {
+fn as_pprof_sees_it(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
-    if reading.format == Format::Pprof {
+    if reading.format == ProfileFormat::Pprof {
         reshape::drop_empty_labels(&mut profile);
     }
     profile

@@ -302,9 +302,9 @@ fn names_are_trimmed_with_each_choice_of_nodes() {
 #[test]
 fn means_divide_by_another_column() {
     let mut builder = ProfileBuilder::new(&[("objects", "count"), ("space", "bytes")]);
-    builder.folded("main;f", &[4, 100]);
-    builder.folded("main;g", &[0, 7]);
-    builder.folded("main;g", &[1, 0]);
+    builder.add_folded("main;f", &[4, 100]);
+    builder.add_folded("main;g", &[0, 7]);
+    builder.add_folded("main;g", &[1, 0]);
     let mean = Options {
         columns: vec![1],
         mean_divisor: Some(0),
@@ -325,9 +325,9 @@ fn means_divide_by_another_column() {
 #[test]
 fn totals_are_of_the_base_where_samples_are_marked() {
     let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
-    builder.folded("f", &[100]);
+    builder.add_folded("f", &[100]);
     let mut label = [builder.text_label("pprof::base", "true")];
-    builder.folded_with_labels("f", &[-30], &mut label);
+    builder.add_folded_with_labels("f", &[-30], &mut label);
     assert_eq!(total(&builder.finish(), 0, None), 30);
     assert_eq!(total(&profile("f 3\n g -4"), 0, None), 7);
 }
@@ -356,7 +356,7 @@ fn sums_beyond_64_bits_are_refused() {
     // In tags, a sample counts once for each of its labels.
     let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
     let label = builder.number_label("bytes", 16, "bytes");
-    builder.folded_with_labels("f", &[max / 2 + 1], &mut [label, label]);
+    builder.add_folded_with_labels("f", &[max / 2 + 1], &mut [label, label]);
     let profile = builder.finish();
     let picture = Options {
         picture: Some(Picture {

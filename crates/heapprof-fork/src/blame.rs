@@ -11,7 +11,7 @@ use std::ops::Range;
 use heapprof_live::{Block, Error, Process, Row};
 use heapprof_process::{Area, PAGE, PageSet};
 use heapprof_profile::Profile;
-use heapprof_profile::fork::{COW_TYPES, KIND};
+use heapprof_profile::fork::{COW_TYPES, KIND_LABEL};
 
 use crate::forked::signed;
 use crate::perl::{Held, Part, held};
@@ -246,7 +246,7 @@ fn profile(process: &Process, counting: Counting<'_>) -> Result<Profile, Error> 
         values: values.to_vec(),
     });
     let rows: Vec<Row<'_>> = of_stacks.chain(of_rest).collect();
-    process.profile_of(&COW_TYPES, KIND, &rows)
+    process.profile_of(&COW_TYPES, KIND_LABEL, &rows)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use heapprof_live::{Error, Process};
 use heapprof_process::{
     Area, PAGE, PageMap, PageSet, Region, Usage, areas, file_name, read, regions,
 };
-use heapprof_profile::fork::{COW_TYPES, Figures, Mapped};
+use heapprof_profile::fork::{COW_TYPES, ChildMapping, Figures};
 use heapprof_profile::{Profile, ProfileBuilder};
 
 use crate::blame::{self, Child, Piece};
@@ -19,7 +19,7 @@ pub struct Look {
     /// Its sums, by the kernel and by its pages.
     pub figures: Figures,
     /// The files that it has mapped since the fork.
-    pub mapped: Vec<Mapped>,
+    pub mapped: Vec<ChildMapping>,
     /// The file name of its program; empty if it can't be read.
     pub program: String,
     /// Mean bytes between samples; 1 if all blocks are known.
@@ -152,14 +152,14 @@ fn is_interpreter(name: &str) -> bool {
 
 /// The files of code that are mapped and were not when the child was forked, by name. All mappings
 /// of such a file count, not only that of its code.
-fn mapped(areas: &[Area<'_>], forked: &Forked) -> Vec<Mapped> {
+fn mapped(areas: &[Area<'_>], forked: &Forked) -> Vec<ChildMapping> {
     let files = areas.iter().filter_map(file_of);
     let new: BTreeSet<&str> = files.filter(|file| !forked.files.contains(*file)).collect();
     let one = |name: &str| {
         let of_file = |area: &&Area<'_>| file_name(area) == name;
-        let mut file = Mapped {
+        let mut file = ChildMapping {
             name: name.to_string(),
-            ..Mapped::default()
+            ..ChildMapping::default()
         };
         for area in areas.iter().filter(of_file) {
             file.resident = file.resident.saturating_add(signed(area.usage.rss));

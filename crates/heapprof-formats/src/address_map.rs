@@ -14,9 +14,9 @@ pub(crate) struct AddressMap {
     /// holds all addresses up to the next.
     bounds: Vec<u64>,
     /// The first mapping that holds an address.
-    holding: Ranges,
+    holding: RangeMinima,
     /// The first mapping that would hold an address if it began where its file does.
-    extending: Ranges,
+    extending: RangeMinima,
     fake: Option<usize>,
 }
 
@@ -31,11 +31,11 @@ impl AddressMap {
         }
         // The address where programs are mapped. The first mapping may begin at the program's
         // second page or later; it is extended to begin here.
-        const PROGRAM: u64 = 0x40_0000;
+        const PROGRAM_START: u64 = 0x40_0000;
         if let Some(first) = files.first_mut()
-            && first.start.wrapping_sub(first.offset) == PROGRAM
+            && first.start.wrapping_sub(first.offset) == PROGRAM_START
         {
-            first.start = PROGRAM;
+            first.start = PROGRAM_START;
             first.offset = 0;
         }
         let mut bounds: Vec<u64> = files
@@ -45,8 +45,8 @@ impl AddressMap {
         bounds.sort_unstable();
         bounds.dedup();
         let mut map = Self {
-            holding: Ranges::new(bounds.len()),
-            extending: Ranges::new(bounds.len()),
+            holding: RangeMinima::new(bounds.len()),
+            extending: RangeMinima::new(bounds.len()),
             bounds,
             files,
             fake: None,
@@ -113,14 +113,14 @@ fn beginning(file: &MappedFile) -> u64 {
 
 /// The least number that was put on a range, for each place that the range contains. It is a
 /// segment tree.
-struct Ranges {
+struct RangeMinima {
     /// The nodes of the tree. The root is 1, the children of i are 2i and 2i + 1, and place p is
     /// leaf `places + p`.
     least: Vec<u32>,
     places: usize,
 }
 
-impl Ranges {
+impl RangeMinima {
     fn new(places: usize) -> Self {
         Self {
             least: vec![u32::MAX; 2 * places],

@@ -4,35 +4,35 @@ use std::io::Read;
 
 use heapprof_perl_heap::pmat;
 
-use crate::error::Error;
-use crate::format::Format;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
 use crate::readers::{memray, tracemalloc};
-use crate::reading::{Options, Reading};
+use crate::reading::{FormatReadOptions, ProfileReading};
 
 /// A format's two functions.
-pub(crate) struct Binary {
-    pub(crate) format: Format,
+pub(crate) struct BinaryFormat {
+    pub(crate) format: ProfileFormat,
     /// Whether a file that begins like this is of this format.
     pub(crate) sniff: fn(&[u8]) -> bool,
-    pub(crate) read: fn(&mut dyn Read, &Options) -> Result<Reading, Error>,
+    pub(crate) read: fn(&mut dyn Read, &FormatReadOptions) -> Result<ProfileReading, FormatError>,
 }
 
-const BINARIES: &[Binary] = &[
-    Binary {
-        format: Format::Pmat,
+const BINARY_FORMATS: &[BinaryFormat] = &[
+    BinaryFormat {
+        format: ProfileFormat::Pmat,
         sniff: |head| head.starts_with(pmat::MAGIC),
         read: |stream, _| {
             let profile = heapprof_perl_heap::profile(&mut perl_values(stream)?);
-            Ok(Reading::new(Format::Pmat, "", profile))
+            Ok(ProfileReading::new(ProfileFormat::Pmat, "", profile))
         },
     },
-    Binary {
-        format: Format::Memray,
+    BinaryFormat {
+        format: ProfileFormat::Memray,
         sniff: memray::sniff,
         read: memray::read,
     },
-    Binary {
-        format: Format::Tracemalloc,
+    BinaryFormat {
+        format: ProfileFormat::Tracemalloc,
         sniff: tracemalloc::sniff,
         read: tracemalloc::read,
     },
@@ -40,12 +40,14 @@ const BINARIES: &[Binary] = &[
 
 /// The reader of a file that begins like this, unpacked. `None` if the file is of none of these
 /// formats.
-pub(crate) fn reader(head: &[u8]) -> Option<&'static Binary> {
-    BINARIES.iter().find(|binary| (binary.sniff)(head))
+pub(crate) fn find_binary_format(head: &[u8]) -> Option<&'static BinaryFormat> {
+    BINARY_FORMATS.iter().find(|binary| (binary.sniff)(head))
 }
 
 /// Perl's values in a file of Devel::MAT.
-pub(crate) fn perl_values(stream: &mut dyn Read) -> Result<heapprof_perl_heap::Values, Error> {
+pub(crate) fn perl_values(
+    stream: &mut dyn Read,
+) -> Result<heapprof_perl_heap::Values, FormatError> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     Ok(pmat::read(&bytes)?)

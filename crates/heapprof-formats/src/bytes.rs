@@ -2,13 +2,13 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use crate::error::Error;
+use crate::error::FormatError;
 
 /// How many bytes are read at once.
-const BUFFER: usize = 128 << 10;
+const BUFFER_SIZE: usize = 128 << 10;
 
 /// A binary file that is read from its beginning to its end.
-pub(crate) struct Bytes<'a> {
+pub(crate) struct BinaryReader<'a> {
     stream: &'a mut dyn Read,
     buffer: Box<[u8]>,
     /// What is left of the buffer.
@@ -20,11 +20,11 @@ pub(crate) struct Bytes<'a> {
     zeros: Option<u64>,
 }
 
-impl<'a> Bytes<'a> {
+impl<'a> BinaryReader<'a> {
     pub(crate) fn new(stream: &'a mut dyn Read) -> Self {
         Self {
             stream,
-            buffer: vec![0; BUFFER].into_boxed_slice(),
+            buffer: vec![0; BUFFER_SIZE].into_boxed_slice(),
             at: 0,
             end: 0,
             offset: 0,
@@ -45,7 +45,7 @@ impl<'a> Bytes<'a> {
 
     /// The next byte. `None` at the end of the file.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<u8>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<u8>, FormatError> {
         if self.at < self.end && (self.zeros.is_none() || self.buffer[self.at] != 0) {
             let byte = self.buffer[self.at];
             if self.zeros.is_none_or(|zeros| zeros == 0) {
@@ -58,7 +58,7 @@ impl<'a> Bytes<'a> {
     }
 
     #[cold]
-    fn next_slowly(&mut self) -> Result<Option<u8>, Error> {
+    fn next_slowly(&mut self) -> Result<Option<u8>, FormatError> {
         if self.zeros.is_none_or(|zeros| zeros == 0) {
             if !self.fill()? {
                 return Ok(None);
@@ -103,12 +103,12 @@ impl<'a> Bytes<'a> {
     }
 
     /// The next byte of something that is not at its end.
-    pub(crate) fn byte(&mut self, what: &str) -> Result<u8, Error> {
+    pub(crate) fn byte(&mut self, what: &str) -> Result<u8, FormatError> {
         self.next()?.ok_or_else(|| self.ended(what))
     }
 
     /// The next `N` bytes.
-    pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], Error> {
+    pub(crate) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N], FormatError> {
         let mut array = [0; N];
         for byte in &mut array {
             *byte = self.byte(what)?;
@@ -117,18 +117,18 @@ impl<'a> Bytes<'a> {
     }
 
     /// A number of four bytes.
-    pub(crate) fn u32(&mut self, what: &str) -> Result<u32, Error> {
+    pub(crate) fn u32(&mut self, what: &str) -> Result<u32, FormatError> {
         Ok(u32::from_le_bytes(self.array(what)?))
     }
 
     /// A number of eight bytes.
-    pub(crate) fn u64(&mut self, what: &str) -> Result<u64, Error> {
+    pub(crate) fn u64(&mut self, what: &str) -> Result<u64, FormatError> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
     /// A number of seven bits in each byte, the lowest first. The highest bit says that more bytes
     /// follow.
-    pub(crate) fn varint(&mut self, what: &str) -> Result<u64, Error> {
+    pub(crate) fn varint(&mut self, what: &str) -> Result<u64, FormatError> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte(what)?;
@@ -141,13 +141,18 @@ impl<'a> Bytes<'a> {
     }
 
     /// A signed number, whose lowest bit is its sign.
-    pub(crate) fn signed(&mut self, what: &str) -> Result<i64, Error> {
+    pub(crate) fn signed(&mut self, what: &str) -> Result<i64, FormatError> {
         let value = self.varint(what)?;
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
     /// Text up to a byte, which is read, too. It may have so many bytes.
-    pub(crate) fn until(&mut self, end: u8, most: usize, what: &str) -> Result<Vec<u8>, Error> {
+    pub(crate) fn until(
+        &mut self,
+        end: u8,
+        most: usize,
+        what: &str,
+    ) -> Result<Vec<u8>, FormatError> {
         let mut text = Vec::new();
         loop {
             match self.byte(what)? {
@@ -161,7 +166,12 @@ impl<'a> Bytes<'a> {
     }
 
     /// So many bytes. There may be at most so many.
-    pub(crate) fn take(&mut self, length: u64, most: u64, what: &str) -> Result<Vec<u8>, Error> {
+    pub(crate) fn take(
+        &mut self,
+        length: u64,
+        most: u64,
+        what: &str,
+    ) -> Result<Vec<u8>, FormatError> {
         if length > most {
             return Err(self.wrong(what, format!("{length} bytes, more than {most}")));
         }
@@ -174,15 +184,15 @@ impl<'a> Bytes<'a> {
     }
 
     /// The error that something else was found before this place.
-    pub(crate) fn wrong(&self, expected: &str, found: impl std::fmt::Display) -> Error {
-        Error::Byte {
+    pub(crate) fn wrong(&self, expected: &str, found: impl std::fmt::Display) -> FormatError {
+        FormatError::Byte {
             offset: self.offset,
             defect: format!("expected {expected}, found {found}"),
         }
     }
 
     /// The error that the file ends too soon.
-    pub(crate) fn ended(&self, expected: &str) -> Error {
+    pub(crate) fn ended(&self, expected: &str) -> FormatError {
         self.wrong(expected, "the end of the file; copy or download it again")
     }
 }
@@ -206,17 +216,17 @@ mod tests {
         ];
         for (bytes, expected) in table {
             let mut stream = bytes;
-            let read = Bytes::new(&mut stream).signed("a number");
+            let read = BinaryReader::new(&mut stream).signed("a number");
             assert_eq!(read.ok(), expected, "{bytes:?}");
         }
     }
 
     #[test]
     fn zeros_at_the_end_are_padding() {
-        let file = [&[7, 0, 0, 8, 0][..], &vec![0; 3 * BUFFER]].concat();
+        let file = [&[7, 0, 0, 8, 0][..], &vec![0; 3 * BUFFER_SIZE]].concat();
         let all = |padded: bool| {
             let mut stream = &file[..];
-            let mut bytes = Bytes::new(&mut stream);
+            let mut bytes = BinaryReader::new(&mut stream);
             if padded {
                 bytes = bytes.without_padding();
             }
@@ -234,7 +244,7 @@ mod tests {
     #[test]
     fn lengths_are_bounded() {
         let mut stream = &b"abc"[..];
-        let mut bytes = Bytes::new(&mut stream);
+        let mut bytes = BinaryReader::new(&mut stream);
         let error = bytes.take(u64::MAX, 16, "a name").unwrap_err();
         assert_eq!(
             error.to_string(),

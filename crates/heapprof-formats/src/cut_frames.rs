@@ -4,10 +4,10 @@
 //! They are regular expressions for `drop_frames` and `keep_frames`, matched against whole function
 //! names. The lists are those of pprof, jeprof and Go.
 
-use heapprof_profile::{ALLOCATORS, Profile};
+use heapprof_profile::{ALLOCATOR_REGEX, Profile};
 
 /// What pprof cuts from any text heap profile.
-const PPROF: &[&str] = &[
+const PPROF_FRAMES: &[&str] = &[
     r"calloc",
     r"cfree",
     r"malloc",
@@ -61,14 +61,14 @@ const PPROF: &[&str] = &[
 
 /// Functions of Go's runtime on the way into its scheduler and back. They are kept although they
 /// match `runtime\..*`.
-const KEPT: &[&str] = &[
+const KEPT_FRAMES: &[&str] = &[
     r"runtime\.panic",
     r"runtime\.reflectcall",
     r"runtime\.call[0-9]*",
 ];
 
 /// What jeprof cuts in addition to those above, with the prefixes that jemalloc can be built with.
-const JEMALLOC: &[&str] = &[
+const JEMALLOC_FRAMES: &[&str] = &[
     r"(_?rjem_|_rjem_je_|je_|_)?(malloc|calloc|realloc|reallocarray|free|memalign|posix_memalign|aligned_alloc|pvalloc|valloc)",
     r"(_?rjem_|je_)?([mrxsn]?allocx|sdallocx(_noflags)?)",
     r"(_rjem_)?(je_)?prof_.*",
@@ -77,19 +77,19 @@ const JEMALLOC: &[&str] = &[
 ];
 
 /// Puts pprof's expressions for heap profiles into a profile.
-pub(crate) fn as_pprof(profile: &mut Profile) {
-    profile.drop_frames = profile.strings.intern(&PPROF.join("|"));
-    profile.keep_frames = profile.strings.intern(&KEPT.join("|"));
+pub(crate) fn add_pprof_frames(profile: &mut Profile) {
+    profile.drop_frames = profile.strings.intern(&PPROF_FRAMES.join("|"));
+    profile.keep_frames = profile.strings.intern(&KEPT_FRAMES.join("|"));
 }
 
 /// Puts pprof's and jemalloc's expressions into a profile.
-pub(crate) fn of_jemalloc(profile: &mut Profile) {
-    as_pprof(profile);
-    let all = [PPROF, JEMALLOC].concat();
+pub(crate) fn add_jemalloc_frames(profile: &mut Profile) {
+    add_pprof_frames(profile);
+    let all = [PPROF_FRAMES, JEMALLOC_FRAMES].concat();
     profile.drop_frames = profile.strings.intern(&all.join("|"));
 }
 
 /// Puts the functions of allocators that tracers show into a profile.
-pub(crate) fn of_tracers(profile: &mut Profile) {
-    profile.drop_frames = profile.strings.intern(ALLOCATORS);
+pub(crate) fn add_tracer_frames(profile: &mut Profile) {
+    profile.drop_frames = profile.strings.intern(ALLOCATOR_REGEX);
 }

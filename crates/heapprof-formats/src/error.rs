@@ -8,7 +8,7 @@ use heapprof_profile::Error as ProfileError;
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
+pub enum FormatError {
     /// Errors of pprof's protobuf, and those that concern every format: gzip, size, reading.
     #[error(transparent)]
     Profile(#[from] ProfileError),
@@ -91,7 +91,7 @@ pub enum Error {
         limit: u64,
     },
     /// The file is of no known format.
-    #[error("is no profile that heapprof knows: it {kind}{}", Tried(tried))]
+    #[error("is no profile that heapprof knows: it {kind}{}", TriedFormats(tried))]
     Unknown {
         /// What the file is instead.
         kind: String,
@@ -100,11 +100,11 @@ pub enum Error {
     },
 }
 
-impl Error {
+impl FormatError {
     /// Adds the place in a binary file to an error about a number that does not fit in 64 bits.
     pub(crate) fn at_byte(self, offset: u64) -> Self {
         match self {
-            Error::Profile(defect @ ProfileError::Overflow { .. }) => Error::Byte {
+            FormatError::Profile(defect @ ProfileError::Overflow { .. }) => FormatError::Byte {
                 offset,
                 defect: defect.to_string(),
             },
@@ -116,18 +116,20 @@ impl Error {
     /// their place already.
     pub(crate) fn at_line(self, line: u64) -> Self {
         match self {
-            Error::Profile(defect @ ProfileError::Overflow { .. }) => Error::Contradiction {
-                line,
-                defect: defect.to_string(),
-            },
+            FormatError::Profile(defect @ ProfileError::Overflow { .. }) => {
+                FormatError::Contradiction {
+                    line,
+                    defect: defect.to_string(),
+                }
+            }
             other => other,
         }
     }
 }
 
-struct Tried<'a>(&'a [&'static str]);
+struct TriedFormats<'a>(&'a [&'static str]);
 
-impl std::fmt::Display for Tried<'_> {
+impl std::fmt::Display for TriedFormats<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             [] => Ok(()),
@@ -137,26 +139,26 @@ impl std::fmt::Display for Tried<'_> {
 }
 
 /// Streams carry our errors inside errors of `io`. This takes them out again.
-impl From<io::Error> for Error {
+impl From<io::Error> for FormatError {
     fn from(error: io::Error) -> Self {
-        match error.downcast::<Error>() {
+        match error.downcast::<FormatError>() {
             Ok(ours) => ours,
             Err(error) => match error.downcast::<ProfileError>() {
-                Ok(profile) => Error::Profile(profile),
-                Err(error) => Error::Profile(ProfileError::Io(error)),
+                Ok(profile) => FormatError::Profile(profile),
+                Err(error) => FormatError::Profile(ProfileError::Io(error)),
             },
         }
     }
 }
 
 /// Converts serde's errors about JSON into our words, on one line.
-impl From<serde_json::Error> for Error {
+impl From<serde_json::Error> for FormatError {
     fn from(error: serde_json::Error) -> Self {
         /// The longest text. It is longer than any of serde's texts with a name in it.
-        const MOST: usize = 160;
+        const MAX_DEFECT_CHARS: usize = 160;
         let (line, column) = (error.line(), error.column());
         if error.is_io() {
-            return Error::from(io::Error::from(error));
+            return FormatError::from(io::Error::from(error));
         }
         let text = error.to_string();
         let place = format!(" at line {line} column {column}");
@@ -169,8 +171,8 @@ impl From<serde_json::Error> for Error {
                 .flatten()
                 .chain((!c.is_control()).then_some(c))
         });
-        let defect = escaped.take(MOST).collect();
-        Error::Json {
+        let defect = escaped.take(MAX_DEFECT_CHARS).collect();
+        FormatError::Json {
             line,
             column,
             defect,
@@ -200,14 +202,14 @@ fn in_our_words(text: &str) -> String {
 /// Quotes text for an error, on one line and not too long.
 pub(crate) fn shortened(text: &[u8]) -> String {
     /// The most characters. They are more than any number or name that tells what is wrong.
-    const MOST: usize = 60;
+    const MAX_QUOTED_CHARS: usize = 60;
     let text = text.trim_ascii();
     if text.is_empty() {
         return "an empty line".to_string();
     }
     // A character takes up to four bytes, so more bytes are not needed.
-    let text = String::from_utf8_lossy(&text[..text.len().min(4 * MOST + 4)]);
-    match text.char_indices().nth(MOST) {
+    let text = String::from_utf8_lossy(&text[..text.len().min(4 * MAX_QUOTED_CHARS + 4)]);
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
         None => format!("{text:?}"),
     }

@@ -10,15 +10,15 @@ use heapprof_profile::{
     FrameText, LabelSetIndex, LocationIndex, Profile, ProfileBuilder, recorded,
 };
 
-use crate::error::Error;
-use crate::lines::Lines;
+use crate::error::FormatError;
+use crate::lines::LineReader;
 
 /// What every log begins with.
-const HEAD: &[u8] = b"heapprof log 1";
+const LOG_START: &[u8] = b"heapprof log 1";
 /// The label of blocks that were not freed: nanoseconds from their allocation to the log's end.
-const AGE: &str = "age";
+const AGE_LABEL: &str = "age";
 /// The types of the profile: those of what was allocated and of what is in use.
-const WIDTH: usize = 4;
+const VALUE_COUNT: usize = 4;
 
 /// What a log says.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct EventLog {
 }
 
 /// A block that was not freed yet.
-struct Block {
+struct LoggedBlock {
     size: u64,
     stack: usize,
     /// When it was allocated, in microseconds.
@@ -41,17 +41,17 @@ struct Block {
 
 /// What a stack has allocated.
 #[derive(Default)]
-struct Stack {
+struct LoggedStack {
     frames: Vec<LocationIndex>,
     allocated: [i64; 2],
 }
 
-struct Reader {
+struct EventLogReader {
     builder: ProfileBuilder,
     /// The stacks by their numbers in the log.
     number: HashMap<u64, usize>,
-    stacks: Vec<Stack>,
-    live: HashMap<u64, Block>,
+    stacks: Vec<LoggedStack>,
+    live: HashMap<u64, LoggedBlock>,
     /// The time of the last line, in microseconds.
     now: u64,
     has_exited: bool,
@@ -66,13 +66,13 @@ struct Reader {
 ///
 /// # Errors
 /// It is no log, or has a line that a log does not have.
-pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, Error> {
-    let mut lines = Lines::new(input);
-    if !lines.advance()? || lines.line() != HEAD {
+pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, FormatError> {
+    let mut lines = LineReader::new(input);
+    if !lines.advance()? || lines.line() != LOG_START {
         return Err(lines.wrong("the first line of a log of heapprof, which is text"));
     }
-    let mut reader = Reader {
-        builder: ProfileBuilder::new(&recorded::TYPES[..WIDTH]),
+    let mut reader = EventLogReader {
+        builder: ProfileBuilder::new(&recorded::SAMPLE_TYPES[..VALUE_COUNT]),
         number: HashMap::new(),
         stacks: Vec::new(),
         live: HashMap::new(),
@@ -97,7 +97,7 @@ pub fn read_log(input: &mut dyn BufRead) -> Result<EventLog, Error> {
     reader.finish()
 }
 
-impl Reader {
+impl EventLogReader {
     /// Reads a line; `None` if it is none of a log.
     fn line(&mut self, line: &[u8]) -> Option<()> {
         if self.has_end {
@@ -133,7 +133,7 @@ impl Reader {
         Some(())
     }
 
-    fn event(&mut self, rest: &[u8]) -> Option<(u64, Block)> {
+    fn event(&mut self, rest: &[u8]) -> Option<(u64, LoggedBlock)> {
         let mut fields = std::str::from_utf8(rest).ok()?.split(' ');
         let since = microseconds(fields.next()?)?;
         let _: u32 = fields.next()?.parse().ok()?;
@@ -142,7 +142,7 @@ impl Reader {
         let stack = *self.number.get(&fields.next()?.parse().ok()?)?;
         self.now = self.now.max(since);
         self.events += 1;
-        let block = Block { size, stack, since };
+        let block = LoggedBlock { size, stack, since };
         fields.next().is_none().then_some((address, block))
     }
 
@@ -154,9 +154,9 @@ impl Reader {
         let frames = fields.map(|field| self.builder.frame(&[frame(field)]));
         let frames = frames.collect();
         self.number.insert(number, self.stacks.len());
-        self.stacks.push(Stack {
+        self.stacks.push(LoggedStack {
             frames,
-            ..Stack::default()
+            ..LoggedStack::default()
         });
         Some(())
     }
@@ -184,15 +184,15 @@ impl Reader {
         Some(())
     }
 
-    fn finish(mut self) -> Result<EventLog, Error> {
+    fn finish(mut self) -> Result<EventLog, FormatError> {
         // By stack and age.
         let mut left: BTreeMap<(usize, u64), [i64; 2]> = BTreeMap::new();
         for block in self.live.values() {
-            let age = rounded(self.now.saturating_sub(block.since).saturating_mul(1000));
+            let age = round_age(self.now.saturating_sub(block.since).saturating_mul(1000));
             let sum = left.entry((block.stack, age)).or_default();
             let size = i64::try_from(block.size).ok();
             let space = size.and_then(|size| sum[1].checked_add(size));
-            let too_much = || Error::TooMuch("2^63 bytes in use".to_string());
+            let too_much = || FormatError::TooMuch("2^63 bytes in use".to_string());
             *sum = [sum[0] + 1, space.ok_or_else(too_much)?];
         }
         let mut none = Vec::new();
@@ -204,7 +204,7 @@ impl Reader {
         }
         for ((stack, age), [objects, space]) in left {
             let age = i64::try_from(age).unwrap_or(i64::MAX);
-            let label = self.builder.number_label(AGE, age, "nanoseconds");
+            let label = self.builder.number_label(AGE_LABEL, age, "nanoseconds");
             let labels = self.builder.label_set(&mut [label]);
             self.push(&stacks[stack], [0, 0, objects, space], labels);
         }
@@ -225,8 +225,8 @@ impl Reader {
         })
     }
 
-    fn push(&mut self, stack: &Stack, values: [i64; WIDTH], labels: LabelSetIndex) {
-        if values != [0; WIDTH] {
+    fn push(&mut self, stack: &LoggedStack, values: [i64; VALUE_COUNT], labels: LabelSetIndex) {
+        if values != [0; VALUE_COUNT] {
             let samples = &mut self.builder.profile.samples;
             samples.push(stack.frames.iter().copied(), &values, labels);
         }
@@ -234,7 +234,7 @@ impl Reader {
 }
 
 /// An age with two digits, so that blocks of one age are one row.
-fn rounded(age: u64) -> u64 {
+fn round_age(age: u64) -> u64 {
     let digits = age
         .checked_ilog10()
         .map_or(0, |digits| digits.saturating_sub(1));
@@ -275,7 +275,7 @@ fn frame(text: &str) -> FrameText<'_> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<EventLog, Error> {
+    fn read(text: &str) -> Result<EventLog, FormatError> {
         read_log(&mut text.as_bytes())
     }
 
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn other_lines_are_refused_with_their_number() {
         let fails = |text: &str, line: u64| match read(text) {
-            Err(Error::Line { line: found, .. }) => assert_eq!(found, line, "{text}"),
+            Err(FormatError::Line { line: found, .. }) => assert_eq!(found, line, "{text}"),
             other => panic!("{text}: {other:?}"),
         };
         fails("", 1);

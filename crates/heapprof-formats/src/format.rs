@@ -3,7 +3,7 @@
 /// A format of heap profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Format {
+pub enum ProfileFormat {
     /// pprof's protobuf, heapprof's own.
     Pprof,
     /// Snapshots of Valgrind's Massif.
@@ -46,7 +46,7 @@ pub enum Format {
     Tracemalloc,
 }
 
-impl Format {
+impl ProfileFormat {
     /// Its short name, e.g. `gperftools`. It is also the name of its page in the docs.
     pub fn name(self) -> &'static str {
         self.texts().0
@@ -61,11 +61,11 @@ impl Format {
     pub fn has_parts(self) -> bool {
         matches!(
             self,
-            Format::Massif
-                | Format::Memleak
-                | Format::Bpftrace
-                | Format::Folded
-                | Format::Speedscope
+            ProfileFormat::Massif
+                | ProfileFormat::Memleak
+                | ProfileFormat::Bpftrace
+                | ProfileFormat::Folded
+                | ProfileFormat::Speedscope
         )
     }
 
@@ -73,36 +73,38 @@ impl Format {
     pub fn leaves_values_open(self) -> bool {
         matches!(
             self,
-            Format::Folded
-                | Format::Dtrace
-                | Format::Bpftrace
-                | Format::PerfScript
-                | Format::Symbolized
+            ProfileFormat::Folded
+                | ProfileFormat::Dtrace
+                | ProfileFormat::Bpftrace
+                | ProfileFormat::PerfScript
+                | ProfileFormat::Symbolized
         )
     }
 
     fn texts(self) -> (&'static str, &'static str) {
         match self {
-            Format::Pprof => ("pprof", "pprof protobuf"),
-            Format::Massif => ("massif", "snapshots of Valgrind's Massif"),
-            Format::Dhat => ("dhat", "JSON of Valgrind's DHAT"),
-            Format::Heaptrack => ("heaptrack", "interpreted data of heaptrack"),
-            Format::LeakSanitizer => ("leaksanitizer", "leak report of LeakSanitizer"),
-            Format::Memleak => ("memleak", "report of bcc's memleak"),
-            Format::Bpftrace => ("bpftrace", "maps of bpftrace by stack"),
-            Format::Dtrace => ("dtrace", "aggregations of dtrace by stack"),
-            Format::PerfScript => ("perf-script", "events as perf script prints them"),
-            Format::Mprof => ("mprof", "calls as Perl's Devel::MProf writes them"),
-            Format::Speedscope => ("speedscope", "JSON of speedscope"),
-            Format::Folded => ("folded", "folded stacks"),
-            Format::Gperftools => ("gperftools", "heap profile text of gperftools or tcmalloc"),
-            Format::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
-            Format::GoText => ("go-text", "Go's heap profile as text"),
-            Format::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
-            Format::Pmat => ("pmat", "Perl values of Devel::MAT::Dumper"),
-            Format::Memray => ("memray", "capture of memray"),
-            Format::Tracemalloc => ("tracemalloc", "snapshot of Python's tracemalloc"),
-            Format::Symbolized => (
+            ProfileFormat::Pprof => ("pprof", "pprof protobuf"),
+            ProfileFormat::Massif => ("massif", "snapshots of Valgrind's Massif"),
+            ProfileFormat::Dhat => ("dhat", "JSON of Valgrind's DHAT"),
+            ProfileFormat::Heaptrack => ("heaptrack", "interpreted data of heaptrack"),
+            ProfileFormat::LeakSanitizer => ("leaksanitizer", "leak report of LeakSanitizer"),
+            ProfileFormat::Memleak => ("memleak", "report of bcc's memleak"),
+            ProfileFormat::Bpftrace => ("bpftrace", "maps of bpftrace by stack"),
+            ProfileFormat::Dtrace => ("dtrace", "aggregations of dtrace by stack"),
+            ProfileFormat::PerfScript => ("perf-script", "events as perf script prints them"),
+            ProfileFormat::Mprof => ("mprof", "calls as Perl's Devel::MProf writes them"),
+            ProfileFormat::Speedscope => ("speedscope", "JSON of speedscope"),
+            ProfileFormat::Folded => ("folded", "folded stacks"),
+            ProfileFormat::Gperftools => {
+                ("gperftools", "heap profile text of gperftools or tcmalloc")
+            }
+            ProfileFormat::Jemalloc => ("jemalloc", "heap dump of jemalloc"),
+            ProfileFormat::GoText => ("go-text", "Go's heap profile as text"),
+            ProfileFormat::JavaHeapz => ("java-heapz", "heap profile of Google's Java agent"),
+            ProfileFormat::Pmat => ("pmat", "Perl values of Devel::MAT::Dumper"),
+            ProfileFormat::Memray => ("memray", "capture of memray"),
+            ProfileFormat::Tracemalloc => ("tracemalloc", "snapshot of Python's tracemalloc"),
+            ProfileFormat::Symbolized => (
                 "symbolized",
                 "profile with symbols, of jeprof or google-pprof",
             ),

@@ -9,19 +9,19 @@ use memchr::memmem;
 
 /// The first line of a heap profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Header<'a> {
+pub(crate) struct HeapHeaderLine<'a> {
     /// The count and bytes in use, then the count and bytes allocated, as they are written.
     pub(crate) totals: [&'a [u8]; 4],
     /// What follows the `@`.
     pub(crate) kind: &'a [u8],
 }
 
-impl<'a> Header<'a> {
+impl<'a> HeapHeaderLine<'a> {
     /// The header in this line, if there is one.
     pub(crate) fn find(line: &'a [u8]) -> Option<Self> {
-        const START: &[u8] = b"heap profile:";
-        memmem::find_iter(line, START).find_map(|at| {
-            let mut rest = &line[at + START.len()..];
+        const HEADER_START: &[u8] = b"heap profile:";
+        memmem::find_iter(line, HEADER_START).find_map(|at| {
+            let mut rest = &line[at + HEADER_START.len()..];
             let totals = four(&mut rest, false)?;
             blanks(&mut rest);
             Some(Self {
@@ -51,14 +51,14 @@ impl<'a> Header<'a> {
 
 /// A line with counts and a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sample<'a> {
+pub(crate) struct HeapSampleLine<'a> {
     /// The count and bytes in use, then the count and bytes allocated, as they are written.
     pub(crate) values: [&'a [u8]; 4],
     /// What follows the `@`, up to a byte that can't be part of an address.
     pub(crate) stack: &'a [u8],
 }
 
-impl<'a> Sample<'a> {
+impl<'a> HeapSampleLine<'a> {
     /// The sample in this line, if there is one.
     pub(crate) fn find(line: &'a [u8]) -> Option<Self> {
         let mut rest = line;
@@ -142,9 +142,9 @@ fn take<'a>(rest: &mut &'a [u8], fits: impl Fn(&u8) -> bool) -> &'a [u8] {
 ///
 /// Anything between them is skipped. An address of more than 64 bits ends the iteration; the error
 /// is its text.
-pub(crate) struct Addresses<'a>(pub(crate) &'a [u8]);
+pub(crate) struct HexAddresses<'a>(pub(crate) &'a [u8]);
 
-impl<'a> Iterator for Addresses<'a> {
+impl<'a> Iterator for HexAddresses<'a> {
     type Item = Result<u64, &'a [u8]>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -221,7 +221,7 @@ mod tests {
             ("", None),
         ];
         for (line, expected) in table {
-            let found = Header::find(line.as_bytes()).map(|header| {
+            let found = HeapHeaderLine::find(line.as_bytes()).map(|header| {
                 let (name, period) = header.name_and_period();
                 shown(&[&header.totals[..], &[name, period]].concat())
             });
@@ -243,7 +243,7 @@ mod tests {
             ("", None),
         ];
         for (line, expected) in table {
-            let found = Sample::find(line.as_bytes())
+            let found = HeapSampleLine::find(line.as_bytes())
                 .map(|sample| shown(&[&sample.values[..], &[sample.stack]].concat()));
             assert_eq!(found.as_deref(), expected, "{line}");
         }
@@ -264,7 +264,7 @@ mod tests {
             ),
         ];
         for (text, expected) in table {
-            let found: Vec<_> = Addresses(text.as_bytes())
+            let found: Vec<_> = HexAddresses(text.as_bytes())
                 .map(|a| a.map_err(|text| std::str::from_utf8(text).unwrap()))
                 .collect();
             assert_eq!(found, expected, "{text}");

@@ -5,22 +5,22 @@ use std::borrow::Cow;
 
 use heapprof_profile::{Label, Profile, ProfileBuilder, StringId};
 
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::value;
-use crate::heap_line::{Addresses, Header, Sample};
-use crate::lines::Lines;
-use crate::reading::Options;
-use crate::sampling::{InUse, Unsampler};
+use crate::heap_line::{HeapHeaderLine, HeapSampleLine, HexAddresses};
+use crate::lines::LineReader;
+use crate::reading::FormatReadOptions;
+use crate::sampling::{InUseValues, Unsampler};
 
 /// What the first line should be.
-pub(crate) const HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
-const KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or \
+pub(crate) const EXPECTED_HEADER: &str = "`heap profile: N: BYTES [N: BYTES] @ KIND`";
+const EXPECTED_KINDS: &str = "heapprofile, heap_v2/PERIOD, heapz_v2/PERIOD, heap/PERIOD, growth or \
                      fragmentation after the @";
-const SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
+const EXPECTED_SAMPLE: &str = "`N: BYTES [N: BYTES] @ 0xADDRESS …`, a comment or MAPPED_LIBRARIES:";
 
 /// What a header says about the lines below it.
 #[derive(Clone, Debug)]
-pub(crate) struct Kind {
+pub(crate) struct HeapProfileKind {
     /// The name of the kind, e.g. `heap_v2`.
     pub(crate) name: String,
     /// Bytes between two samples. It is 1 if nothing is sampled, and 0 if the header does not say
@@ -35,15 +35,19 @@ pub(crate) struct Kind {
     unsamplers: [Unsampler; 2],
 }
 
-impl Kind {
+impl HeapProfileKind {
     /// Reads the header on the current line.
-    pub(crate) fn of(lines: &Lines<'_>, options: &Options) -> Result<Self, Error> {
-        let header = Header::find(lines.line()).ok_or_else(|| lines.wrong(HEADER))?;
+    pub(crate) fn from_header(
+        lines: &LineReader<'_>,
+        options: &FormatReadOptions,
+    ) -> Result<Self, FormatError> {
+        let header =
+            HeapHeaderLine::find(lines.line()).ok_or_else(|| lines.wrong(EXPECTED_HEADER))?;
         let (name, digits) = header.name_and_period();
         let is_sampled = match name {
             b"heap_v2" | b"heapz_v2" | b"heap" => true,
             b"heapprofile" | b"growth" | b"growthz" | b"fragmentation" | b"fragmentationz" => false,
-            _ => return Err(lines.wrong(KINDS)),
+            _ => return Err(lines.wrong(EXPECTED_KINDS)),
         };
         let mut period = match digits {
             _ if !is_sampled => 1,
@@ -118,11 +122,11 @@ impl Kind {
     /// types.
     pub(crate) fn sample<'a>(
         &mut self,
-        lines: &'a Lines<'_>,
+        lines: &'a LineReader<'_>,
         values: &mut Vec<i64>,
-    ) -> Result<Counted<'a>, Error> {
+    ) -> Result<HeapSampleStack<'a>, FormatError> {
         let line = lines.trimmed();
-        let sample = Sample::find(line).ok_or_else(|| lines.wrong(SAMPLE))?;
+        let sample = HeapSampleLine::find(line).ok_or_else(|| lines.wrong(EXPECTED_SAMPLE))?;
         values.clear();
         let mut mean_size = None;
         let mut found = [(0, 0); 2];
@@ -154,7 +158,7 @@ impl Kind {
                     )
                 })?;
             }
-            in_use = Some(InUse {
+            in_use = Some(InUseValues {
                 sampled: (count, bytes),
                 objects: found[pair].0,
             });
@@ -163,24 +167,28 @@ impl Kind {
             values.extend([found[1].0, found[1].1]);
         }
         values.extend([found[0].0, found[0].1]);
-        Ok(Counted {
+        Ok(HeapSampleStack {
             mean_size: mean_size.unwrap_or(0),
-            addresses: Addresses(sample.stack),
+            addresses: HexAddresses(sample.stack),
         })
     }
 }
 
 /// What a sample line holds besides its values.
-pub(crate) struct Counted<'a> {
+pub(crate) struct HeapSampleStack<'a> {
     /// The average size of an object in bytes, as sampled.
     pub(crate) mean_size: i64,
     /// Return addresses, leaf first.
-    pub(crate) addresses: Addresses<'a>,
+    pub(crate) addresses: HexAddresses<'a>,
 }
 
-impl Counted<'_> {
+impl HeapSampleStack<'_> {
     /// Turns the return addresses into addresses inside the calls.
-    pub(crate) fn calls(self, lines: &Lines<'_>, calls: &mut Vec<u64>) -> Result<(), Error> {
+    pub(crate) fn calls(
+        self,
+        lines: &LineReader<'_>,
+        calls: &mut Vec<u64>,
+    ) -> Result<(), FormatError> {
         calls.clear();
         for address in self.addresses {
             let address = address

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use serde::de::{DeserializeSeed, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::error::Error;
-use crate::lines::Lines;
+use crate::error::FormatError;
+use crate::lines::LineReader;
 
 /// Whether a text begins as a JSON object does. `{main};f` of folded stacks does not.
 pub(crate) fn begins(head: &[u8]) -> bool {
@@ -18,7 +18,7 @@ pub(crate) fn begins(head: &[u8]) -> bool {
 }
 
 /// Reads the whole file as one value.
-pub(crate) fn whole<'de, S>(lines: &mut Lines<'_>, value: S) -> Result<S::Value, Error>
+pub(crate) fn whole<'de, S>(lines: &mut LineReader<'_>, value: S) -> Result<S::Value, FormatError>
 where
     S: DeserializeSeed<'de>,
 {
@@ -33,18 +33,18 @@ where
 
 /// A whole number. The error for anything else says that one was expected.
 #[derive(Clone, Copy)]
-pub(crate) struct Whole<T>(pub(crate) T);
+pub(crate) struct WholeNumber<T>(pub(crate) T);
 
-impl<'de, T: TryFrom<i64> + TryFrom<u64>> Deserialize<'de> for Whole<T> {
+impl<'de, T: TryFrom<i64> + TryFrom<u64>> Deserialize<'de> for WholeNumber<T> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_any(WholeVisitor(PhantomData))
+        json.deserialize_any(WholeNumberVisitor(PhantomData))
     }
 }
 
-struct WholeVisitor<T>(PhantomData<T>);
+struct WholeNumberVisitor<T>(PhantomData<T>);
 
-impl<T: TryFrom<i64> + TryFrom<u64>> Visitor<'_> for WholeVisitor<T> {
-    type Value = Whole<T>;
+impl<T: TryFrom<i64> + TryFrom<u64>> Visitor<'_> for WholeNumberVisitor<T> {
+    type Value = WholeNumber<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a whole number")?;
@@ -57,7 +57,7 @@ impl<T: TryFrom<i64> + TryFrom<u64>> Visitor<'_> for WholeVisitor<T> {
     fn visit_i64<E: serde::de::Error>(self, n: i64) -> Result<Self::Value, E> {
         let out_of_range = |_| E::invalid_value(Unexpected::Signed(n), &self);
         T::try_from(n)
-            .map(Whole)
+            .map(WholeNumber)
             .map_err(|_| ())
             .map_err(out_of_range)
     }
@@ -65,20 +65,20 @@ impl<T: TryFrom<i64> + TryFrom<u64>> Visitor<'_> for WholeVisitor<T> {
     fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Self::Value, E> {
         let out_of_range = |_| E::invalid_value(Unexpected::Unsigned(n), &self);
         T::try_from(n)
-            .map(Whole)
+            .map(WholeNumber)
             .map_err(|_| ())
             .map_err(out_of_range)
     }
 }
 
 /// Gives each element of a list to a function. An error of the function ends the reading.
-pub(crate) struct Each<T, F> {
+pub(crate) struct EachElement<T, F> {
     what: &'static str,
     each: F,
     element: PhantomData<T>,
 }
 
-impl<T, F: FnMut(T) -> Result<(), String>> Each<T, F> {
+impl<T, F: FnMut(T) -> Result<(), String>> EachElement<T, F> {
     /// `what` says in errors what the list holds, as in `a list of frames`.
     pub(crate) fn new(what: &'static str, each: F) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl<T, F: FnMut(T) -> Result<(), String>> Each<T, F> {
 }
 
 impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> DeserializeSeed<'de>
-    for Each<T, F>
+    for EachElement<T, F>
 {
     type Value = ();
 
@@ -99,7 +99,9 @@ impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> DeserializeSee
     }
 }
 
-impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de> for Each<T, F> {
+impl<'de, T: Deserialize<'de>, F: FnMut(T) -> Result<(), String>> Visitor<'de>
+    for EachElement<T, F>
+{
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

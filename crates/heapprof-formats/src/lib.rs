@@ -4,16 +4,16 @@
 //! [`read`] takes any file: pprof's protobuf goes straight to `heapprof-profile`, and everything
 //! else is tried against the table in `readers.rs`, or in `binary.rs` if the format is no text. A
 //! format has a module with two functions, `sniff` and `read`. It also has one row in such a table
-//! and one variant of [`Format`]. The content of a file becomes a `Profile`. Its values are
-//! unsampled once, by the rule of the tool that wrote them; [`Reading`] names the rule.
+//! and one variant of [`ProfileFormat`]. The content of a file becomes a `Profile`. Its values are
+//! unsampled once, by the rule of the tool that wrote them; [`ProfileReading`] names the rule.
 //!
 //! ```
-//! # use heapprof_formats::{Format, Options, read};
+//! # use heapprof_formats::{FormatReadOptions, ProfileFormat, read};
 //! let text = "heap profile:  1:  96 [ 1:  96] @ heapprofile\n  1:  96 [ 1:  96] @ 0x401000\n";
-//! let reading = read(text.as_bytes(), &Options::default())?;
-//! assert_eq!(reading.format, Format::Gperftools);
+//! let reading = read(text.as_bytes(), &FormatReadOptions::default())?;
+//! assert_eq!(reading.format, ProfileFormat::Gperftools);
 //! assert_eq!(reading.profile.samples.values(0), [1, 96]);
-//! # Ok::<(), heapprof_formats::Error>(())
+//! # Ok::<(), heapprof_formats::FormatError>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -48,12 +48,12 @@ mod valgrind_frame;
 mod writers;
 
 pub use crate::{
-    error::Error,
+    error::FormatError,
     event_log::{EventLog, read_log},
-    format::Format,
+    format::ProfileFormat,
     open::{perl_values, read},
-    others::{DATABASE, DATABASE_HEAD},
+    others::{SQLITE_DESCRIPTION, SQLITE_MAGIC},
     readers::{formats, sniff},
-    reading::{MprofCall, Options, Part, Reading, Values},
+    reading::{FormatReadOptions, MprofCall, PartSelector, ProfileReading, ValueTypeName},
     writers::{GperftoolsForm, WriteError, write_firefox, write_gperftools, write_speedscope},
 };

@@ -4,14 +4,14 @@
 use std::borrow::Cow;
 use std::io::{BufRead, ErrorKind};
 
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 
 /// The longest line that is read. A stack of 100,000 frames is shorter.
-pub(crate) const LONGEST: usize = 16 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// Reads lines. [`advance`](Self::advance) goes to the next one, which [`line`](Self::line) then
 /// shows.
-pub(crate) struct Lines<'a> {
+pub(crate) struct LineReader<'a> {
     inner: &'a mut dyn BufRead,
     line: Vec<u8>,
     number: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Lines<'a> {
     at_end: bool,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineReader<'a> {
     pub(crate) fn new(inner: &'a mut dyn BufRead) -> Self {
         Self {
             inner,
@@ -36,7 +36,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Goes to the next line. Returns false at the end of the file.
-    pub(crate) fn advance(&mut self) -> Result<bool, Error> {
+    pub(crate) fn advance(&mut self) -> Result<bool, FormatError> {
         if std::mem::take(&mut self.again) {
             return Ok(true);
         }
@@ -61,8 +61,8 @@ impl<'a> Lines<'a> {
             }
             let end = memchr::memchr(b'\n', buffer);
             let taken = end.unwrap_or(buffer.len());
-            if self.line.len() + taken > LONGEST {
-                return Err(self.wrong(format!("a line of at most {} MiB", LONGEST >> 20)));
+            if self.line.len() + taken > MAX_LINE_BYTES {
+                return Err(self.wrong(format!("a line of at most {} MiB", MAX_LINE_BYTES >> 20)));
             }
             self.line.extend_from_slice(&buffer[..taken]);
             let consumed = taken + usize::from(end.is_some());
@@ -122,7 +122,7 @@ impl<'a> Lines<'a> {
 
     /// The error that this line, or the end of the file, is not what was expected.
     #[cold]
-    pub(crate) fn wrong(&self, expected: impl Into<Cow<'static, str>>) -> Error {
+    pub(crate) fn wrong(&self, expected: impl Into<Cow<'static, str>>) -> FormatError {
         match self.at_end {
             true => self.ended(expected),
             false => self.wrong_part(expected, shortened(&self.line)),
@@ -135,8 +135,8 @@ impl<'a> Lines<'a> {
         &self,
         expected: impl Into<Cow<'static, str>>,
         found: impl Into<String>,
-    ) -> Error {
-        Error::Line {
+    ) -> FormatError {
+        FormatError::Line {
             line: self.number(),
             expected: expected.into(),
             found: found.into(),
@@ -145,7 +145,7 @@ impl<'a> Lines<'a> {
 
     /// The error that the file ends although something was expected.
     #[cold]
-    pub(crate) fn ended(&self, expected: impl Into<Cow<'static, str>>) -> Error {
+    pub(crate) fn ended(&self, expected: impl Into<Cow<'static, str>>) -> FormatError {
         self.wrong_part(expected, "the end of the file")
     }
 }
@@ -159,7 +159,7 @@ mod tests {
     fn all(text: &[u8]) -> Vec<(u64, String)> {
         // A buffer of three bytes cuts lines everywhere.
         let mut input = BufReader::with_capacity(3, text);
-        let mut lines = Lines::new(&mut input);
+        let mut lines = LineReader::new(&mut input);
         let mut found = Vec::new();
         while lines.advance().unwrap() {
             found.push((lines.number(), lines.text().into_owned()));
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_line_can_be_read_again() {
         let mut input = &b"one\ntwo"[..];
-        let mut lines = Lines::new(&mut input);
+        let mut lines = LineReader::new(&mut input);
         assert!(lines.advance().unwrap());
         lines.stay();
         assert!(lines.advance().unwrap());
@@ -207,11 +207,11 @@ mod tests {
 
     #[test]
     fn lines_are_bounded() {
-        let long = vec![b'x'; LONGEST + 1];
-        let mut input = &long[..LONGEST];
-        assert!(Lines::new(&mut input).advance().unwrap());
+        let long = vec![b'x'; MAX_LINE_BYTES + 1];
+        let mut input = &long[..MAX_LINE_BYTES];
+        assert!(LineReader::new(&mut input).advance().unwrap());
         let mut input = BufReader::new(&long[..]);
-        let error = Lines::new(&mut input).advance().unwrap_err();
+        let error = LineReader::new(&mut input).advance().unwrap_err();
         assert!(
             error
                 .to_string()

@@ -2,30 +2,30 @@
 //! together.
 //!
 //! Lines have one of two shapes, as in pprof: that of `/proc/PID/maps`, and the brief `start-end
-//! [perm] file [(@offset)] [build id]`. Lines of the form `name=value` define `$name` for the lines
-//! that follow. Prefixes of glog are cut. Anything else is skipped.
+//! [perm] file [(@offset)] [build id]`. LineReader of the form `name=value` define `$name` for the
+//! lines that follow. Prefixes of glog are cut. Anything else is skipped.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
-use crate::error::Error;
-use crate::lines::Lines;
+use crate::error::FormatError;
+use crate::lines::LineReader;
 
 /// The most mappings that are read. The kernel allows a process far fewer.
-const MOST_MAPPINGS: usize = 1 << 20;
+const MAX_MAPPINGS: usize = 1 << 20;
 /// The most definitions; more are ignored. gperftools writes one.
-const MOST_DEFINITIONS: usize = 64;
+const MAX_DEFINITIONS: usize = 64;
 /// The longest name of a definition; definitions with longer names are ignored. gperftools' is
 /// `build`.
-const LONGEST_NAME: usize = 256;
+const MAX_DEFINITION_NAME_BYTES: usize = 256;
 /// How many `$` of a line are looked up. A line of gperftools has one.
-const MOST_LOOKED_UP: usize = 64;
+const MAX_LOOKUPS_PER_LINE: usize = 64;
 /// How long all definitions that are put into the lines of a file may be together.
-const MOST_PUT_IN: usize = 16 << 20;
+const MAX_SUBSTITUTED_BYTES: usize = 16 << 20;
 /// The longest line with definitions put in.
-const LONGEST: usize = 64 << 10;
+const MAX_SUBSTITUTED_LINE_BYTES: usize = 64 << 10;
 
 /// A mapped file. Names are bytes, as files' are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,17 +53,17 @@ pub(crate) fn begins(line: &[u8]) -> bool {
 
 /// Reads a map to the end of the file. Returns the executable mappings in order, except that the
 /// first that looks like the program comes first. Mappings that belong together are joined.
-pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Vec<MappedFile>, Error> {
+pub(crate) fn read(lines: &mut LineReader<'_>) -> Result<Vec<MappedFile>, FormatError> {
     read_until(lines, |_| false)
 }
 
 /// Reads a map up to a line that ends the section. `lines` stays on that line.
 pub(crate) fn read_until(
-    lines: &mut Lines<'_>,
+    lines: &mut LineReader<'_>,
     ends: impl Fn(&[u8]) -> bool,
-) -> Result<Vec<MappedFile>, Error> {
+) -> Result<Vec<MappedFile>, FormatError> {
     let mut files = Vec::new();
-    let mut definitions = Definitions::default();
+    let mut definitions = MapDefinitions::default();
     while lines.advance()? {
         if ends(lines.line()) {
             lines.stay();
@@ -71,14 +71,14 @@ pub(crate) fn read_until(
         }
         let line = definitions.apply(without_log_prefix(lines.line()));
         match entry(&line) {
-            Entry::Executable(file) => {
-                if files.len() == MOST_MAPPINGS {
-                    return Err(lines.wrong(format!("at most {MOST_MAPPINGS} mappings")));
+            MapLine::Executable(file) => {
+                if files.len() == MAX_MAPPINGS {
+                    return Err(lines.wrong(format!("at most {MAX_MAPPINGS} mappings")));
                 }
                 files.push(file);
             }
-            Entry::Other => {}
-            Entry::None => definitions.add(&line),
+            MapLine::Other => {}
+            MapLine::None => definitions.add(&line),
         }
     }
     let mut files = joined(files);
@@ -86,7 +86,7 @@ pub(crate) fn read_until(
     Ok(files)
 }
 
-enum Entry {
+enum MapLine {
     Executable(MappedFile),
     /// A mapping without code.
     Other,
@@ -95,45 +95,48 @@ enum Entry {
 
 /// A range such as `400000-500000`, with or without `0x`, in one of the ways in which tools
 /// separate the two addresses.
-const RANGE: &str = r"^\s*(?:0x)?(?<start>[[:xdigit:]]+)[\s-]?\s*(?:0x)?(?<limit>[[:xdigit:]]+):?(?:\s+(?<perm>[-rwxp]+))?";
+const RANGE_PATTERN: &str = r"^\s*(?:0x)?(?<start>[[:xdigit:]]+)[\s-]?\s*(?:0x)?(?<limit>[[:xdigit:]]+):?(?:\s+(?<perm>[-rwxp]+))?";
 
-fn entry(line: &[u8]) -> Entry {
+fn entry(line: &[u8]) -> MapLine {
     // The device and inode tell the first shape from the second.
-    static PROC: LazyLock<Regex> = LazyLock::new(|| {
+    static PROC_LINE: LazyLock<Regex> = LazyLock::new(|| {
         with_range(
             r"(?:\s+(?<offset>[[:xdigit:]]+))?\s+[[:xdigit:]]+:[[:xdigit:]]+\s+[0-9]+(?:\s+(?<file>\S+))?",
         )
     });
-    static BRIEF: LazyLock<Regex> = LazyLock::new(|| {
+    static BRIEF_LINE: LazyLock<Regex> = LazyLock::new(|| {
         with_range(
             r"(?:\s+(?<file>\S+))?(?:\s+\(@(?<offset>[[:xdigit:]]+)\))?(?:\s+(?<build>[[:xdigit:]]+))?",
         )
     });
-    let Some(found) = PROC.captures(line).or_else(|| BRIEF.captures(line)) else {
-        return Entry::None;
+    let Some(found) = PROC_LINE
+        .captures(line)
+        .or_else(|| BRIEF_LINE.captures(line))
+    else {
+        return MapLine::None;
     };
     let text = |name| found.name(name).map_or(&b""[..], |m| m.as_bytes());
     if !text("perm").is_empty() && !text("perm").contains(&b'x') {
-        return Entry::Other;
+        return MapLine::Other;
     }
     let number = |name| match text(name) {
         b"" => Some(0),
         digits => u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok(),
     };
     match (number("start"), number("limit"), number("offset")) {
-        (Some(start), Some(limit), Some(offset)) => Entry::Executable(MappedFile {
+        (Some(start), Some(limit), Some(offset)) => MapLine::Executable(MappedFile {
             start,
             limit,
             offset,
             file: text("file").to_vec(),
             build_id: text("build").to_vec(),
         }),
-        _ => Entry::None,
+        _ => MapLine::None,
     }
 }
 
 fn with_range(rest: &str) -> Regex {
-    regex(&format!("{RANGE}{rest}"))
+    regex(&format!("{RANGE_PATTERN}{rest}"))
 }
 
 /// A regular expression for bytes, because names need not be UTF-8.
@@ -143,8 +146,8 @@ fn regex(pattern: &str) -> Regex {
 
 /// The line without the prefix `…file:line] `, which glog writes before each line.
 fn without_log_prefix(line: &[u8]) -> &[u8] {
-    static PREFIX: LazyLock<Regex> = LazyLock::new(|| regex(r"^[^\[\]]+:[0-9]+\]\s"));
-    match PREFIX.find(line) {
+    static LOG_PREFIX: LazyLock<Regex> = LazyLock::new(|| regex(r"^[^\[\]]+:[0-9]+\]\s"));
+    match LOG_PREFIX.find(line) {
         Some(prefix) => &line[prefix.end()..],
         None => line,
     }
@@ -153,19 +156,19 @@ fn without_log_prefix(line: &[u8]) -> &[u8] {
 /// The definitions in `name=value` lines. `$name` in later lines stands for the value. The first
 /// definition of a name counts.
 #[derive(Default)]
-struct Definitions {
+struct MapDefinitions {
     known: Vec<(Vec<u8>, Vec<u8>)>,
     /// How many bytes of values were put into lines.
-    put_in: usize,
+    substituted_bytes: usize,
 }
 
-impl Definitions {
+impl MapDefinitions {
     fn add(&mut self, line: &[u8]) {
         if let Some(at) = memchr::memchr(b'=', line)
-            && self.known.len() < MOST_DEFINITIONS
+            && self.known.len() < MAX_DEFINITIONS
         {
             let (name, value) = (line[..at].trim_ascii(), line[at + 1..].trim_ascii());
-            if name.len() <= LONGEST_NAME {
+            if name.len() <= MAX_DEFINITION_NAME_BYTES {
                 self.known.push((name.to_vec(), value.to_vec()));
             }
         }
@@ -173,15 +176,15 @@ impl Definitions {
 
     fn apply<'a>(&mut self, line: &'a [u8]) -> Cow<'a, [u8]> {
         if self.known.is_empty()
-            || self.put_in > MOST_PUT_IN
-            || line.len() > LONGEST
+            || self.substituted_bytes > MAX_SUBSTITUTED_BYTES
+            || line.len() > MAX_SUBSTITUTED_LINE_BYTES
             || !line.contains(&b'$')
         {
             return line.into();
         }
         let mut applied = Vec::with_capacity(line.len());
         let mut rest = line;
-        for _ in 0..MOST_LOOKED_UP {
+        for _ in 0..MAX_LOOKUPS_PER_LINE {
             let Some(dollar) = memchr::memchr(b'$', rest) else {
                 break;
             };
@@ -191,7 +194,7 @@ impl Definitions {
             rest = match self.known.iter().find(known) {
                 Some((name, value)) => {
                     applied.extend_from_slice(value);
-                    self.put_in = self.put_in.saturating_add(value.len());
+                    self.substituted_bytes = self.substituted_bytes.saturating_add(value.len());
                     &tail[name.len()..]
                 }
                 None => {
@@ -199,7 +202,7 @@ impl Definitions {
                     tail
                 }
             };
-            if applied.len() > LONGEST {
+            if applied.len() > MAX_SUBSTITUTED_LINE_BYTES {
                 return line.into();
             }
         }
@@ -240,11 +243,11 @@ fn continues(last: &MappedFile, next: &MappedFile) -> bool {
 
 /// Swaps the first mapping that is named like a program to the front.
 fn program_first(files: &mut [MappedFile]) {
-    static LIBRARY: LazyLock<Regex> = LazyLock::new(|| regex(r"\.so$|\.so[._][0-9]+"));
+    static LIBRARY_NAME: LazyLock<Regex> = LazyLock::new(|| regex(r"\.so$|\.so[._][0-9]+"));
     let program = files.iter().position(|mapped| {
         let name = without(&mapped.file, b"(deleted)");
         let name = name.trim_ascii();
-        !name.is_empty() && !LIBRARY.is_match(name) && name[0] != b'['
+        !name.is_empty() && !LIBRARY_NAME.is_match(name) && name[0] != b'['
     });
     if let Some(program) = program {
         files.swap(0, program);
@@ -269,7 +272,7 @@ mod tests {
     /// The map of a text, one mapping for each line.
     fn map(text: &str) -> String {
         let mut input = text.as_bytes();
-        let files = read(&mut Lines::new(&mut input)).unwrap();
+        let files = read(&mut LineReader::new(&mut input)).unwrap();
         let shown = files.iter().map(|f| {
             let text = String::from_utf8_lossy;
             format!(
@@ -429,7 +432,7 @@ mod tests {
         ];
         for (text, expected) in table {
             let mut input = text.as_bytes();
-            let files = read(&mut Lines::new(&mut input)).unwrap();
+            let files = read(&mut LineReader::new(&mut input)).unwrap();
             let names: Vec<_> = files
                 .iter()
                 .map(|f| String::from_utf8_lossy(&f.file))

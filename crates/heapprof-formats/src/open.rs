@@ -5,23 +5,23 @@ use std::io::{self, BufRead, BufReader, Cursor, Read};
 
 use heapprof_profile::ReadOptions;
 
-use crate::binary::{self, Binary};
-use crate::error::{Error, shortened};
-use crate::format::Format;
-use crate::lines::{LONGEST, Lines};
+use crate::binary::{self, BinaryFormat};
+use crate::error::{FormatError, shortened};
+use crate::format::ProfileFormat;
+use crate::lines::{LineReader, MAX_LINE_BYTES};
 use crate::others;
-use crate::readers::{self, BYTE_ORDER_MARK, HEAD, Reader};
-use crate::reading::{Options, Reading};
+use crate::readers::{self, BYTE_ORDER_MARK, HEAD_SIZE, TextFormat};
+use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::spread;
-use crate::unpack::{self, Counted, Limited};
-use crate::utf16::{self, Order, Utf16};
+use crate::unpack::{self, CountingReader, LimitedReader};
+use crate::utf16::{self, ByteOrder, Utf16Reader};
 
 /// How many more bytes of a packed file are read for its checksum, after its content turned out to
 /// be damaged.
-const DRAINED: u64 = 256 << 20;
+const MAX_DRAINED_BYTES: u64 = 256 << 20;
 
 /// Reads a profile of any format, plain or packed by gzip, zstd or lz4.
-pub fn read(input: impl Read, options: &Options) -> Result<Reading, Error> {
+pub fn read(input: impl Read, options: &FormatReadOptions) -> Result<ProfileReading, FormatError> {
     let mut reading = read_values(input, options)?;
     if !options.as_pprof {
         spread::add(&mut reading.profile);
@@ -29,42 +29,45 @@ pub fn read(input: impl Read, options: &Options) -> Result<Reading, Error> {
     Ok(reading)
 }
 
-fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
+fn read_values(
+    input: impl Read,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     let count = Cell::new(0);
-    let mut input = Counted {
+    let mut input = CountingReader {
         inner: input,
         count: &count,
     };
     let mut head = Vec::new();
-    unpack::read_head(&mut input, HEAD, &mut head)?;
+    unpack::read_head(&mut input, HEAD_SIZE, &mut head)?;
     if unpack::is_zstd(&head) || unpack::is_lz4(&head) {
         // These give nothing for a part of a frame or block, so the head has to come from the
         // stream that is then read on.
         let mut stream = unpack::plain_stream(head, input)?;
         let mut plain = Vec::new();
-        unpack::read_head(&mut stream, HEAD, &mut plain)?;
+        unpack::read_head(&mut stream, HEAD_SIZE, &mut plain)?;
         let whole = Cursor::new(plain.clone()).chain(stream);
-        if let Some(binary) = binary::reader(&plain) {
+        if let Some(binary) = binary::find_binary_format(&plain) {
             return read_binary(binary, whole, Some(&count), options);
         }
         return match (
             utf16::order(&plain),
-            is_foreign(&plain, plain.len() == HEAD),
+            is_foreign(&plain, plain.len() == HEAD_SIZE),
         ) {
             (Some(order), _) => read_utf16(order, whole, Some(&count), options),
             (None, true) => read_text(&plain, whole, Some(&count), options),
             (None, false) => read_pprof(&plain, whole, options),
         };
     }
-    let plain = unpack::plain_head(&head, HEAD);
+    let plain = unpack::plain_head(&head, HEAD_SIZE);
     let packed = unpack::is_gzip(&head).then_some(&count);
     if let Some(order) = utf16::order(&plain) {
         return read_utf16(order, unpack::plain_stream(head, input)?, packed, options);
     }
-    if let Some(binary) = binary::reader(&plain) {
+    if let Some(binary) = binary::find_binary_format(&plain) {
         return read_binary(binary, unpack::plain_stream(head, input)?, packed, options);
     }
-    if is_foreign(&plain, head.len() == HEAD || plain.len() == HEAD) {
+    if is_foreign(&plain, head.len() == HEAD_SIZE || plain.len() == HEAD_SIZE) {
         let stream = unpack::plain_stream(head, input)?;
         return read_text(&plain, stream, packed, options);
     }
@@ -74,14 +77,14 @@ fn read_values(input: impl Read, options: &Options) -> Result<Reading, Error> {
 
 /// Reads text in UTF-16, whether it is of a known format or not.
 fn read_utf16(
-    order: Order,
+    order: ByteOrder,
     stream: impl Read,
     packed: Option<&Cell<u64>>,
-    options: &Options,
-) -> Result<Reading, Error> {
-    let mut text = Utf16::new(stream, order);
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut text = Utf16Reader::new(stream, order);
     let mut head = Vec::new();
-    unpack::read_head(&mut text, HEAD, &mut head)?;
+    unpack::read_head(&mut text, HEAD_SIZE, &mut head)?;
     let whole = Cursor::new(head.clone()).chain(text);
     read_text(&head, whole, packed, options)
 }
@@ -89,7 +92,7 @@ fn read_utf16(
 /// Whether a file that begins with `plain` is of a format other than pprof's. It may be if it is
 /// text and there is more of it.
 fn is_foreign(plain: &[u8], has_more: bool) -> bool {
-    readers::reader(plain).is_some() || has_more && readers::is_text(plain)
+    readers::find_text_format(plain).is_some() || has_more && readers::is_text(plain)
 }
 
 /// Reads a stream of text that begins with `head`. `packed` counts the bytes of its file, if it was
@@ -98,31 +101,31 @@ fn read_text(
     head: &[u8],
     stream: impl Read,
     packed: Option<&Cell<u64>>,
-    options: &Options,
-) -> Result<Reading, Error> {
-    let limited = Limited::new(stream, options.max_inflated, packed);
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let limited = LimitedReader::new(stream, options.max_inflated, packed);
     let mut stream = BufReader::with_capacity(128 << 10, limited);
     if head.starts_with(BYTE_ORDER_MARK) {
         let mark = BYTE_ORDER_MARK.len() as u64;
         io::copy(&mut stream.by_ref().take(mark), &mut io::sink())?;
     }
-    let mut reader = readers::reader(head);
+    let mut reader = readers::find_text_format(head);
     // A first line that is longer than the head is examined as a whole.
     let mut first = Vec::new();
     if reader.is_none() && !head.contains(&b'\n') {
-        let mut longest = stream.by_ref().take(LONGEST as u64);
+        let mut longest = stream.by_ref().take(MAX_LINE_BYTES as u64);
         longest.read_until(b'\n', &mut first)?;
-        reader = readers::reader(&first);
+        reader = readers::find_text_format(&first);
     }
     let mut stream = Cursor::new(first).chain(stream);
-    let mut lines = Lines::new(&mut stream);
+    let mut lines = LineReader::new(&mut stream);
     let reader = match reader {
         Some(reader) => reader,
         // A file that is known to be something else holds no report further on.
-        None if others::known_json(head).is_some() => return Err(unknown(head)),
-        None => find(&mut lines)?.ok_or_else(|| unknown(head))?,
+        None if others::known_json(head).is_some() => return Err(unknown_format_error(head)),
+        None => find_report_format(&mut lines)?.ok_or_else(|| unknown_format_error(head))?,
     };
-    applicable(reader.format, options)?;
+    check_options_apply(reader.format, options)?;
     let reading = (reader.read)(&mut lines, options);
     // The line of an overflow is added here for all readers. JSON counts its own lines.
     let reading = reading.map_err(|error| match lines.number() {
@@ -132,55 +135,63 @@ fn read_text(
     // Damage to the packing shows as nonsense inside. The checksum at its end tells whether the
     // packing or the content is damaged.
     if packed.is_some()
-        && let Err(Error::Line { .. } | Error::Json { .. } | Error::Contradiction { .. }) = reading
+        && let Err(
+            FormatError::Line { .. } | FormatError::Json { .. } | FormatError::Contradiction { .. },
+        ) = reading
     {
-        io::copy(&mut stream.take(DRAINED), &mut io::sink())?;
+        io::copy(&mut stream.take(MAX_DRAINED_BYTES), &mut io::sink())?;
     }
     reading
 }
 
 /// The reader of a report that is somewhere among these lines.
-fn find(lines: &mut Lines<'_>) -> Result<Option<&'static Reader>, Error> {
-    match readers::among_output(lines) {
+fn find_report_format(
+    lines: &mut LineReader<'_>,
+) -> Result<Option<&'static TextFormat>, FormatError> {
+    match readers::find_among_output(lines) {
         // A line that is too long means that the text is of no format.
-        Err(Error::Line { .. }) => Ok(None),
+        Err(FormatError::Line { .. }) => Ok(None),
         found => found,
     }
 }
 
 /// Reads protobuf, gzipped or plain. `head` is its beginning, unpacked.
-fn read_pprof(head: &[u8], stream: impl Read, options: &Options) -> Result<Reading, Error> {
+fn read_pprof(
+    head: &[u8],
+    stream: impl Read,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     if let Some(kind) = others::kind(head).filter(|_| !readers::is_text(head)) {
         let tried = Vec::new();
-        return Err(Error::Unknown { kind, tried });
+        return Err(FormatError::Unknown { kind, tried });
     }
-    applicable(Format::Pprof, options)?;
+    check_options_apply(ProfileFormat::Pprof, options)?;
     let options = ReadOptions::default()
         .max_inflated(options.max_inflated)
         .max_memory(options.max_memory())
         .stacks_as_written(options.stacks_as_written)
         .without_spread(options.as_pprof);
     match heapprof_profile::decode_with(stream, options) {
-        Ok(profile) => Ok(Reading::new(Format::Pprof, "", profile)),
-        Err(error) => Err(explained(error, head)),
+        Ok(profile) => Ok(ProfileReading::new(ProfileFormat::Pprof, "", profile)),
+        Err(error) => Err(explain_pprof_error(error, head)),
     }
 }
 
 /// Reads a binary format. `packed` counts the bytes of its file, if it was packed.
 fn read_binary(
-    binary: &Binary,
+    binary: &BinaryFormat,
     stream: impl Read,
     packed: Option<&Cell<u64>>,
-    options: &Options,
-) -> Result<Reading, Error> {
-    applicable(binary.format, options)?;
-    let mut stream = Limited::new(stream, options.max_inflated, packed);
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    check_options_apply(binary.format, options)?;
+    let mut stream = LimitedReader::new(stream, options.max_inflated, packed);
     let reading = (binary.read)(&mut stream, options);
     // As of text, the checksum of the packing tells what is damaged.
     if packed.is_some()
-        && let Err(Error::Byte { .. }) = reading
+        && let Err(FormatError::Byte { .. }) = reading
     {
-        io::copy(&mut stream.take(DRAINED), &mut io::sink())?;
+        io::copy(&mut stream.take(MAX_DRAINED_BYTES), &mut io::sink())?;
     }
     reading
 }
@@ -192,42 +203,49 @@ fn read_binary(
 /// It may be another file, be cut, or contradict itself.
 pub fn perl_values(
     input: impl Read,
-    options: &Options,
-) -> Result<heapprof_perl_heap::Values, Error> {
+    options: &FormatReadOptions,
+) -> Result<heapprof_perl_heap::Values, FormatError> {
     let count = Cell::new(0);
-    let mut input = Counted {
+    let mut input = CountingReader {
         inner: input,
         count: &count,
     };
     let mut head = Vec::new();
-    unpack::read_head(&mut input, HEAD, &mut head)?;
+    unpack::read_head(&mut input, HEAD_SIZE, &mut head)?;
     let packed = unpack::is_packed(&head).then_some(&count);
     let stream = unpack::plain_stream(head, input)?;
-    binary::perl_values(&mut Limited::new(stream, options.max_inflated, packed))
+    binary::perl_values(&mut LimitedReader::new(
+        stream,
+        options.max_inflated,
+        packed,
+    ))
 }
 
 /// Checks that the options apply to the format, so that none is silently ignored.
-fn applicable(format: Format, options: &Options) -> Result<(), Error> {
+fn check_options_apply(
+    format: ProfileFormat,
+    options: &FormatReadOptions,
+) -> Result<(), FormatError> {
     let (name, description) = (format.name(), format.description());
     if let Some(part) = options.part
         && !format.has_parts()
     {
         let reason = format!("is one profile ({name}, {description}), which has no part {part}");
-        return Err(Error::NotInParts(reason));
+        return Err(FormatError::NotInParts(reason));
     }
     if options.values.is_some() && !format.leaves_values_open() {
         let reason = format!("says itself what its values are ({name}, {description})");
-        return Err(Error::ValuesKnown(reason));
+        return Err(FormatError::ValuesKnown(reason));
     }
     Ok(())
 }
 
 /// The error that no format knows a text that begins with `head`.
-fn unknown(head: &[u8]) -> Error {
+fn unknown_format_error(head: &[u8]) -> FormatError {
     let kind = others::kind(head);
     // A file that is known to be something else was not compared with the formats.
     let is_known = kind.as_ref().is_some_and(|kind| kind != others::ANY_JSON);
-    Error::Unknown {
+    FormatError::Unknown {
         kind: kind.unwrap_or_else(|| begins_with(head)),
         tried: match is_known {
             true => Vec::new(),
@@ -248,11 +266,11 @@ fn begins_with(text: &[u8]) -> String {
 }
 
 /// An error of the protobuf decoder, about a file that begins with `plain`.
-fn explained(error: heapprof_profile::Error, plain: &[u8]) -> Error {
+fn explain_pprof_error(error: heapprof_profile::Error, plain: &[u8]) -> FormatError {
     use heapprof_profile::Error as Pprof;
     match error {
-        Pprof::NotAProfile(_) if others::kind(plain).is_some() => unknown(plain),
-        Pprof::NotAProfile(kind) => Error::Unknown {
+        Pprof::NotAProfile(_) if others::kind(plain).is_some() => unknown_format_error(plain),
+        Pprof::NotAProfile(kind) => FormatError::Unknown {
             kind,
             tried: match readers::is_text(plain) {
                 true => readers::names(),
@@ -260,7 +278,9 @@ fn explained(error: heapprof_profile::Error, plain: &[u8]) -> Error {
             },
         },
         // The first bytes of the text were taken for a message.
-        Pprof::Wire { .. } | Pprof::Invalid { .. } if readers::is_text(plain) => unknown(plain),
+        Pprof::Wire { .. } | Pprof::Invalid { .. } if readers::is_text(plain) => {
+            unknown_format_error(plain)
+        }
         error => error.into(),
     }
 }
@@ -270,116 +290,132 @@ mod tests {
     use super::*;
     use crate::rendered::samples;
 
-    fn of(text: &[u8]) -> Reading {
-        let reading = read(text, &Options::default());
+    fn read_defaults(text: &[u8]) -> ProfileReading {
+        let reading = read(text, &FormatReadOptions::default());
         reading.unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
     fn reports_are_found_behind_much_other_output() {
-        let mut log = "request 1 served in 3 ms\n".repeat(HEAD / 10).into_bytes();
-        let reports: [(Format, &[u8], &[u8]); 3] = [
+        let mut log = "request 1 served in 3 ms\n"
+            .repeat(HEAD_SIZE / 10)
+            .into_bytes();
+        let reports: [(ProfileFormat, &[u8], &[u8]); 3] = [
             (
-                Format::LeakSanitizer,
+                ProfileFormat::LeakSanitizer,
                 b"Direct leak of 32 byte(s) in 2 object(s) allocated from:\n",
                 b"#0 0x20 main\n",
             ),
             (
-                Format::Memleak,
+                ProfileFormat::Memleak,
                 b"[11:16:33] Top 1 stacks with outstanding allocations:\n",
                 b"\t96 bytes in 5 allocations from stack\n\t\tmain+0x6d [app]\n",
             ),
-            (Format::Bpftrace, b"@bytes[\n", b"    main+16\n]: 96\n"),
+            (
+                ProfileFormat::Bpftrace,
+                b"@bytes[\n",
+                b"    main+16\n]: 96\n",
+            ),
         ];
         for (format, first, rest) in reports {
             let text = [&log[..], first, rest].concat();
-            let reading = of(&text);
+            let reading = read_defaults(&text);
             assert_eq!((reading.format, reading.profile.samples.len()), (format, 1));
             let lines = log.iter().filter(|&&b| b == b'\n').count();
-            if format == Format::LeakSanitizer {
+            if format == ProfileFormat::LeakSanitizer {
                 let text = [&log[..], first, b"#0 main\n"].concat();
-                let error = read(&text[..], &Options::default()).unwrap_err();
+                let error = read(&text[..], &FormatReadOptions::default()).unwrap_err();
                 let expected = format!("line {}: expected a frame", lines + 2);
                 assert!(error.to_string().starts_with(&expected), "{error}");
             }
         }
-        let error = read(&log[..], &Options::default()).unwrap_err().to_string();
+        let error = read(&log[..], &FormatReadOptions::default())
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("it is text that begins with \"request 1"),
             "{error}"
         );
-        log.extend(vec![b'x'; LONGEST + 1]);
-        let error = read(&log[..], &Options::default()).unwrap_err().to_string();
+        log.extend(vec![b'x'; MAX_LINE_BYTES + 1]);
+        let error = read(&log[..], &FormatReadOptions::default())
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("it is text that begins with \"request 1"),
             "{error}"
         );
-        let limit = Options::default().max_inflated(HEAD as u64 + 1);
+        let limit = FormatReadOptions::default().max_inflated(HEAD_SIZE as u64 + 1);
         assert!(read(&log[..], &limit).is_err());
     }
 
     #[test]
     fn a_first_line_may_be_long() {
-        let long = "f;".repeat(HEAD);
+        let long = "f;".repeat(HEAD_SIZE);
         let text = format!("{long}leaf 7\nmain 1\n");
-        let reading = of(text.as_bytes());
+        let reading = read_defaults(text.as_bytes());
         assert_eq!(
             (reading.format, reading.profile.samples.len()),
-            (Format::Folded, 2)
+            (ProfileFormat::Folded, 2)
         );
         // Keys come in any order, and the first value may be the longest.
-        let stacks = "[0],".repeat(HEAD);
-        let weights = "1,".repeat(HEAD);
+        let stacks = "[0],".repeat(HEAD_SIZE);
+        let weights = "1,".repeat(HEAD_SIZE);
         let text = format!(
             "{{\"profiles\":[{{\"samples\":[{stacks}[0]],\"weights\":[{weights}1],\"type\":\"\
              sampled\",\"name\":\"t\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":1}}],\"\
              shared\":{{\"frames\":[{{\"name\":\"main\"}}]}}}}"
         );
-        let reading = of(text.as_bytes());
-        assert_eq!(reading.format, Format::Speedscope);
-        assert_eq!(samples(&reading.profile), [format!("main {}", HEAD + 1)]);
+        let reading = read_defaults(text.as_bytes());
+        assert_eq!(reading.format, ProfileFormat::Speedscope);
+        assert_eq!(
+            samples(&reading.profile),
+            [format!("main {}", HEAD_SIZE + 1)]
+        );
     }
 
     #[test]
     fn byte_order_marks_are_passed_over() {
         for (format, text) in [
-            (Format::Folded, "main;f 1\n"),
-            (Format::Jemalloc, "heap_v2/1\n@ 0x11\nt*: 1: 16 [0: 0]\n"),
+            (ProfileFormat::Folded, "main;f 1\n"),
             (
-                Format::Massif,
+                ProfileFormat::Jemalloc,
+                "heap_v2/1\n@ 0x11\nt*: 1: 16 [0: 0]\n",
+            ),
+            (
+                ProfileFormat::Massif,
                 "desc: x\ncmd: y\ntime_unit: \
                  i\n#-----------\nsnapshot=0\n#-----------\ntime=0\nmem_heap_B=1\
                  \nmem_heap_extra_B=0\nmem_stacks_B=0\nheap_tree=empty\n",
             ),
             (
-                Format::Dhat,
+                ProfileFormat::Dhat,
                 r#"{"dhatFileVersion":2,"mode":"heap","pps":[],"ftbl":[]}"#,
             ),
         ] {
             let marked = [BYTE_ORDER_MARK, text.as_bytes()].concat();
-            let reading = of(&marked);
+            let reading = read_defaults(&marked);
             assert_eq!(reading.format, format);
             assert_eq!(
                 samples(&reading.profile),
-                samples(&of(text.as_bytes()).profile)
+                samples(&read_defaults(text.as_bytes()).profile)
             );
         }
     }
 
     #[test]
     fn utf_16_is_read_as_utf_8() {
-        let text = "main;größe 96\r\nmain;print 3\r\n".repeat(HEAD / 20);
-        let expected = samples(&of(text.as_bytes()).profile);
+        let text = "main;größe 96\r\nmain;print 3\r\n".repeat(HEAD_SIZE / 20);
+        let expected = samples(&read_defaults(text.as_bytes()).profile);
         let units = |text: &str| text.encode_utf16().collect::<Vec<u16>>();
         for mark in ["", "\u{feff}"] {
             let units = units(&format!("{mark}{text}"));
             let le: Vec<u8> = units.iter().flat_map(|u| u.to_le_bytes()).collect();
             let be: Vec<u8> = units.iter().flat_map(|u| u.to_be_bytes()).collect();
             for bytes in [le, be] {
-                let reading = of(&bytes);
-                assert_eq!(reading.format, Format::Folded);
+                let reading = read_defaults(&bytes);
+                assert_eq!(reading.format, ProfileFormat::Folded);
                 assert_eq!(samples(&reading.profile), expected);
-                let limit = Options::default().max_inflated(HEAD as u64);
+                let limit = FormatReadOptions::default().max_inflated(HEAD_SIZE as u64);
                 let error = read(&bytes[..], &limit).unwrap_err().to_string();
                 assert!(error.starts_with("inflates to more than"), "{error}");
             }
@@ -388,7 +424,7 @@ mod tests {
             .iter()
             .flat_map(|u| u.to_le_bytes())
             .collect();
-        let error = read(&json[..], &Options::default()).unwrap_err();
+        let error = read(&json[..], &FormatReadOptions::default()).unwrap_err();
         assert!(error.to_string().contains("a trace of Chrome"), "{error}");
     }
 
@@ -409,16 +445,22 @@ mod tests {
         for begin in ["[\n", "{\"traceEvents\":[\n", "FLR\0"] {
             let mut rest = Counted(0);
             let file = Cursor::new(begin).chain(&mut rest);
-            let error = read(file, &Options::default()).unwrap_err();
-            assert!(matches!(error, Error::Unknown { .. }), "{error}");
+            let error = read(file, &FormatReadOptions::default()).unwrap_err();
+            assert!(matches!(error, FormatError::Unknown { .. }), "{error}");
             assert!(rest.0 <= 1 << 20, "{begin}: {}", rest.0);
         }
     }
 
     #[test]
     fn objects_are_no_stacks() {
-        let error = read(&b"{\"a\": 1,\n\"b\": 2 }\nx 3\n"[..], &Options::default());
-        assert!(matches!(error, Err(Error::Unknown { .. })), "{error:?}");
-        assert_eq!(of(b"{main};f 1\n").format, Format::Folded);
+        let error = read(
+            &b"{\"a\": 1,\n\"b\": 2 }\nx 3\n"[..],
+            &FormatReadOptions::default(),
+        );
+        assert!(
+            matches!(error, Err(FormatError::Unknown { .. })),
+            "{error:?}"
+        );
+        assert_eq!(read_defaults(b"{main};f 1\n").format, ProfileFormat::Folded);
     }
 }

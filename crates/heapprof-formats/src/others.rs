@@ -6,14 +6,14 @@
 
 mod json;
 
-pub(crate) use json::ANY as ANY_JSON;
+pub(crate) use json::UNKNOWN_JSON as ANY_JSON;
 
-/// What [`Error::Unknown`](crate::Error) says of a SQLite database.
-pub const DATABASE: &str = "is a SQLite database";
+/// What [`FormatError::Unknown`](crate::FormatError) says of a SQLite database.
+pub const SQLITE_DESCRIPTION: &str = "is a SQLite database";
 /// What such a file begins with.
-pub const DATABASE_HEAD: &[u8] = b"SQLite format 3\0";
+pub const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
 /// What to do with JSON or other data that speedscope opens.
-const SPEEDSCOPE: &str =
+const SPEEDSCOPE_ADVICE: &str =
     "open it in speedscope (www.speedscope.app), export it there, and name what it exports";
 
 /// What a file is whose plain bytes begin with `head`. `None` if it is unknown.
@@ -28,7 +28,7 @@ pub(crate) fn kind(head: &[u8]) -> Option<String> {
         .or_else(|| cpu_profile(head).map(str::to_string))
         .or_else(|| is_tar(head).then(|| "is a tar archive; unpack it first: tar -xf FILE".into()))
         .or_else(|| json::kind(text))
-        .or_else(|| written(text).map(str::to_string))
+        .or_else(|| text_kind(text).map(str::to_string))
 }
 
 /// What kind of JSON a file is that begins with `head`. `None` if the kind is unknown.
@@ -163,23 +163,23 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
         "is packed by snappy; unpack it first",
     ),
     // Pickles of Python, from version 2 of the protocol on, with their first opcode.
-    (0, b"\x80\x02}", PICKLE),
-    (0, b"\x80\x02]", PICKLE),
-    (0, b"\x80\x02(", PICKLE),
-    (0, b"\x80\x02c", PICKLE),
-    (0, b"\x80\x03}", PICKLE),
-    (0, b"\x80\x03]", PICKLE),
-    (0, b"\x80\x03(", PICKLE),
-    (0, b"\x80\x03c", PICKLE),
-    (0, b"\x80\x04\x95", PICKLE),
-    (0, b"\x80\x05\x95", PICKLE),
+    (0, b"\x80\x02}", PICKLE_DESCRIPTION),
+    (0, b"\x80\x02]", PICKLE_DESCRIPTION),
+    (0, b"\x80\x02(", PICKLE_DESCRIPTION),
+    (0, b"\x80\x02c", PICKLE_DESCRIPTION),
+    (0, b"\x80\x03}", PICKLE_DESCRIPTION),
+    (0, b"\x80\x03]", PICKLE_DESCRIPTION),
+    (0, b"\x80\x03(", PICKLE_DESCRIPTION),
+    (0, b"\x80\x03c", PICKLE_DESCRIPTION),
+    (0, b"\x80\x04\x95", PICKLE_DESCRIPTION),
+    (0, b"\x80\x05\x95", PICKLE_DESCRIPTION),
     // Profiles that cProfile writes with marshal: a dictionary whose first key is a tuple of three.
-    (0, b"\xfb)\x03", CPROFILE),
-    (0, b"\xfb\xa9\x03", CPROFILE),
-    (0, b"{)\x03", CPROFILE),
-    (0, b"{\xa9\x03", CPROFILE),
+    (0, b"\xfb)\x03", CPROFILE_DESCRIPTION),
+    (0, b"\xfb\xa9\x03", CPROFILE_DESCRIPTION),
+    (0, b"{)\x03", CPROFILE_DESCRIPTION),
+    (0, b"{\xa9\x03", CPROFILE_DESCRIPTION),
     // Others.
-    (0, DATABASE_HEAD, DATABASE),
+    (0, SQLITE_MAGIC, SQLITE_DESCRIPTION),
     (0, b"MZ", "is a program or library of Windows"),
     (
         0,
@@ -202,9 +202,9 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
         b"%PDF-",
         "is a PDF; name the profile that it was made of",
     ),
-    (0, b"\x89PNG\r\n\x1a\n", PICTURE),
-    (0, b"\xff\xd8\xff", PICTURE),
-    (0, b"GIF8", PICTURE),
+    (0, b"\x89PNG\r\n\x1a\n", PICTURE_DESCRIPTION),
+    (0, b"\xff\xd8\xff", PICTURE_DESCRIPTION),
+    (0, b"GIF8", PICTURE_DESCRIPTION),
     (
         0,
         b"\xff\xfe\0\0",
@@ -217,11 +217,11 @@ const MAGICS: &[(usize, &[u8], &str)] = &[
     ),
 ];
 
-const PICKLE: &str = "is a pickle of Python, and the only ones that heapprof reads are snapshots \
+const PICKLE_DESCRIPTION: &str = "is a pickle of Python, and the only ones that heapprof reads are snapshots \
                       of tracemalloc: snapshot.dump(FILE); it runs no pickle";
-const CPROFILE: &str = "is a profile of Python's cProfile, which has times of functions, without \
+const CPROFILE_DESCRIPTION: &str = "is a profile of Python's cProfile, which has times of functions, without \
                         stacks; python -m pstats FILE reads it";
-const PICTURE: &str = "is a picture; name the profile that it was made of";
+const PICTURE_DESCRIPTION: &str = "is a picture; name the profile that it was made of";
 
 /// What kind of ELF file it is, by the type in its header.
 fn elf(head: &[u8]) -> Option<&'static str> {
@@ -281,7 +281,7 @@ fn is_tar(head: &[u8]) -> bool {
 }
 
 /// What a text is, recognized by its beginning.
-fn written(head: &[u8]) -> Option<&'static str> {
+fn text_kind(head: &[u8]) -> Option<&'static str> {
     let text = head.trim_ascii_start();
     let first = text.split(|&b| b == b'\n').next().unwrap_or_default();
     let has = |what: &[u8]| memchr::memmem::find(text, what).is_some();

@@ -19,117 +19,118 @@ mod speedscope;
 mod symbolized;
 pub(crate) mod tracemalloc;
 
-use crate::error::Error;
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{Options, Reading};
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, ProfileReading};
 
 /// How many bytes of a file's beginning are examined.
-pub(crate) const HEAD: usize = 64 << 10;
+pub(crate) const HEAD_SIZE: usize = 64 << 10;
 
 /// A format's two functions.
-pub(crate) struct Reader {
-    pub(crate) format: Format,
+pub(crate) struct TextFormat {
+    pub(crate) format: ProfileFormat,
     /// Whether a text that begins like this is of this format. The beginning may be cut anywhere.
     pub(crate) sniff: fn(&[u8]) -> bool,
-    pub(crate) read: fn(&mut Lines<'_>, &Options) -> Result<Reading, Error>,
+    pub(crate) read:
+        fn(&mut LineReader<'_>, &FormatReadOptions) -> Result<ProfileReading, FormatError>,
 }
 
 /// The readers, in the order in which they are tried: formats with an unmistakable first line come
 /// before formats that are guessed.
-const READERS: &[Reader] = &[
+const TEXT_FORMATS: &[TextFormat] = &[
     // This comes before gperftools, whose first line it shares.
-    Reader {
-        format: Format::GoText,
+    TextFormat {
+        format: ProfileFormat::GoText,
         sniff: go_text::sniff,
         read: go_text::read,
     },
-    Reader {
-        format: Format::Gperftools,
+    TextFormat {
+        format: ProfileFormat::Gperftools,
         sniff: gperftools::sniff,
         read: gperftools::read,
     },
-    Reader {
-        format: Format::Jemalloc,
+    TextFormat {
+        format: ProfileFormat::Jemalloc,
         sniff: jemalloc::sniff,
         read: jemalloc::read,
     },
-    Reader {
-        format: Format::Symbolized,
+    TextFormat {
+        format: ProfileFormat::Symbolized,
         sniff: symbolized::sniff,
         read: symbolized::read,
     },
-    Reader {
-        format: Format::JavaHeapz,
+    TextFormat {
+        format: ProfileFormat::JavaHeapz,
         sniff: java_heapz::sniff,
         read: java_heapz::read,
     },
-    Reader {
-        format: Format::Massif,
+    TextFormat {
+        format: ProfileFormat::Massif,
         sniff: massif::sniff,
         read: massif::read,
     },
-    Reader {
-        format: Format::Heaptrack,
+    TextFormat {
+        format: ProfileFormat::Heaptrack,
         sniff: heaptrack::sniff,
         read: heaptrack::read,
     },
-    Reader {
-        format: Format::Dhat,
+    TextFormat {
+        format: ProfileFormat::Dhat,
         sniff: dhat::sniff,
         read: dhat::read,
     },
-    Reader {
-        format: Format::Speedscope,
+    TextFormat {
+        format: ProfileFormat::Speedscope,
         sniff: speedscope::sniff,
         read: speedscope::read,
     },
-    Reader {
-        format: Format::PerfScript,
+    TextFormat {
+        format: ProfileFormat::PerfScript,
         sniff: perf_script::sniff,
         read: perf_script::read,
     },
-    Reader {
-        format: Format::LeakSanitizer,
+    TextFormat {
+        format: ProfileFormat::LeakSanitizer,
         sniff: leaksanitizer::sniff,
         read: leaksanitizer::read,
     },
-    Reader {
-        format: Format::Memleak,
+    TextFormat {
+        format: ProfileFormat::Memleak,
         sniff: memleak::sniff,
         read: memleak::read,
     },
-    Reader {
-        format: Format::Bpftrace,
+    TextFormat {
+        format: ProfileFormat::Bpftrace,
         sniff: bpftrace::sniff,
         read: bpftrace::read,
     },
-    Reader {
-        format: Format::Dtrace,
+    TextFormat {
+        format: ProfileFormat::Dtrace,
         sniff: dtrace::sniff,
         read: dtrace::read,
     },
-    Reader {
-        format: Format::Mprof,
+    TextFormat {
+        format: ProfileFormat::Mprof,
         sniff: mprof::sniff,
         read: mprof::read,
     },
-    Reader {
-        format: Format::Folded,
+    TextFormat {
+        format: ProfileFormat::Folded,
         sniff: folded::sniff,
         read: folded::read,
     },
 ];
 
 /// Whether a line begins a report.
-type Begins = fn(&[u8]) -> bool;
+type ReportStartTest = fn(&[u8]) -> bool;
 
 /// Formats whose reports may be among other output, which may be long, and how to recognize their
 /// first lines.
-const AMONG_OUTPUT: &[(Format, Begins)] = &[
-    (Format::LeakSanitizer, leaksanitizer::begins),
-    (Format::Memleak, memleak::begins),
-    (Format::Bpftrace, bpftrace::begins),
+const FORMATS_AMONG_OUTPUT: &[(ProfileFormat, ReportStartTest)] = &[
+    (ProfileFormat::LeakSanitizer, leaksanitizer::begins),
+    (ProfileFormat::Memleak, memleak::begins),
+    (ProfileFormat::Bpftrace, bpftrace::begins),
 ];
 
 /// The mark that some tools put before UTF-8. No format has it.
@@ -137,42 +138,44 @@ pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The format of a file that begins with `head`, plain (not gzipped). `None` if it is none of the
 /// formats in this crate, or pprof's.
-pub fn sniff(head: &[u8]) -> Option<Format> {
-    reader(head).map(|reader| reader.format)
+pub fn sniff(head: &[u8]) -> Option<ProfileFormat> {
+    find_text_format(head).map(|reader| reader.format)
 }
 
-pub(crate) fn reader(head: &[u8]) -> Option<&'static Reader> {
+pub(crate) fn find_text_format(head: &[u8]) -> Option<&'static TextFormat> {
     let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
     // All formats here are text, and no protobuf profile is, because its tags and lengths are
     // control characters. The binary words after a table of symbols are the exception.
     if !is_text(head) && !symbolized::sniff(head) {
         return None;
     }
-    READERS.iter().find(|reader| (reader.sniff)(head))
+    TEXT_FORMATS.iter().find(|reader| (reader.sniff)(head))
 }
 
 /// The reader of the first report among the lines to come. `lines` then stays on the report's first
 /// line.
-pub(crate) fn among_output(lines: &mut Lines<'_>) -> Result<Option<&'static Reader>, Error> {
+pub(crate) fn find_among_output(
+    lines: &mut LineReader<'_>,
+) -> Result<Option<&'static TextFormat>, FormatError> {
     while lines.advance()? {
         let line = lines.line();
-        if let Some((format, _)) = AMONG_OUTPUT.iter().find(|(_, begins)| begins(line)) {
+        if let Some((format, _)) = FORMATS_AMONG_OUTPUT.iter().find(|(_, begins)| begins(line)) {
             lines.stay();
-            return Ok(READERS.iter().find(|reader| reader.format == *format));
+            return Ok(TEXT_FORMATS.iter().find(|reader| reader.format == *format));
         }
     }
     Ok(None)
 }
 
 /// All formats that can be read, in the order in which they are tried.
-pub fn formats() -> impl Iterator<Item = Format> {
-    let others = READERS.iter().map(|reader| reader.format);
-    std::iter::once(Format::Pprof).chain(others)
+pub fn formats() -> impl Iterator<Item = ProfileFormat> {
+    let others = TEXT_FORMATS.iter().map(|reader| reader.format);
+    std::iter::once(ProfileFormat::Pprof).chain(others)
 }
 
 /// The names of all formats that are tried.
 pub(crate) fn names() -> Vec<&'static str> {
-    formats().map(Format::name).collect()
+    formats().map(ProfileFormat::name).collect()
 }
 
 /// Whether these bytes can be text, in any encoding that includes ASCII.

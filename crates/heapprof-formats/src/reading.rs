@@ -7,21 +7,21 @@ use std::str::FromStr;
 
 use heapprof_profile::Profile;
 
-use crate::error::Error;
+use crate::error::FormatError;
 use crate::figures::decimal;
-use crate::format::Format;
+use crate::format::ProfileFormat;
 
 /// How to read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Options {
+pub struct FormatReadOptions {
     /// The most bytes a file may inflate to. This limit stops a bomb.
     pub max_inflated: u64,
     /// Which part to read of a file that holds several profiles. `None` leaves the choice to the
     /// format.
-    pub part: Option<Part>,
+    pub part: Option<PartSelector>,
     /// What the numbers mean in a file that does not say it.
-    pub values: Option<Values>,
+    pub values: Option<ValueTypeName>,
     /// Whether unsampled values are cut to whole numbers, stack by stack, as pprof does. Otherwise
     /// their sums are right.
     pub as_pprof: bool,
@@ -36,7 +36,7 @@ pub struct Options {
 /// One profile of a file that holds several: a snapshot, a report, a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Part {
+pub enum PartSelector {
     /// The profile with this number. The file's own numbers count, otherwise numbers from 1.
     Number(u64),
     /// The profile with the most memory in use.
@@ -45,55 +45,64 @@ pub enum Part {
     Last,
 }
 
-impl Part {
+impl PartSelector {
     /// Reads `12`, `peak` or `last`.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
-            "peak" => Some(Part::Peak),
-            "last" => Some(Part::Last),
-            number => decimal(number.as_bytes()).map(Part::Number),
+            "peak" => Some(PartSelector::Peak),
+            "last" => Some(PartSelector::Last),
+            number => decimal(number.as_bytes()).map(PartSelector::Number),
         }
     }
 
     /// The index of this part among `count` parts. `peak` is the index of the largest. Numbers
     /// count from 1.
-    pub(crate) fn choose(self, noun: &str, count: usize, peak: usize) -> Result<usize, Error> {
+    pub(crate) fn choose(
+        self,
+        noun: &str,
+        count: usize,
+        peak: usize,
+    ) -> Result<usize, FormatError> {
         let index = match self {
-            Part::Number(number) => number.checked_sub(1).and_then(|i| usize::try_from(i).ok()),
-            Part::Peak => Some(peak),
-            Part::Last => count.checked_sub(1),
+            PartSelector::Number(number) => {
+                number.checked_sub(1).and_then(|i| usize::try_from(i).ok())
+            }
+            PartSelector::Peak => Some(peak),
+            PartSelector::Last => count.checked_sub(1),
         };
-        index.filter(|&i| i < count).ok_or_else(|| Error::NoPart {
-            asked: format!("{noun} {self}"),
-            present: match count {
-                0 => "none".to_string(),
-                1 => "one, 1".to_string(),
-                n => format!("{n}, 1 to {n}"),
-            },
-        })
+        index
+            .filter(|&i| i < count)
+            .ok_or_else(|| FormatError::NoPart {
+                asked: format!("{noun} {self}"),
+                present: match count {
+                    0 => "none".to_string(),
+                    1 => "one, 1".to_string(),
+                    n => format!("{n}, 1 to {n}"),
+                },
+            })
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for PartSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Part::Number(number) => write!(f, "{number}"),
-            Part::Peak => write!(f, "peak"),
-            Part::Last => write!(f, "last"),
+            PartSelector::Number(number) => write!(f, "{number}"),
+            PartSelector::Peak => write!(f, "peak"),
+            PartSelector::Last => write!(f, "last"),
         }
     }
 }
 
 /// A sample type, e.g. `inuse_space` in `bytes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Values {
+pub struct ValueTypeName {
     /// The type, e.g. `inuse_space`.
     pub r#type: String,
     /// The unit, e.g. `bytes`.
     pub unit: String,
 }
 
-impl FromStr for Values {
+impl FromStr for ValueTypeName {
     type Err = String;
 
     /// Reads `TYPE/UNIT`.
@@ -108,7 +117,7 @@ impl FromStr for Values {
     }
 }
 
-impl Default for Options {
+impl Default for FormatReadOptions {
     fn default() -> Self {
         let profile = heapprof_profile::ReadOptions::default();
         Self {
@@ -122,7 +131,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl FormatReadOptions {
     /// Sets the limit for the inflated size, in bytes.
     pub fn max_inflated(mut self, bytes: u64) -> Self {
         self.max_inflated = bytes;
@@ -136,7 +145,7 @@ impl Options {
     }
 
     /// Sets the part to read.
-    pub fn part(mut self, part: Option<Part>) -> Self {
+    pub fn part(mut self, part: Option<PartSelector>) -> Self {
         self.part = part;
         self
     }
@@ -148,7 +157,7 @@ impl Options {
     }
 
     /// Sets what the numbers mean.
-    pub fn values(mut self, values: Option<Values>) -> Self {
+    pub fn values(mut self, values: Option<ValueTypeName>) -> Self {
         self.values = values;
         self
     }
@@ -168,11 +177,11 @@ impl Options {
 
 /// A profile and where its values come from.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct ProfileReading {
     /// The profile. It does not say what its format was; [`commented`](Self::commented) adds that.
     pub profile: Profile,
     /// The format of the file.
-    pub format: Format,
+    pub format: ProfileFormat,
     /// How the file's values became the profile's, for people. It is empty for pprof, whose values
     /// are taken as they are.
     pub unsampling: Cow<'static, str>,
@@ -191,10 +200,10 @@ pub struct MprofCall {
     pub after: i64,
 }
 
-impl Reading {
+impl ProfileReading {
     /// A profile from a file of this format, with values that were unsampled by this rule.
     pub(crate) fn new(
-        format: Format,
+        format: ProfileFormat,
         unsampling: impl Into<Cow<'static, str>>,
         profile: Profile,
     ) -> Self {
@@ -211,7 +220,7 @@ impl Reading {
     /// gets no comments.
     pub fn commented(self) -> Profile {
         let mut profile = self.profile;
-        if self.format != Format::Pprof {
+        if self.format != ProfileFormat::Pprof {
             let (name, description) = (self.format.name(), self.format.description());
             let format = format!("format: {name}, {description}");
             let unsampling = format!("unsampling: {}", self.unsampling);

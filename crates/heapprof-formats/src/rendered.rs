@@ -2,15 +2,15 @@
 
 use heapprof_profile::{Profile, StringId};
 
-use crate::reading::Options;
+use crate::reading::FormatReadOptions;
 
 /// Reads a text with the default options.
 pub(crate) fn read(text: &str) -> Profile {
-    read_with(text, Options::default())
+    read_with(text, FormatReadOptions::default())
 }
 
 /// Reads a text with options.
-pub(crate) fn read_with(text: &str, options: Options) -> Profile {
+pub(crate) fn read_with(text: &str, options: FormatReadOptions) -> Profile {
     let reading = crate::read(text.as_bytes(), &options);
     reading
         .unwrap_or_else(|error| panic!("{error}:\n{text}"))
@@ -80,13 +80,14 @@ pub(crate) fn folder(name: &str) -> std::path::PathBuf {
 }
 
 /// What a file is read as, which must be a profile.
-pub(crate) fn of(bytes: &[u8]) -> crate::Reading {
-    crate::read(bytes, &crate::Options::default()).unwrap_or_else(|error| panic!("{error}"))
+pub(crate) fn read_bytes(bytes: &[u8]) -> crate::ProfileReading {
+    crate::read(bytes, &crate::FormatReadOptions::default())
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Why a file is no profile, in one line.
 pub(crate) fn error(bytes: &[u8]) -> String {
-    let error = crate::read(bytes, &crate::Options::default()).unwrap_err();
+    let error = crate::read(bytes, &crate::FormatReadOptions::default()).unwrap_err();
     let error = error.to_string();
     assert!(!error.contains('\n'), "{error}");
     error

@@ -43,7 +43,7 @@ impl Unsampler {
         &mut self,
         count: i64,
         bytes: i64,
-        in_use: Option<&InUse>,
+        in_use: Option<&InUseValues>,
     ) -> Option<(i64, i64)> {
         if self.as_pprof || count == 0 || bytes == 0 || self.period <= 1 {
             return unsampled(count, bytes, self.period);
@@ -65,7 +65,7 @@ impl Unsampler {
 }
 
 /// What a stack has in use.
-pub(crate) struct InUse {
+pub(crate) struct InUseValues {
     /// The count and bytes as they were sampled.
     pub(crate) sampled: (i64, i64),
     /// The count that the sampled values stand for.
@@ -215,7 +215,7 @@ mod tests {
             let sampled = (1, 900 - i % 7 * 100);
             let more = (1 + i % 3, sampled.1 + i % 3 * 600);
             let (objects, _) = in_use.next(sampled.0, sampled.1).unwrap();
-            let beside = InUse { sampled, objects };
+            let beside = InUseValues { sampled, objects };
             let (all, _) = allocated
                 .next_beside(more.0, more.1, Some(&beside))
                 .unwrap();

@@ -10,7 +10,7 @@
 use heapprof_profile::{Profile, Unit};
 
 /// Pairs of sample types: objects, and the bytes of these objects.
-const PAIRS: [[&str; 2]; 3] = [
+const SAMPLE_TYPE_PAIRS: [[&str; 2]; 3] = [
     ["alloc_objects", "alloc_space"],
     ["inuse_objects", "inuse_space"],
     ["objects", "space"],
@@ -109,7 +109,7 @@ fn pairs(profile: &Profile) -> Vec<[usize; 2]> {
     };
     let pair =
         |[objects, space]: &[&str; 2]| Some([find((objects, "count"))?, find((space, "bytes"))?]);
-    PAIRS.iter().filter_map(pair).collect()
+    SAMPLE_TYPE_PAIRS.iter().filter_map(pair).collect()
 }
 
 /// The size in each sample's label.
@@ -145,7 +145,7 @@ mod tests {
         for (i, (values, size)) in rows.iter().enumerate() {
             let label = size.map(|size| builder.number_label("bytes", size, "bytes"));
             let mut labels: Vec<_> = label.into_iter().collect();
-            builder.folded_with_labels(&format!("main;f{i}"), values, &mut labels);
+            builder.add_folded_with_labels(&format!("main;f{i}"), values, &mut labels);
         }
         builder.finish()
     }

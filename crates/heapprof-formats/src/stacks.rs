@@ -21,7 +21,7 @@ impl AddressLocations {
         *self
             .0
             .entry(address)
-            .or_insert_with(|| push(profile, address))
+            .or_insert_with(|| push_location(profile, address))
     }
 
     /// The location of an address, if it has one.
@@ -31,7 +31,7 @@ impl AddressLocations {
 }
 
 /// Adds a location without lines.
-pub(crate) fn push(profile: &mut Profile, address: u64) -> LocationIndex {
+pub(crate) fn push_location(profile: &mut Profile, address: u64) -> LocationIndex {
     let place = profile.location.len();
     let end = profile.line.len() as u32;
     profile.location.push(Location {
@@ -56,7 +56,7 @@ pub(crate) fn set_lines(profile: &mut Profile, lines: Vec<Vec<Line>>) {
 }
 
 /// Gives each location its mapping, and adds the mappings to the profile.
-pub(crate) fn map(profile: &mut Profile, files: Vec<MappedFile>) {
+pub(crate) fn assign_mappings(profile: &mut Profile, files: Vec<MappedFile>) {
     let mut map = AddressMap::new(files);
     for location in &mut profile.location {
         location.mapping = map.find(location.address).map(|i| MappingIndex(i as u32));

@@ -7,17 +7,17 @@
 
 use heapprof_profile::LocationIndex;
 
-use crate::error::Error;
+use crate::error::FormatError;
 use crate::figures::{address, decimal, hex};
-use crate::tally::{Frame, Module, Tally};
+use crate::tally::{FrameModule, SampleTally, TextFrame};
 
 /// A frame, and whether its function was inlined into the next one.
-pub(crate) fn parse(text: &str) -> (Frame<'_>, bool) {
+pub(crate) fn parse(text: &str) -> (TextFrame<'_>, bool) {
     let text = text.trim();
     let (address, rest) = leading_address(text);
-    let mut frame = Frame {
+    let mut frame = TextFrame {
         address,
-        ..Frame::default()
+        ..TextFrame::default()
     };
     let (mut symbol, module) = trailing_module(rest);
     let inlined = module == "inlined";
@@ -26,9 +26,9 @@ pub(crate) fn parse(text: &str) -> (Frame<'_>, bool) {
     }
     if let Some((module, name)) = symbol.split_once('`') {
         symbol = name;
-        frame.module = Module {
+        frame.module = FrameModule {
             name: module,
-            ..Module::default()
+            ..FrameModule::default()
         };
     }
     let symbol = without_offset(symbol);
@@ -42,8 +42,8 @@ pub(crate) fn parse(text: &str) -> (Frame<'_>, bool) {
 }
 
 /// The location for a text that is one frame.
-pub(crate) fn location(tally: &mut Tally, text: &[u8]) -> Result<LocationIndex, Error> {
-    tally.known(text, |tally| {
+pub(crate) fn location(tally: &mut SampleTally, text: &[u8]) -> Result<LocationIndex, FormatError> {
+    tally.find_or_make(text, |tally| {
         let text = String::from_utf8_lossy(text);
         Ok(tally.location(&[parse(&text).0]))
     })

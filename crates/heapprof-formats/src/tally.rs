@@ -10,8 +10,8 @@ use heapprof_profile::{
     ProfileBuilder, Samples,
 };
 
-use crate::error::Error;
-use crate::reading::Options;
+use crate::error::FormatError;
+use crate::reading::FormatReadOptions;
 
 /// The most frames of all stacks together, for each byte of a file that describes stacks by their
 /// parents with a line for each frame. The file's text grows with the depth of stacks, but the
@@ -19,26 +19,26 @@ use crate::reading::Options;
 ///
 /// heaptrack cuts stacks at 64 frames, and a stack takes at least two lines of six bytes. So no
 /// file of heaptrack has six frames for each byte.
-const FRAMES_A_BYTE: u64 = 16;
+const MAX_FRAMES_PER_BYTE: u64 = 16;
 /// How many frames any file may have, so that small files may have deep recursions.
-const FRAMES_AT_LEAST: u64 = 1 << 20;
+const MIN_FRAME_LIMIT: u64 = 1 << 20;
 /// The most frames of a file, however long it is.
-const FRAMES_AT_MOST: u64 = 1 << 27;
+const MAX_FRAME_LIMIT: u64 = 1 << 27;
 
 /// A frame as texts describe it. What is unknown is empty or 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct TextFrame<'a> {
     pub(crate) address: u64,
     pub(crate) name: &'a str,
     pub(crate) file: &'a str,
     pub(crate) line: i64,
     pub(crate) column: i64,
-    pub(crate) module: Module<'a>,
+    pub(crate) module: FrameModule<'a>,
 }
 
 /// The file that code was loaded from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Module<'a> {
+pub(crate) struct FrameModule<'a> {
     pub(crate) name: &'a str,
     pub(crate) build_id: &'a str,
     /// The address of its first byte. It is 0 if addresses are offsets in the file, or if the
@@ -47,7 +47,7 @@ pub(crate) struct Module<'a> {
 }
 
 /// A profile under construction whose samples have distinct stacks.
-pub(crate) struct Tally {
+pub(crate) struct SampleTally {
     pub(crate) builder: ProfileBuilder,
     /// The number of a sample by its stack and labels.
     index: HashTable<u32>,
@@ -66,9 +66,9 @@ pub(crate) struct Tally {
 }
 
 /// How many bytes are added before the memory is checked again.
-const LOOKED_AT_EVERY: usize = 256 << 10;
+const MEMORY_CHECK_INTERVAL: usize = 256 << 10;
 
-impl Tally {
+impl SampleTally {
     /// A tally without samples, of these types.
     pub(crate) fn new(types: &[(&str, &str)]) -> Self {
         Self {
@@ -85,15 +85,15 @@ impl Tally {
     }
 
     /// Sets a limit for the memory that may be taken.
-    pub(crate) fn within(mut self, options: &Options) -> Self {
+    pub(crate) fn within(mut self, options: &FormatReadOptions) -> Self {
         self.limit = options.max_memory();
         self
     }
 
     /// Counts what was added. It is an error if that takes too much memory.
-    pub(crate) fn grown(&mut self, bytes: usize) -> Result<(), Error> {
+    pub(crate) fn count_growth(&mut self, bytes: usize) -> Result<(), FormatError> {
         self.unchecked += bytes;
-        if self.unchecked < LOOKED_AT_EVERY {
+        if self.unchecked < MEMORY_CHECK_INTERVAL {
             return Ok(());
         }
         self.unchecked = 0;
@@ -109,11 +109,11 @@ impl Tally {
     }
 
     /// The location that this text stands for. `make` makes it if the text is new.
-    pub(crate) fn known(
+    pub(crate) fn find_or_make(
         &mut self,
         text: &[u8],
-        make: impl FnOnce(&mut Self) -> Result<LocationIndex, Error>,
-    ) -> Result<LocationIndex, Error> {
+        make: impl FnOnce(&mut Self) -> Result<LocationIndex, FormatError>,
+    ) -> Result<LocationIndex, FormatError> {
         if let Some(&location) = self.seen.get(text) {
             return Ok(location);
         }
@@ -121,13 +121,13 @@ impl Tally {
         self.seen.insert(text.into(), location);
         self.seen_bytes += text.len();
         // This is the text, what is made from it, and its place in tables.
-        self.grown(2 * text.len() + 200)?;
+        self.count_growth(2 * text.len() + 200)?;
         Ok(location)
     }
 
     /// A location with a function for each frame that has a name, innermost first. All are at the
     /// address and in the module of the first frame.
-    pub(crate) fn location(&mut self, frames: &[Frame<'_>]) -> LocationIndex {
+    pub(crate) fn location(&mut self, frames: &[TextFrame<'_>]) -> LocationIndex {
         let mut lines = std::mem::take(&mut self.lines);
         lines.clear();
         for frame in frames.iter().filter(|f| !f.name.is_empty()) {
@@ -158,15 +158,15 @@ impl Tally {
     }
 
     /// A location that has only a name.
-    pub(crate) fn named(&mut self, name: &str) -> LocationIndex {
-        self.location(&[Frame {
+    pub(crate) fn named_location(&mut self, name: &str) -> LocationIndex {
+        self.location(&[TextFrame {
             name,
-            ..Frame::default()
+            ..TextFrame::default()
         }])
     }
 
     /// The set with one text label, or the empty set if the text is empty.
-    pub(crate) fn labelled(&mut self, key: &str, text: &str) -> LabelSetIndex {
+    pub(crate) fn text_label_set(&mut self, key: &str, text: &str) -> LabelSetIndex {
         if text.is_empty() {
             return self.builder.label_set(&mut []);
         }
@@ -181,14 +181,14 @@ impl Tally {
         stack: &[LocationIndex],
         labels: LabelSetIndex,
         values: &[i64],
-    ) -> Result<u32, Error> {
+    ) -> Result<u32, FormatError> {
         let sample = self.sample(stack, labels, values.len())?;
         self.add_to(sample, values)?;
         Ok(sample)
     }
 
     /// Adds `values` to the sample with this number.
-    pub(crate) fn add_to(&mut self, sample: u32, values: &[i64]) -> Result<(), Error> {
+    pub(crate) fn add_to(&mut self, sample: u32, values: &[i64]) -> Result<(), FormatError> {
         let sums = self.builder.profile.samples.values_mut(sample as usize);
         for (sum, &value) in sums.iter_mut().zip(values) {
             *sum = sum.checked_add(value).ok_or_else(|| overflow("a sum"))?;
@@ -201,7 +201,7 @@ impl Tally {
         stack: &[LocationIndex],
         labels: LabelSetIndex,
         width: usize,
-    ) -> Result<u32, Error> {
+    ) -> Result<u32, FormatError> {
         let samples = &mut self.builder.profile.samples;
         let hash = self.hasher.hash_one((stack, labels));
         let same = |&i: &u32| {
@@ -218,7 +218,7 @@ impl Tally {
             self.hasher
                 .hash_one((samples.stack(i), samples.label_set(i)))
         });
-        self.grown(size_of_val(stack) + 8 * width + 24)?;
+        self.count_growth(size_of_val(stack) + 8 * width + 24)?;
         Ok(sample)
     }
 
@@ -251,7 +251,7 @@ impl Tally {
 
     /// Replaces each location by the one at its number in `locations`. Stacks that become equal are
     /// added up.
-    pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, Error> {
+    pub(crate) fn relocated(mut self, locations: &[LocationIndex]) -> Result<Self, FormatError> {
         let mut tally = Self::new(&[]);
         std::mem::swap(&mut tally.builder, &mut self.builder);
         let width = tally.builder.profile.sample_type.len();
@@ -298,52 +298,52 @@ impl Tally {
 /// offsets in the file, and other addresses must not be taken for offsets.
 fn describe_mappings(profile: &mut Profile) {
     /// Mappings are made of pages.
-    const PAGE: u64 = 4096;
+    const PAGE_SIZE: u64 = 4096;
     for location in &profile.location {
         let Some(mapping) = location.mapping else {
             continue;
         };
         let mapping = &mut profile.mapping[mapping.index()];
-        let start = location.address - location.address % PAGE;
-        mapping.memory_limit = mapping.memory_limit.max(start.saturating_add(PAGE));
+        let start = location.address - location.address % PAGE_SIZE;
+        mapping.memory_limit = mapping.memory_limit.max(start.saturating_add(PAGE_SIZE));
     }
     profile.mark_symbolized(|_| true);
 }
 
 /// The error that a number does not fit in 64 bits.
 #[cold]
-pub(crate) fn overflow(what: &str) -> Error {
-    Error::Profile(ProfileError::Overflow {
+pub(crate) fn overflow(what: &str) -> FormatError {
+    FormatError::Profile(ProfileError::Overflow {
         what: what.to_string(),
     })
 }
 
 /// Counts the frames of stacks that a file describes by their parents.
-pub(crate) struct Frames {
+pub(crate) struct FrameBudget {
     left: u64,
     bytes: u64,
 }
 
-impl Frames {
+impl FrameBudget {
     /// A counter for a file of so many bytes, unpacked.
-    pub(crate) fn of(bytes: u64) -> Self {
+    pub(crate) fn for_file_bytes(bytes: u64) -> Self {
         Self {
-            left: Self::allowed(bytes),
+            left: Self::frame_limit(bytes),
             bytes,
         }
     }
 
-    fn allowed(bytes: u64) -> u64 {
-        let allowed = FRAMES_AT_LEAST.saturating_add(bytes.saturating_mul(FRAMES_A_BYTE));
-        allowed.min(FRAMES_AT_MOST)
+    fn frame_limit(bytes: u64) -> u64 {
+        let allowed = MIN_FRAME_LIMIT.saturating_add(bytes.saturating_mul(MAX_FRAMES_PER_BYTE));
+        allowed.min(MAX_FRAME_LIMIT)
     }
 
     /// Counts one more frame. It is an error if there are more frames than are kept.
-    pub(crate) fn count(&mut self) -> Result<(), Error> {
+    pub(crate) fn count(&mut self) -> Result<(), FormatError> {
         let left = self.left.checked_sub(1);
         self.left = left.ok_or_else(|| {
-            let (allowed, bytes) = (Self::allowed(self.bytes), self.bytes);
-            Error::TooMuch(format!(
+            let (allowed, bytes) = (Self::frame_limit(self.bytes), self.bytes);
+            FormatError::TooMuch(format!(
                 "{allowed} frames in the stacks of {bytes} bytes of text"
             ))
         })?;
@@ -357,13 +357,13 @@ mod tests {
 
     #[test]
     fn equal_stacks_are_one_sample() {
-        let mut tally = Tally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
-        let module = Module {
+        let mut tally = SampleTally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+        let module = FrameModule {
             name: "/bin/app",
             base: 0x40_0000,
-            ..Module::default()
+            ..FrameModule::default()
         };
-        let inner = Frame {
+        let inner = TextFrame {
             address: 0x40_1234,
             name: "inner",
             file: "a.h",
@@ -371,14 +371,14 @@ mod tests {
             column: 9,
             module,
         };
-        let outer = Frame {
+        let outer = TextFrame {
             name: "outer",
             ..inner
         };
         let leaf = tally.location(&[inner, outer]);
-        let root = tally.named("main");
-        let none = tally.labelled("leak", "");
-        let direct = tally.labelled("leak", "direct");
+        let root = tally.named_location("main");
+        let none = tally.text_label_set("leak", "");
+        let direct = tally.text_label_set("leak", "direct");
         tally.add(&[leaf, root], none, &[1, 10]).unwrap();
         tally.add(&[leaf, root], direct, &[1, 5]).unwrap();
         tally.add(&[root], none, &[0, 0]).unwrap();
@@ -403,12 +403,13 @@ mod tests {
     /// Many short stacks take far more memory than their text.
     #[test]
     fn memory_is_bounded() {
-        let options = Options::default().max_inflated(0);
-        let mut tally = Tally::new(&[("space", "bytes")]).within(&options);
-        let none = tally.labelled("", "");
+        let options = FormatReadOptions::default().max_inflated(0);
+        let mut tally = SampleTally::new(&[("space", "bytes")]).within(&options);
+        let none = tally.text_label_set("", "");
         let add = |i: u32| {
             let text = i.to_string();
-            let location = tally.known(text.as_bytes(), |tally| Ok(tally.named(&text)))?;
+            let location =
+                tally.find_or_make(text.as_bytes(), |tally| Ok(tally.named_location(&text)))?;
             tally.add(&[location], none, &[1])
         };
         let error = (0..2_000_000).map(add).find_map(Result::err).unwrap();
@@ -420,18 +421,18 @@ mod tests {
     #[test]
     fn mappings_hold_their_addresses() {
         for (address, limit) in [(0, 4096), (4095, 4096), (4096, 8192), (u64::MAX, u64::MAX)] {
-            let mut tally = Tally::new(&[("space", "bytes")]);
-            let module = Module {
+            let mut tally = SampleTally::new(&[("space", "bytes")]);
+            let module = FrameModule {
                 name: "lib.so",
-                ..Module::default()
+                ..FrameModule::default()
             };
-            let frame = Frame {
+            let frame = TextFrame {
                 address,
                 module,
-                ..Frame::default()
+                ..TextFrame::default()
             };
             let location = tally.location(&[frame]);
-            let none = tally.labelled("", "");
+            let none = tally.text_label_set("", "");
             tally.add(&[location], none, &[1]).unwrap();
             let mapping = tally.finish().mapping[0];
             assert_eq!((mapping.memory_start, mapping.memory_limit), (0, limit));

@@ -8,14 +8,14 @@ use hashbrown::HashTable;
 
 /// Texts by number.
 #[derive(Default)]
-pub(crate) struct Texts {
+pub(crate) struct TextTable {
     text: String,
     end: Vec<usize>,
     index: HashTable<u32>,
     hasher: RandomState,
 }
 
-impl Texts {
+impl TextTable {
     /// The number of this text, which is added if it is new. `None` if there are too many texts.
     pub(crate) fn intern(&mut self, text: &str) -> Option<u32> {
         let hash = self.hasher.hash_one(text);

@@ -3,16 +3,16 @@
 use std::cell::Cell;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 
-use heapprof_profile::Inflate;
+use heapprof_profile::InflateReader;
 use lz4_flex::frame::FrameDecoder as Lz4Decoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use crate::error::Error;
+use crate::error::FormatError;
 
-const GZIP: &[u8] = b"\x1f\x8b";
-const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
-const LZ4: &[u8] = b"\x04\x22\x4d\x18";
+const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
+const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
+const LZ4_MAGIC: &[u8] = b"\x04\x22\x4d\x18";
 
 /// Fills `head` with up to `most` bytes of the stream. What was read stays in `head` if the stream
 /// fails.
@@ -33,18 +33,18 @@ pub(crate) fn plain_head(head: &[u8], most: usize) -> Vec<u8> {
 
 /// Whether a file that begins with `head` is gzipped.
 pub(crate) fn is_gzip(head: &[u8]) -> bool {
-    head.starts_with(GZIP)
+    head.starts_with(GZIP_MAGIC)
 }
 
 /// Whether a file that begins with `head` is packed by zstd, which `heapprof-profile` does not
 /// know.
 pub(crate) fn is_zstd(head: &[u8]) -> bool {
-    head.starts_with(ZSTD)
+    head.starts_with(ZSTD_MAGIC)
 }
 
 /// Whether a file that begins with `head` is packed by lz4, as frames.
 pub(crate) fn is_lz4(head: &[u8]) -> bool {
-    head.starts_with(LZ4)
+    head.starts_with(LZ4_MAGIC)
 }
 
 /// Whether a file that begins with `head` is packed.
@@ -56,36 +56,36 @@ pub(crate) fn is_packed(head: &[u8]) -> bool {
 pub(crate) fn plain_stream<'a, R: Read + 'a>(
     head: Vec<u8>,
     rest: R,
-) -> Result<Box<dyn Read + 'a>, Error> {
+) -> Result<Box<dyn Read + 'a>, FormatError> {
     let mut file = Cursor::new(head).chain(rest);
     let mut magic = Vec::new();
     read_head(&mut file, 4, &mut magic)?;
     let whole = Cursor::new(magic.clone()).chain(file);
     Ok(match () {
-        () if is_gzip(&magic) => Box::new(Inflate::new(whole)?),
-        () if is_zstd(&magic) => Box::new(Zstd::new(whole)),
-        () if is_lz4(&magic) => Box::new(Lz4::new(whole)),
+        () if is_gzip(&magic) => Box::new(InflateReader::new(whole)?),
+        () if is_zstd(&magic) => Box::new(ZstdReader::new(whole)),
+        () if is_lz4(&magic) => Box::new(Lz4Reader::new(whole)),
         () => Box::new(whole),
     })
 }
 
 /// So many frames of lz4 may have few bytes, and one more for each so many bytes. A decoder's
 /// buffers take longer than its bytes.
-const FEW_FRAMES: u64 = 1024;
-const LEAST_OF_A_FRAME: u64 = 64 << 10;
+const MIN_FRAME_LIMIT: u64 = 1024;
+const MIN_BYTES_PER_FRAME: u64 = 64 << 10;
 
 /// Frames of lz4, one after the other.
-struct Lz4<R: Read> {
+struct Lz4Reader<R: Read> {
     /// How many frames there were before this one, and how many bytes they gave.
     frames: u64,
     given: u64,
     /// The decoder of a frame. `None` after an error.
-    frame: Option<Lz4Decoder<Asked<R>>>,
+    frame: Option<Lz4Decoder<EndTrackingReader<R>>>,
 }
 
-impl<R: Read> Lz4<R> {
+impl<R: Read> Lz4Reader<R> {
     fn new(file: R) -> Self {
-        let file = Asked {
+        let file = EndTrackingReader {
             file: BufReader::with_capacity(128 << 10, file),
             beyond_its_end: false,
         };
@@ -97,7 +97,7 @@ impl<R: Read> Lz4<R> {
     }
 }
 
-impl<R: Read> Read for Lz4<R> {
+impl<R: Read> Read for Lz4Reader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             let Some(mut frame) = self.frame.take() else {
@@ -125,7 +125,7 @@ impl<R: Read> Read for Lz4<R> {
             // Each frame gets a new decoder, whose buffers have the size that the frame asks for:
             // up to 4 MiB for a byte.
             self.frames += 1;
-            if self.frames > FEW_FRAMES + self.given / LEAST_OF_A_FRAME {
+            if self.frames > MIN_FRAME_LIMIT + self.given / MIN_BYTES_PER_FRAME {
                 return Err(damaged_lz4("it has too many frames with too few bytes"));
             }
             self.frame = Some(Lz4Decoder::new(file));
@@ -134,12 +134,12 @@ impl<R: Read> Read for Lz4<R> {
 }
 
 /// A file that knows whether it was asked for bytes beyond its end.
-struct Asked<R> {
+struct EndTrackingReader<R> {
     file: BufReader<R>,
     beyond_its_end: bool,
 }
 
-impl<R: Read> Read for Asked<R> {
+impl<R: Read> Read for EndTrackingReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = retry(|| self.file.read(buf))?;
         self.beyond_its_end |= n == 0 && !buf.is_empty();
@@ -148,16 +148,16 @@ impl<R: Read> Read for Asked<R> {
 }
 
 fn damaged_lz4(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(Error::Lz4(error.to_string()))
+    io::Error::other(FormatError::Lz4(error.to_string()))
 }
 
 /// Frames of zstd, one after the other.
-struct Zstd<R: Read> {
+struct ZstdReader<R: Read> {
     file: BufReader<R>,
     frame: Option<Box<FrameDecoder>>,
 }
 
-impl<R: Read> Zstd<R> {
+impl<R: Read> ZstdReader<R> {
     fn new(file: R) -> Self {
         Self {
             file: BufReader::with_capacity(128 << 10, file),
@@ -193,7 +193,7 @@ impl<R: Read> Zstd<R> {
     }
 }
 
-impl<R: Read> Read for Zstd<R> {
+impl<R: Read> Read for ZstdReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if buf.is_empty() {
             return Ok(0);
@@ -225,16 +225,16 @@ impl<R: Read> Read for Zstd<R> {
 }
 
 fn damaged(error: impl std::fmt::Display) -> io::Error {
-    io::Error::other(Error::Zstd(error.to_string()))
+    io::Error::other(FormatError::Zstd(error.to_string()))
 }
 
 /// Counts the bytes of a file as they are read.
-pub(crate) struct Counted<'a, R> {
+pub(crate) struct CountingReader<'a, R> {
     pub(crate) inner: R,
     pub(crate) count: &'a Cell<u64>,
 }
 
-impl<R: Read> Read for Counted<'_, R> {
+impl<R: Read> Read for CountingReader<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.count.set(self.count.get() + n as u64);
@@ -243,15 +243,15 @@ impl<R: Read> Read for Counted<'_, R> {
 }
 
 /// A packed text may be this part of the limit, one in so many, however small its file is.
-const PART_FOR_ANY: u64 = 16;
+const UNCHECKED_LIMIT_DIVISOR: u64 = 16;
 /// Beyond that a packed text may be so many times as long as its file. Texts of tracers are packed
 /// to a tenth or a hundredth. A text that repeats one line forever is packed to one part in twenty
 /// thousand.
-const TIMES_ITS_FILE: u64 = 1000;
+const MAX_INFLATION_RATIO: u64 = 1000;
 
 /// Ends a stream with an error if it is longer than `limit`, or far longer than the file that it
 /// comes from.
-pub(crate) struct Limited<'a, R> {
+pub(crate) struct LimitedReader<'a, R> {
     inner: R,
     limit: u64,
     given: u64,
@@ -259,7 +259,7 @@ pub(crate) struct Limited<'a, R> {
     packed: Option<&'a Cell<u64>>,
 }
 
-impl<'a, R: Read> Limited<'a, R> {
+impl<'a, R: Read> LimitedReader<'a, R> {
     pub(crate) fn new(inner: R, limit: u64, packed: Option<&'a Cell<u64>>) -> Self {
         Self {
             inner,
@@ -269,25 +269,25 @@ impl<'a, R: Read> Limited<'a, R> {
         }
     }
 
-    fn check(&self) -> Result<(), Error> {
+    fn check(&self) -> Result<(), FormatError> {
         let limit = self.limit;
         if self.given > limit {
             return Err(heapprof_profile::Error::TooLarge { limit }.into());
         }
-        let allowed = |packed: &Cell<u64>| packed.get().saturating_mul(TIMES_ITS_FILE);
-        let any = limit / PART_FOR_ANY;
+        let allowed = |packed: &Cell<u64>| packed.get().saturating_mul(MAX_INFLATION_RATIO);
+        let any = limit / UNCHECKED_LIMIT_DIVISOR;
         match self.packed {
-            Some(packed) if self.given > any.max(allowed(packed)) => Err(Error::TooDense {
+            Some(packed) if self.given > any.max(allowed(packed)) => Err(FormatError::TooDense {
                 bytes: any,
-                times: TIMES_ITS_FILE,
-                limit: limit.saturating_mul(PART_FOR_ANY),
+                times: MAX_INFLATION_RATIO,
+                limit: limit.saturating_mul(UNCHECKED_LIMIT_DIVISOR),
             }),
             _ => Ok(()),
         }
     }
 }
 
-impl<R: Read> Read for Limited<'_, R> {
+impl<R: Read> Read for LimitedReader<'_, R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.given += n as u64;
@@ -308,7 +308,7 @@ fn retry<T>(mut read: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Options, read};
+    use crate::{FormatReadOptions, read};
 
     /// A frame of zstd with a text, and then so many blocks of 128 KiB of empty lines. Each block
     /// takes four bytes.
@@ -317,7 +317,13 @@ mod tests {
             let header = u32::from(last) | kind << 1 | (size as u32) << 3;
             header.to_le_bytes()[..3].to_vec()
         };
-        let mut frame = [ZSTD, &[0, 7 << 3], &header(0, text.len(), false), text].concat();
+        let mut frame = [
+            ZSTD_MAGIC,
+            &[0, 7 << 3],
+            &header(0, text.len(), false),
+            text,
+        ]
+        .concat();
         for block in 1..=blocks {
             frame.extend(header(1, 128 << 10, block == blocks));
             frame.push(b'\n');
@@ -327,7 +333,7 @@ mod tests {
 
     /// A frame of lz4 with blocks that are not packed, and a mark at its end.
     fn lz4(texts: &[&[u8]], size: u8) -> Vec<u8> {
-        let mut frame = [LZ4, &[0x60, size << 4]].concat();
+        let mut frame = [LZ4_MAGIC, &[0x60, size << 4]].concat();
         let sum = match size {
             4 => 0x82,
             _ => 0x73,
@@ -345,10 +351,12 @@ mod tests {
     fn frames_of_lz4_follow_each_other() {
         let (first, second) = (lz4(&[b"main;f ", b"1\n"], 7), lz4(&[b"main;g 2\n"], 4));
         let both = [&first[..], &second].concat();
-        let profile = read(&both[..], &Options::default()).unwrap().profile;
+        let profile = read(&both[..], &FormatReadOptions::default())
+            .unwrap()
+            .profile;
         assert_eq!(crate::rendered::samples(&profile), ["main;f 1", "main;g 2"]);
         for at in 8..both.len() {
-            let read = read(&both[..at], &Options::default());
+            let read = read(&both[..at], &FormatReadOptions::default());
             if at == first.len() {
                 assert!(read.is_ok());
                 continue;
@@ -360,7 +368,7 @@ mod tests {
             );
         }
         let damaged = [&both[..], b"\x01\x02\x03\x04\x05\x06\x07\x08"].concat();
-        let error = read(&damaged[..], &Options::default())
+        let error = read(&damaged[..], &FormatReadOptions::default())
             .unwrap_err()
             .to_string();
         assert!(error.ends_with("copy or download it again"), "{error}");
@@ -370,8 +378,8 @@ mod tests {
     #[test]
     fn many_small_frames_of_lz4_are_too_many() {
         let file = |frames: usize| [&lz4(&[b"main;f 1\n"], 4)[..]].repeat(frames).concat();
-        assert!(read(&file(1000)[..], &Options::default()).is_ok());
-        let error = read(&file(3000)[..], &Options::default()).unwrap_err();
+        assert!(read(&file(1000)[..], &FormatReadOptions::default()).is_ok());
+        let error = read(&file(3000)[..], &FormatReadOptions::default()).unwrap_err();
         let error = error.to_string();
         assert!(
             error.contains("too many frames with too few bytes"),
@@ -383,10 +391,10 @@ mod tests {
     #[test]
     fn text_that_is_packed_too_well_ends_early() {
         let file = empty_lines(b"v 10400 3\nX ./app\n", 64);
-        let options = |limit: u64| Options::default().max_inflated(limit);
+        let options = |limit: u64| FormatReadOptions::default().max_inflated(limit);
         let error = read(&file[..], &options(16 << 20)).unwrap_err();
         let enough = |limit: u64| limit == 268_435_456;
-        assert!(matches!(error, Error::TooDense { limit, .. } if enough(limit)));
+        assert!(matches!(error, FormatError::TooDense { limit, .. } if enough(limit)));
         assert_eq!(
             error.to_string(),
             "inflates to more than 1048576 bytes and 1000 times its own size, which costs much time"

@@ -6,20 +6,20 @@
 use std::io::{self, ErrorKind, Read};
 
 /// How many bytes are decoded at a time.
-const CHUNK: usize = 32 << 10;
+const CHUNK_SIZE: usize = 32 << 10;
 
 /// The order of the two bytes of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
+pub(crate) enum ByteOrder {
     LittleEndian,
     BigEndian,
 }
 
-impl Order {
+impl ByteOrder {
     fn unit(self, bytes: [u8; 2]) -> u16 {
         match self {
-            Order::LittleEndian => u16::from_le_bytes(bytes),
-            Order::BigEndian => u16::from_be_bytes(bytes),
+            ByteOrder::LittleEndian => u16::from_le_bytes(bytes),
+            ByteOrder::BigEndian => u16::from_be_bytes(bytes),
         }
     }
 }
@@ -27,20 +27,20 @@ impl Order {
 /// The order of a text that begins with `head`; `None` if it is not UTF-16. A byte order mark
 /// tells. Without one, at least 60 percent of the text has to be ASCII, and there must be no
 /// control characters or other units that text does not have.
-pub(crate) fn order(head: &[u8]) -> Option<Order> {
+pub(crate) fn order(head: &[u8]) -> Option<ByteOrder> {
     /// How many bytes are enough to tell.
-    const ENOUGH: usize = 2048;
+    const MAX_EXAMINED_BYTES: usize = 2048;
     /// The fewest units that can tell.
-    const LEAST: usize = 4;
+    const MIN_EXAMINED_UNITS: usize = 4;
     match head {
         // UTF-32 begins like this, too.
         [0xff, 0xfe, 0, 0, ..] => return None,
-        [0xff, 0xfe, ..] => return Some(Order::LittleEndian),
-        [0xfe, 0xff, ..] => return Some(Order::BigEndian),
+        [0xff, 0xfe, ..] => return Some(ByteOrder::LittleEndian),
+        [0xfe, 0xff, ..] => return Some(ByteOrder::BigEndian),
         _ => {}
     }
-    let (pairs, _) = head[..head.len().min(ENOUGH)].as_chunks();
-    let is_text = |order: &Order| {
+    let (pairs, _) = head[..head.len().min(MAX_EXAMINED_BYTES)].as_chunks();
+    let is_text = |order: &ByteOrder| {
         let units = pairs.iter().map(|&pair| order.unit(pair));
         let (mut ascii, mut all) = (0, 0);
         for unit in units {
@@ -51,17 +51,17 @@ pub(crate) fn order(head: &[u8]) -> Option<Order> {
             }
             all += 1;
         }
-        all >= LEAST && ascii * 10 >= all * 6
+        all >= MIN_EXAMINED_UNITS && ascii * 10 >= all * 6
     };
-    let orders = [Order::LittleEndian, Order::BigEndian];
+    let orders = [ByteOrder::LittleEndian, ByteOrder::BigEndian];
     orders.into_iter().find(is_text)
 }
 
 /// The UTF-8 of a stream of UTF-16. What is not a character becomes U+FFFD. A byte order mark is
 /// kept.
-pub(crate) struct Utf16<R> {
+pub(crate) struct Utf16Reader<R> {
     inner: R,
-    order: Order,
+    order: ByteOrder,
     /// Bytes that were read but not decoded: half a unit, or the first half of a surrogate pair.
     rest: Vec<u8>,
     text: String,
@@ -70,8 +70,8 @@ pub(crate) struct Utf16<R> {
     at_end: bool,
 }
 
-impl<R: Read> Utf16<R> {
-    pub(crate) fn new(inner: R, order: Order) -> Self {
+impl<R: Read> Utf16Reader<R> {
+    pub(crate) fn new(inner: R, order: ByteOrder) -> Self {
         Self {
             inner,
             order,
@@ -85,7 +85,7 @@ impl<R: Read> Utf16<R> {
     /// Decodes the next chunk into `text`.
     fn decode(&mut self) -> io::Result<()> {
         let begin = self.rest.len();
-        self.rest.resize(begin + CHUNK, 0);
+        self.rest.resize(begin + CHUNK_SIZE, 0);
         let read = loop {
             match self.inner.read(&mut self.rest[begin..]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -118,7 +118,7 @@ impl<R: Read> Utf16<R> {
     }
 }
 
-impl<R: Read> Read for Utf16<R> {
+impl<R: Read> Read for Utf16Reader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         while self.given == self.text.len() && !self.at_end {
             self.decode()?;
@@ -136,10 +136,10 @@ mod tests {
     use super::*;
 
     /// A text in both orders.
-    pub(crate) fn encoded(text: &str, order: Order) -> Vec<u8> {
+    pub(crate) fn encoded(text: &str, order: ByteOrder) -> Vec<u8> {
         let bytes = |unit: u16| match order {
-            Order::LittleEndian => unit.to_le_bytes(),
-            Order::BigEndian => unit.to_be_bytes(),
+            ByteOrder::LittleEndian => unit.to_le_bytes(),
+            ByteOrder::BigEndian => unit.to_be_bytes(),
         };
         text.encode_utf16().flat_map(bytes).collect()
     }
@@ -159,12 +159,12 @@ mod tests {
     #[test]
     fn text_is_text_however_it_arrives() {
         let text = "main;größe;\u{1f600}\u{1f601} 7\r\n".repeat(50);
-        for order in [Order::LittleEndian, Order::BigEndian] {
+        for order in [ByteOrder::LittleEndian, ByteOrder::BigEndian] {
             let bytes = encoded(&text, order);
             assert_eq!(self::order(&bytes), Some(order));
             for size in [1, 2, 3, 5, 1 << 20] {
                 let mut found = String::new();
-                let mut stream = Utf16::new(Slow(&bytes, size), order);
+                let mut stream = Utf16Reader::new(Slow(&bytes, size), order);
                 stream.read_to_string(&mut found).unwrap();
                 assert_eq!(found, text, "{size}");
             }
@@ -181,7 +181,7 @@ mod tests {
         ];
         for (bytes, expected) in table {
             let mut found = String::new();
-            let mut stream = Utf16::new(bytes, Order::LittleEndian);
+            let mut stream = Utf16Reader::new(bytes, ByteOrder::LittleEndian);
             stream.read_to_string(&mut found).unwrap();
             assert_eq!(found, expected);
         }
@@ -189,11 +189,11 @@ mod tests {
 
     #[test]
     fn other_files_are_not_taken_for_it() {
-        let table: [(&[u8], Option<Order>); 8] = [
-            (b"\xff\xfem\0", Some(Order::LittleEndian)),
-            (b"\xfe\xff\0m", Some(Order::BigEndian)),
-            (b"m\0a\0i\0n\0", Some(Order::LittleEndian)),
-            (b"\0m\0a\0i\0n", Some(Order::BigEndian)),
+        let table: [(&[u8], Option<ByteOrder>); 8] = [
+            (b"\xff\xfem\0", Some(ByteOrder::LittleEndian)),
+            (b"\xfe\xff\0m", Some(ByteOrder::BigEndian)),
+            (b"m\0a\0i\0n\0", Some(ByteOrder::LittleEndian)),
+            (b"\0m\0a\0i\0n", Some(ByteOrder::BigEndian)),
             (b"\xff\xfe\0\0m\0\0\0", None),
             (b"main;f 7\n", None),
             (b"\x0a\x04\x08\x01\x10\x02\x12\x04", None),

@@ -8,32 +8,32 @@ use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
 
 use crate::figures::{decimal, hex};
-use crate::tally::{Frame, Module, Tally};
-use crate::texts::Texts;
+use crate::tally::{FrameModule, SampleTally, TextFrame};
+use crate::texts::TextTable;
 
 /// Reads such a text. A text without an address is a name.
-pub(crate) fn parse(text: &str) -> Frame<'_> {
+pub(crate) fn parse(text: &str) -> TextFrame<'_> {
     let (address, rest) = text
         .strip_prefix("0x")
         .and_then(|text| text.split_once(": "))
         .and_then(|(digits, rest)| Some((hex(digits.as_bytes())?, rest)))
         .unwrap_or((0, text));
-    let mut frame = Frame {
+    let mut frame = TextFrame {
         address,
         name: rest,
-        ..Frame::default()
+        ..TextFrame::default()
     };
     if let Some(inside) = rest.strip_suffix(')') {
         if let Some((name, module)) = inside.rsplit_once(" (in ") {
             frame.name = name;
-            frame.module = Module {
+            frame.module = FrameModule {
                 name: module,
-                ..Module::default()
+                ..FrameModule::default()
             };
         } else if let Some((name, place)) = inside.rsplit_once(" (")
             && let Some((file, line, column)) = place_of(place)
         {
-            frame = Frame {
+            frame = TextFrame {
                 name,
                 file,
                 line,
@@ -66,16 +66,16 @@ fn place_of(place: &str) -> Option<(&str, i64, i64)> {
 }
 
 /// Turns stacks of frames into stacks of locations.
-pub(crate) struct Stacks<'a> {
-    frames: &'a Texts,
+pub(crate) struct ValgrindStacks<'a> {
+    frames: &'a TextTable,
     /// The address of each frame; 0 if it has none.
     address: Vec<u64>,
     known: HashMap<Box<[u32]>, LocationIndex>,
     stack: Vec<LocationIndex>,
 }
 
-impl<'a> Stacks<'a> {
-    pub(crate) fn new(frames: &'a Texts) -> Self {
+impl<'a> ValgrindStacks<'a> {
+    pub(crate) fn new(frames: &'a TextTable) -> Self {
         let texts = (0..frames.len()).filter_map(|i| frames.get(i as u32));
         Self {
             frames,
@@ -86,7 +86,11 @@ impl<'a> Stacks<'a> {
     }
 
     /// The locations of these frames, leaf first. Numbers that are not in the table are left out.
-    pub(crate) fn locations(&mut self, tally: &mut Tally, frames: &[u32]) -> &[LocationIndex] {
+    pub(crate) fn locations(
+        &mut self,
+        tally: &mut SampleTally,
+        frames: &[u32],
+    ) -> &[LocationIndex] {
         let address = |number: u32| self.address.get(number as usize).copied().unwrap_or(0);
         self.stack.clear();
         let mut rest = frames;
@@ -102,7 +106,7 @@ impl<'a> Stacks<'a> {
                 Some(&location) => location,
                 None => {
                     let texts = group.iter().filter_map(|&f| self.frames.get(f));
-                    let parsed: Vec<Frame<'_>> = texts.map(parse).collect();
+                    let parsed: Vec<TextFrame<'_>> = texts.map(parse).collect();
                     let location = tally.location(&parsed);
                     self.known.insert(group.into(), location);
                     location
@@ -120,15 +124,15 @@ mod tests {
 
     #[test]
     fn texts() {
-        let frame = |address, name, file, line, column, module| Frame {
+        let frame = |address, name, file, line, column, module| TextFrame {
             address,
             name,
             file,
             line,
             column,
-            module: Module {
+            module: FrameModule {
                 name: module,
-                ..Module::default()
+                ..FrameModule::default()
             },
         };
         let table = [
@@ -189,18 +193,18 @@ mod tests {
 
     #[test]
     fn inlined_frames_share_a_location_and_recursion_does_not() {
-        let mut frames = Texts::default();
+        let mut frames = TextTable::default();
         let [a, b, c] = ["0x10: a (x.c:1)", "0x10: b (x.c:2)", "0x20: c (x.c:3)"]
             .map(|text| frames.intern(text).unwrap());
         assert_eq!(frames.intern("0x10: a (x.c:1)"), Some(a));
-        let mut tally = Tally::new(&[("space", "bytes")]);
-        let mut stacks = Stacks::new(&frames);
+        let mut tally = SampleTally::new(&[("space", "bytes")]);
+        let mut stacks = ValgrindStacks::new(&frames);
         let stack = stacks
             .locations(&mut tally, &[a, b, a, b, c, c, 99])
             .to_vec();
         assert_eq!(stack.len(), 5);
         assert_eq!((stack[0], stack[2]), (stack[1], stack[3]));
-        let none = tally.labelled("", "");
+        let none = tally.text_label_set("", "");
         tally.add(&stack, none, &[1]).unwrap();
         let profile = tally.finish();
         let names: Vec<usize> = profile

@@ -6,7 +6,7 @@ use heapprof_books::{
     DROPPED_COUNT, LedgerMapping as Known, MAX_NAMED_THREADS, OBJECT_BITS, moments, name,
 };
 use heapprof_memory::Memory;
-use heapprof_profile::{History, Moment, Peak, Profile, Resident, recorded};
+use heapprof_profile::{HeapHistory, HeapMoment, HeapPeak, Profile, ResidentMoment, recorded};
 
 use crate::books::Books;
 use crate::error::Error;
@@ -60,7 +60,7 @@ pub(crate) fn profile<M: Memory>(
     let mut writer = Writer::new(
         reader,
         books,
-        &recorded::TYPES[..width],
+        &recorded::SAMPLE_TYPES[..width],
         sums.len(),
         code,
         names,
@@ -79,7 +79,7 @@ pub(crate) fn profile<M: Memory>(
         comments.push("labels: those of an interpreter cannot be read from outside".to_string());
     }
     if sums.is_empty() {
-        comments.push(recorded::EMPTY.to_string());
+        comments.push(recorded::EMPTY_COMMENT.to_string());
     }
     let (micros, resident) = (duration / 1000, around.resident[0]);
     comments.push(history(reader, books, &sums, is_at_peak, micros, resident)?.comment());
@@ -129,7 +129,7 @@ pub(crate) fn stacks<M: Memory>(
     });
     let code = known_code(reader, books, code)?;
     let names = Names::read(reader, books, &|_| None)?;
-    let types = &recorded::TYPES[..WIDTH];
+    let types = &recorded::SAMPLE_TYPES[..WIDTH];
     let mut writer = Writer::new(reader, books, types, next as usize, code, names)?;
     writer.add_samples((first as usize..).zip(sums), WIDTH)?;
     Ok((writer.builder.finish(), next))
@@ -255,7 +255,7 @@ fn describe<M: Memory>(
     }
     let bytes: [u8; 8 * DROPPED_COUNT] = reader.array(books.dropped)?;
     let counts = std::array::from_fn(|i| u64_at(&bytes, 8 * i));
-    comments.extend(recorded::dropped(counts));
+    comments.extend(recorded::dropped_comments(counts));
     Ok(comments)
 }
 
@@ -278,7 +278,7 @@ fn history<M: Memory>(
     is_at_peak: bool,
     micros: i64,
     resident: u64,
-) -> Result<History, Error> {
+) -> Result<HeapHistory, Error> {
     let total = |of: fn(&Sums) -> [i64; 2]| {
         sums.iter().map(of).fold([0i64; 2], |sum, of| {
             [sum[0].saturating_add(of[0]), sum[1].saturating_add(of[1])]
@@ -294,10 +294,10 @@ fn history<M: Memory>(
             &mut kept,
         )?;
     }
-    let mut moments: Vec<Moment> = Vec::with_capacity(count + 1);
+    let mut moments: Vec<HeapMoment> = Vec::with_capacity(count + 1);
     for bytes in kept.as_chunks::<{ moments::LEN }>().0 {
         let number = |at: usize| u64_at(bytes, at) as i64;
-        let moment = Moment {
+        let moment = HeapMoment {
             micros: number(0),
             bytes: number(8),
             objects: number(16),
@@ -309,20 +309,20 @@ fn history<M: Memory>(
         }
     }
     // The last moment is that of the samples.
-    moments.push(Moment {
+    moments.push(HeapMoment {
         micros,
         bytes,
         objects,
     });
     let peak = total(|sums| sums.peak)[1];
     let peak_at = reader.i64(books.peak_at)?.clamp(0, micros);
-    Ok(History {
+    Ok(HeapHistory {
         moments,
         resident: match i64::try_from(resident) {
-            Ok(bytes @ 1..) => vec![Resident { micros, bytes }],
+            Ok(bytes @ 1..) => vec![ResidentMoment { micros, bytes }],
             _ => Vec::new(),
         },
-        peak: Some(Peak {
+        peak: Some(HeapPeak {
             micros: if is_at_peak { micros } else { peak_at },
             bytes: peak,
         }),

@@ -9,7 +9,7 @@ use heapprof_books::{
 };
 use heapprof_memory::Memory;
 use heapprof_profile::recorded::rounded;
-use heapprof_profile::{CLASSES, Sizes};
+use heapprof_profile::{SIZE_CLASS_COUNT, SizeHistogram};
 
 use crate::books::Books;
 use crate::error::Error;
@@ -42,7 +42,7 @@ pub(crate) struct Sums {
 /// What all threads have counted.
 pub(crate) struct All {
     pub(crate) sums: Vec<Sums>,
-    pub(crate) sizes: Sizes,
+    pub(crate) sizes: SizeHistogram,
     /// Whether the heap was at its peak when all was read.
     pub(crate) is_at_peak: bool,
 }
@@ -74,7 +74,7 @@ pub(crate) fn sums<M: Memory>(
         false => phase_now()?,
     };
     let mut raw: Vec<Raw> = Vec::new();
-    let mut sizes = Sizes::default();
+    let mut sizes = SizeHistogram::default();
     each_thread(reader, books, |thread| {
         let at = |offset: u32| thread.wrapping_add(u64::from(offset));
         reader.elements(at(books.thread.counters), len, |stack, bytes| {
@@ -193,9 +193,9 @@ fn add_spread(spread: &mut [Known; 2], bytes: &[u8; layout_of_spread::LEN]) {
     }
 }
 
-fn add_sizes(sizes: &mut Sizes, bytes: &[u8; 16 * SIZE_COUNT]) {
+fn add_sizes(sizes: &mut SizeHistogram, bytes: &[u8; 16 * SIZE_COUNT]) {
     for count in 0..SIZE_COUNT {
-        let class = &mut sizes.classes[count.saturating_sub(1).min(CLASSES - 1)];
+        let class = &mut sizes.classes[count.saturating_sub(1).min(SIZE_CLASS_COUNT - 1)];
         let allocated = u64_at(bytes, 8 * count) as i64;
         let freed = u64_at(bytes, 8 * (SIZE_COUNT + count)) as i64;
         class.allocated = class.allocated.wrapping_add(allocated);

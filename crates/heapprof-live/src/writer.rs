@@ -242,7 +242,7 @@ impl<'r, M: Memory> Writer<'r, M> {
     /// Counts the stack that was read last, if it ends before its outermost frame.
     fn count_end(&mut self, number: usize, last: &Last, allocated: [i64; 2]) -> Result<(), Error> {
         let end = self.reader.reached(self.stacks.end(number))?.unwrap_or(0);
-        let Some(reason) = EarlyEndReason::of_number(end & stack_end::REASON_MASK) else {
+        let Some(reason) = EarlyEndReason::from_number(end & stack_end::REASON_MASK) else {
             return Ok(());
         };
         let is_address = |word: &&u64| {
@@ -275,8 +275,8 @@ impl<'r, M: Memory> Writer<'r, M> {
             return Ok(known);
         }
         let location = match word {
-            word::CUT => self.named(recorded::TRUNCATED),
-            word::UNNAMED => self.named(recorded::NAMELESS),
+            word::CUT => self.named(recorded::TRUNCATED_FRAME),
+            word::UNNAMED => self.named(recorded::NAMELESS_FRAME),
             _ if is_frame => match self
                 .reader
                 .reached(self.frames.read(word as u32))?
@@ -288,7 +288,7 @@ impl<'r, M: Memory> Writer<'r, M> {
                     line: frame.line.into(),
                     start_line: frame.start_line.into(),
                 }]),
-                None => self.named(recorded::NAMELESS),
+                None => self.named(recorded::NAMELESS_FRAME),
             },
             _ => {
                 // This is an address in the call, not the one after it.
@@ -323,13 +323,13 @@ impl<'r, M: Memory> Writer<'r, M> {
         let mut labels: Vec<Label> = Vec::new();
         if let Some(number) = thread {
             let (name, id, generation) = self.names.of(number);
-            labels.push(self.builder.text_label(recorded::THREAD, &name));
+            labels.push(self.builder.text_label(recorded::THREAD_LABEL, &name));
             let mut add = |key, value: u32| {
                 labels.push(self.builder.number_label(key, value.into(), ""));
             };
-            id.into_iter().for_each(|id| add(recorded::TID, id));
+            id.into_iter().for_each(|id| add(recorded::TID_LABEL, id));
             if generation != 0 {
-                add(recorded::GENERATION, generation.into());
+                add(recorded::GENERATION_LABEL, generation.into());
             }
         }
         labels.extend(other.map(|(key, text)| self.builder.text_label(key, text)));

@@ -64,7 +64,7 @@ pub(crate) fn of_paths(values: &Values, paths: &Paths, retained: &[u64]) -> Prof
         if class != TextId::NONE {
             labels.push(builder.text_label("class", values.text(class)));
         }
-        builder.sample(stack, &sum, &mut labels);
+        builder.add_sample(stack, &sum, &mut labels);
     }
     // Each value is counted.
     let period_type = builder.value_type("space", "bytes");

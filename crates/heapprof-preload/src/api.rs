@@ -4,8 +4,8 @@
 use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
 
 use heapprof_collect::{
-    DumpFormat, DumpOutput, DumpReason, ENGINE, Load, MAX_PERIOD, Outcome, RecordingMode,
-    RecordingOptions, RegistrationError, StackProvider, sys,
+    DumpFormat, DumpOutput, DumpReason, ENGINE, LoadAttempt, LoadOutcome, MAX_PERIOD,
+    RecordingMode, RecordingOptions, RegistrationError, StackProvider, sys,
 };
 use heapprof_perl::Layout;
 
@@ -108,10 +108,10 @@ pub unsafe extern "C" fn heapprof_load(load: *const LoadTold) -> c_int {
     c_int::from(ENGINE.lifecycle().with_guard_and_signals_blocked(|| {
         // SAFETY: the caller's contract: each is null, or ends in a zero.
         let text = |of, longest| unsafe { cut(of, longest) };
-        let Some(outcome) = Outcome::of(&text(load.outcome, NAME)) else {
+        let Some(outcome) = LoadOutcome::from_name(&text(load.outcome, NAME)) else {
             return false;
         };
-        let load = Load {
+        let load = LoadAttempt {
             name: text(load.name, NAME),
             kind: text(load.kind, NAME),
             outcome,

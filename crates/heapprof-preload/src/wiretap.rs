@@ -5,13 +5,13 @@ use std::ffi::{OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use heapprof_collect::{ENGINE, Load, Outcome};
-use heapprof_wiretap::{self as wiretap, NotSet, Route, Sender};
+use heapprof_collect::{ENGINE, LoadAttempt, LoadOutcome};
+use heapprof_wiretap::{self as wiretap, DatagramSender, RouteError, WiretapRoute};
 
 use crate::environment;
 use crate::say::{say, text};
 
-static SENDER: Sender = Sender::new();
+static SENDER: DatagramSender = DatagramSender::new();
 
 /// Sets the wiretap up, if the environment asks for it.
 pub fn prepare() {
@@ -19,10 +19,10 @@ pub fn prepare() {
         return;
     };
     let key_file = key_file.map(|path| Path::new(OsStr::from_bytes(path)));
-    match Route::new(address, key_file) {
+    match WiretapRoute::new(address, key_file) {
         Ok(route) => SENDER.set(route),
         Err(wrong) => {
-            let is_of_key = matches!(wrong, NotSet::Key(_));
+            let is_of_key = matches!(wrong, RouteError::Key(_));
             say(&[
                 b"heapprof: ",
                 environment::wrong_wiretap(is_of_key).as_bytes(),
@@ -45,19 +45,19 @@ pub fn end() {
 /// Counts anew, in a forked child.
 pub fn forked() {
     if !ENGINE.lifecycle().is_sandboxed() {
-        SENDER.forked();
+        SENDER.note_fork();
     }
 }
 
 /// Says that a forked child has tried to load something.
-pub fn load(load: &Load) {
+pub fn load(load: &LoadAttempt) {
     if !SENDER.is_set() || ENGINE.lifecycle().is_sandboxed() {
         return;
     }
     let outcome = match load.outcome {
-        Outcome::Loaded => wiretap::Outcome::Loaded,
-        Outcome::Failed => wiretap::Outcome::Failed,
-        Outcome::NotFound => wiretap::Outcome::Missing,
+        LoadOutcome::Loaded => wiretap::ModuleOutcome::Loaded,
+        LoadOutcome::Failed => wiretap::ModuleOutcome::Failed,
+        LoadOutcome::NotFound => wiretap::ModuleOutcome::Missing,
     };
     let us = u64::try_from(load.micros).unwrap_or(0);
     SENDER.load(load.name.as_bytes(), load.site.as_bytes(), outcome, us);

@@ -139,19 +139,19 @@ macro_rules! as_text {
 
 /// The wrappers of malloc in well-known programs and libraries: the files that define them, and
 /// regular expressions for their names.
-pub const WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
+pub const ALLOCATION_WRAPPERS: &[(&str, &[&str])] = wrappers!(as_rows);
 
 /// A regular expression for `drop_frames`, which is matched against whole names without their
 /// parameters. It covers `malloc`, `operator new` and the like, the functions through which
-/// containers call them, and all [`WRAPPERS`].
-pub const ALLOCATORS: &str = wrappers!(as_text);
+/// containers call them, and all [`ALLOCATION_WRAPPERS`].
+pub const ALLOCATOR_REGEX: &str = wrappers!(as_text);
 
-/// What a profile's `drop_frames` has behind [`ALLOCATORS`], if it begins with that. Profiles of
-/// earlier versions have as much of the table as there was then.
+/// What a profile's `drop_frames` has behind [`ALLOCATOR_REGEX`], if it begins with that. Profiles
+/// of earlier versions have as much of the table as there was then.
 pub fn after_allocators(drop_frames: &str) -> Option<&str> {
     let earlier = || {
-        let (earlier, _) = ALLOCATORS.split_once("|_?PyObject_MallocWithType")?;
+        let (earlier, _) = ALLOCATOR_REGEX.split_once("|_?PyObject_MallocWithType")?;
         drop_frames.strip_prefix(earlier)
     };
-    drop_frames.strip_prefix(ALLOCATORS).or_else(earlier)
+    drop_frames.strip_prefix(ALLOCATOR_REGEX).or_else(earlier)
 }

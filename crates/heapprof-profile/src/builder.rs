@@ -44,7 +44,7 @@ type LocationKey = (Option<MappingIndex>, u64, bool, Box<[Line]>);
 /// // A stack begins with its leaf.
 /// builder.profile.samples.push([call, main], &[1, 64], labels);
 /// // The folded way begins with the root. The frame is the same one.
-/// builder.folded("main@main.c:12", &[2, 32]);
+/// builder.add_folded("main@main.c:12", &[2, 32]);
 ///
 /// let profile = builder.finish();
 /// assert_eq!(profile.samples.stack(1), [main]);
@@ -233,12 +233,12 @@ impl ProfileBuilder {
     /// A frame is `name`, `name@file` or `name@file:line`. `outer>>inner` is one location in which
     /// `inner` was inlined. `0x1f` is an address without symbols, and `0x1f@/bin/app` is such an
     /// address in a mapping.
-    pub fn folded(&mut self, stack: &str, values: &[i64]) {
-        self.folded_with_labels(stack, values, &mut []);
+    pub fn add_folded(&mut self, stack: &str, values: &[i64]) {
+        self.add_folded_with_labels(stack, values, &mut []);
     }
 
-    /// Adds a sample as [`folded`](Self::folded) does, with labels.
-    pub fn folded_with_labels(&mut self, stack: &str, values: &[i64], labels: &mut [Label]) {
+    /// Adds a sample as [`add_folded`](Self::add_folded) does, with labels.
+    pub fn add_folded_with_labels(&mut self, stack: &str, values: &[i64], labels: &mut [Label]) {
         let frames: Vec<&str> = stack.split(';').filter(|f| !f.is_empty()).collect();
         let stack: Vec<LocationIndex> = frames.iter().rev().map(|f| self.parse(f)).collect();
         let label_set = self.label_set(labels);
@@ -246,10 +246,10 @@ impl ProfileBuilder {
     }
 
     /// Adds a sample whose frames are names as they are, root first.
-    pub fn named(&mut self, stack: &[&str], values: &[i64], labels: &mut [Label]) {
+    pub fn add_named(&mut self, stack: &[&str], values: &[i64], labels: &mut [Label]) {
         let frames = stack.iter().rev();
         let locations: Vec<LocationIndex> = frames.map(|name| self.name(name)).collect();
-        self.sample(locations, values, labels);
+        self.add_sample(locations, values, labels);
     }
 
     /// A symbolized location of which only the function's name is known.
@@ -263,7 +263,7 @@ impl ProfileBuilder {
     }
 
     /// Adds a sample with this stack, leaf first.
-    pub fn sample(&mut self, stack: Vec<LocationIndex>, values: &[i64], labels: &mut [Label]) {
+    pub fn add_sample(&mut self, stack: Vec<LocationIndex>, values: &[i64], labels: &mut [Label]) {
         let label_set = self.label_set(labels);
         self.profile.samples.push(stack, values, label_set);
     }

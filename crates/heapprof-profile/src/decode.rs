@@ -12,21 +12,21 @@ mod tables;
 
 use std::io::Read;
 
-use crate::error::{Error, Object};
-use crate::inflate::Inflate;
+use crate::error::{Error, ProfileElement};
+use crate::inflate::InflateReader;
 use crate::model::{Profile, ValueType};
 use crate::strings::StringId;
-use crate::wire::{Fields, Stream, Value};
-pub(crate) use samples::{SAMPLED, VARIANCE};
+use crate::wire::{MessageFields, WireStream, WireValue};
+pub(crate) use samples::{SAMPLED_FIELD, VARIANCE_FIELD};
 
 /// How much is read before the memory is added up again, in bytes.
-const ADDED_UP_EVERY: u64 = 256 << 10;
+const MEMORY_CHECK_INTERVAL: u64 = 256 << 10;
 /// A value of at least so many bytes is checked against the memory limit before it is read.
-const LONG: usize = 256 << 10;
+const MIN_LONG_VALUE: usize = 256 << 10;
 
 /// The most sample types that are accepted. Real profiles have up to a dozen, and everything is
 /// computed for each.
-const MOST_TYPES: usize = 1024;
+const MAX_SAMPLE_TYPES: usize = 1024;
 
 /// How much to accept.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ impl ReadOptions {
 /// ```
 /// use heapprof_profile::{Error, ProfileBuilder, decode, encode};
 /// let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-/// builder.folded("main;parse", &[96]);
+/// builder.add_folded("main;parse", &[96]);
 /// let mut file = Vec::new();
 /// encode(&builder.finish(), &mut file)?;
 ///
@@ -125,7 +125,7 @@ pub fn decode(reader: impl Read) -> Result<Profile, Error> {
 /// use heapprof_profile::{Error, ProfileBuilder, ReadOptions, decode_with, encode};
 /// let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
 /// for i in 0..10_000 {
-///     builder.folded(&format!("main;parse;step{i}"), &[96]);
+///     builder.add_folded(&format!("main;parse;step{i}"), &[96]);
 /// }
 /// let mut file = Vec::new();
 /// encode(&builder.finish(), &mut file)?;
@@ -147,13 +147,13 @@ pub fn decode(reader: impl Read) -> Result<Profile, Error> {
 ///   [`Warning`](crate::Warning).
 /// * Returns [`Error::TooLarge`] or [`Error::TooMuchMemory`] when a limit of `options` is reached.
 pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, Error> {
-    let mut stream = Stream::new(
-        Inflate::new(reader)?,
+    let mut stream = WireStream::new(
+        InflateReader::new(reader)?,
         options.max_inflated,
         options.max_memory,
     );
-    let mut add_up_at = ADDED_UP_EVERY;
-    let mut decoder = Decoder::default();
+    let mut add_up_at = MEMORY_CHECK_INTERVAL;
+    let mut decoder = ProfileDecoder::default();
     if options.stacks_as_written {
         decoder.samples = samples::RawSamples::keeping_bytes();
     }
@@ -167,7 +167,7 @@ pub fn decode_with(reader: impl Read, options: ReadOptions) -> Result<Profile, E
                     break Err(error);
                 }
                 if stream.offset() >= add_up_at {
-                    add_up_at = stream.offset() + ADDED_UP_EVERY;
+                    add_up_at = stream.offset() + MEMORY_CHECK_INTERVAL;
                     match options.max_memory.checked_sub(decoder.memory()) {
                         Some(room) => stream.room = room,
                         None => break Err(too_much_memory(options.max_memory)),
@@ -208,7 +208,7 @@ struct RawValueType {
 
 /// What has been read so far. String numbers stay as they are until the whole table is known.
 #[derive(Default)]
-struct Decoder {
+struct ProfileDecoder {
     sample_type: Vec<RawValueType>,
     samples: samples::RawSamples,
     tables: tables::RawTables,
@@ -226,7 +226,7 @@ struct Decoder {
     concatenated: bool,
 }
 
-impl Decoder {
+impl ProfileDecoder {
     /// About how many bytes of memory the decoder takes.
     fn memory(&self) -> u64 {
         let comment = self.comment.len() * (size_of::<u64>() + size_of::<StringId>());
@@ -236,9 +236,11 @@ impl Decoder {
     /// Checks that a long value fits in memory after it is read, whatever it holds, in addition to
     /// the buffer that it is in.
     #[inline]
-    fn fits(&self, field: u32, value: Value<'_>, limit: u64) -> Result<(), Error> {
+    fn fits(&self, field: u32, value: WireValue<'_>, limit: u64) -> Result<(), Error> {
         match value {
-            Value::Bytes(bytes) if bytes.len() >= LONG => self.long_fits(field, bytes, limit),
+            WireValue::Bytes(bytes) if bytes.len() >= MIN_LONG_VALUE => {
+                self.long_fits(field, bytes, limit)
+            }
             _ => Ok(()),
         }
     }
@@ -266,19 +268,19 @@ impl Decoder {
         }
     }
 
-    fn field(&mut self, field: u32, value: Value<'_>, offset: u64) -> Result<(), Error> {
+    fn field(&mut self, field: u32, value: WireValue<'_>, offset: u64) -> Result<(), Error> {
         // An empty message around the field, which gives errors their offset and object.
-        let whole = Fields::new(&[], offset, Object::Profile);
+        let whole = MessageFields::new(&[], offset, ProfileElement::Profile);
         let number = |value| whole.number(field, value);
         match field {
             1 => {
                 self.concatenated |= self.tables.strings_seen() > 0 && !self.samples.is_empty();
-                let object = Object::SampleType(self.sample_type.len() + 1);
-                if self.sample_type.len() == MOST_TYPES {
+                let object = ProfileElement::SampleType(self.sample_type.len() + 1);
+                if self.sample_type.len() == MAX_SAMPLE_TYPES {
                     return Err(Error::Invalid {
                         offset: Some(offset),
                         object,
-                        defect: format!("is beyond the {MOST_TYPES} that a profile may have"),
+                        defect: format!("is beyond the {MAX_SAMPLE_TYPES} that a profile may have"),
                         hint: "",
                     });
                 }
@@ -300,7 +302,7 @@ impl Decoder {
             10 => self.duration_nanos = number(value)? as i64,
             11 => {
                 let body = whole.bytes(field, value)?;
-                let raw = value_type(body, offset, Object::PeriodType)?;
+                let raw = value_type(body, offset, ProfileElement::PeriodType)?;
                 // An empty period type says as much as a missing one.
                 self.period_type = (raw.r#type != 0 || raw.unit != 0).then_some(raw);
             }
@@ -361,17 +363,17 @@ impl Decoder {
 
     fn finish(self) -> Result<Profile, Error> {
         let concatenated = self.concatenated;
-        let hints = Decoder {
+        let hints = ProfileDecoder {
             concatenated,
-            ..Decoder::default()
+            ..ProfileDecoder::default()
         };
         resolve::resolve(self).map_err(|error| hints.with_hint(error))
     }
 }
 
-fn value_type(body: &[u8], offset: u64, object: Object) -> Result<RawValueType, Error> {
+fn value_type(body: &[u8], offset: u64, object: ProfileElement) -> Result<RawValueType, Error> {
     let mut raw = RawValueType::default();
-    let mut fields = Fields::new(body, offset, object);
+    let mut fields = MessageFields::new(body, offset, object);
     while let Some((field, value)) = fields.next()? {
         match field {
             1 => raw.r#type = fields.number(field, value)?,
@@ -383,7 +385,7 @@ fn value_type(body: &[u8], offset: u64, object: Object) -> Result<RawValueType, 
 }
 
 /// Resolves a [`RawValueType`].
-fn resolved(
+fn resolve_value_type(
     raw: RawValueType,
     mut text: impl FnMut(u64) -> Result<StringId, Error>,
 ) -> Result<ValueType, Error> {

@@ -34,7 +34,7 @@ const REASONS: [(EarlyEndReason, &str); 4] = [
 ];
 
 /// What the comment begins with.
-const BEGINNING: &str = "stacks end early: ";
+const COMMENT_PREFIX: &str = "stacks end early: ";
 /// So many files are named. What other files have is added up.
 const MAX_FILES: usize = 10;
 
@@ -57,7 +57,7 @@ pub struct EarlyEnds {
 impl EarlyEndReason {
     /// The reason with this number of the collector's; `None` for any other number, such as the 0
     /// of a stack that is whole.
-    pub fn of_number(number: u32) -> Option<Self> {
+    pub fn from_number(number: u32) -> Option<Self> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
         REASONS.get(index).map(|(reason, _)| *reason)
     }
@@ -75,7 +75,7 @@ impl fmt::Display for EarlyEnds {
         let why = self.reason.map_or("other files", EarlyEndReason::text);
         write!(
             f,
-            "{BEGINNING}{stacks} stacks, {objects} allocations, {bytes} bytes: {why}"
+            "{COMMENT_PREFIX}{stacks} stacks, {objects} allocations, {bytes} bytes: {why}"
         )?;
         match self.file.is_empty() {
             true => Ok(()),
@@ -87,7 +87,7 @@ impl fmt::Display for EarlyEnds {
 impl EarlyEnds {
     /// What a comment says of such stacks, if it does.
     pub fn parse(comment: &str) -> Option<Self> {
-        let (counts, why) = comment.strip_prefix(BEGINNING)?.split_once(": ")?;
+        let (counts, why) = comment.strip_prefix(COMMENT_PREFIX)?.split_once(": ")?;
         let mut counts = counts.split(", ");
         let mut number = |unit: &str| -> Option<i64> {
             let number = counts.next()?.strip_suffix(unit)?;
@@ -107,7 +107,7 @@ impl EarlyEnds {
     }
 
     /// What all comments of a profile say of such stacks.
-    pub fn of_comments<'a>(comments: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
+    pub fn from_comments<'a>(comments: impl IntoIterator<Item = &'a str>) -> Vec<Self> {
         comments.into_iter().filter_map(Self::parse).collect()
     }
 
@@ -200,7 +200,7 @@ mod tests {
         add(Some(0), EarlyEndReason::NoCaller, 7, "/a: b\nc");
         add(None, EarlyEndReason::NoFile, 99, "");
         let comments = counts.comments();
-        let read = EarlyEnds::of_comments(comments.iter().map(String::as_str));
+        let read = EarlyEnds::from_comments(comments.iter().map(String::as_str));
         let read = read
             .iter()
             .map(|of| (of.file.as_str(), of.reason, of.stacks, of.objects, of.bytes));
@@ -241,8 +241,8 @@ mod tests {
         ] {
             assert_eq!(EarlyEnds::parse(text), None, "{text}");
         }
-        assert_eq!(EarlyEndReason::of_number(0), None);
-        assert_eq!(EarlyEndReason::of_number(4), Some(EarlyEndReason::NoFile));
-        assert_eq!(EarlyEndReason::of_number(5), None);
+        assert_eq!(EarlyEndReason::from_number(0), None);
+        assert_eq!(EarlyEndReason::from_number(4), Some(EarlyEndReason::NoFile));
+        assert_eq!(EarlyEndReason::from_number(5), None);
     }
 }

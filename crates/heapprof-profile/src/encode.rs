@@ -16,16 +16,16 @@ use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 
 use crate::builder::ProfileBuilder;
-use crate::decode::{SAMPLED, VARIANCE};
+use crate::decode::{SAMPLED_FIELD, VARIANCE_FIELD};
 use crate::error::Error;
 use crate::model::spread::SampleSpread;
 use crate::model::{Label, LabelSetIndex, Location, Profile, ValueType};
-use crate::pack::{BLOCK, Packer};
+use crate::pack::{BLOCK_SIZE, GzipPacker};
 use crate::strings::StringId;
 use crate::varint::{fields, fields_len, message, varint, varint_len};
 pub use options::{EncodeOptions, Gzip};
 pub use quick_sample::QuickSample;
-use stack::{Ids, PackedStack};
+use stack::{EncodedIds, PackedStack};
 
 /// Writes `profile` gzipped, without time or name in the gzip header. Equal profiles become equal
 /// bytes.
@@ -34,7 +34,7 @@ use stack::{Ids, PackedStack};
 /// use heapprof_profile::{ProfileBuilder, encode};
 /// let file = |bytes| {
 ///     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-///     builder.folded("main;parse", &[bytes]);
+///     builder.add_folded("main;parse", &[bytes]);
 ///     let mut file = Vec::new();
 ///     encode(&builder.finish(), &mut file).map(|()| file)
 /// };
@@ -62,15 +62,15 @@ pub fn encode_with(
     let finished = match options.gzip {
         Gzip::Full => {
             let mut gzip: GzEncoder<_> = GzBuilder::new().write(writer, Compression::default());
-            encode_in_parts(profile, &mut gzip, FLUSH)?;
+            encode_in_parts(profile, &mut gzip, FLUSH_SIZE)?;
             gzip.finish()
         }
         Gzip::Loose => {
-            let mut packer = Packer::new(writer).map_err(Error::Write)?;
-            encode_in_parts(profile, &mut packer, BLOCK)?;
+            let mut packer = GzipPacker::new(writer).map_err(Error::Write)?;
+            encode_in_parts(profile, &mut packer, BLOCK_SIZE)?;
             packer.finish()
         }
-        Gzip::None => return encode_in_parts(profile, writer, FLUSH),
+        Gzip::None => return encode_in_parts(profile, writer, FLUSH_SIZE),
     };
     let flushed = finished.and_then(|mut writer| writer.flush());
     flushed.map_err(Error::Write)
@@ -98,7 +98,7 @@ pub fn encode_samples_quickly(
     let mut sample = QuickSample::new(builder.profile.sample_type.len());
     let mut stack = PackedStack::default();
     let write = || {
-        let mut encoder = Encoder::new(gzip, FLUSH);
+        let mut encoder = ProfileEncoder::new(gzip, FLUSH_SIZE);
         encoder.sample_types(&builder.profile)?;
         while let Some(shared) = next(&mut builder, &mut sample) {
             encoder.know_ids(&builder.profile);
@@ -115,7 +115,7 @@ pub fn encode_samples_quickly(
 
 /// Writes `profile` without gzip. At least `part` bytes are collected before they are written.
 fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result<(), Error> {
-    let mut encoder = Encoder::new(writer, part);
+    let mut encoder = ProfileEncoder::new(writer, part);
     let samples = &profile.samples;
     let write = || {
         encoder.sample_types(profile)?;
@@ -143,10 +143,10 @@ fn encode_in_parts(profile: &Profile, writer: impl Write, part: usize) -> Result
 }
 
 /// How many bytes are collected before they are written.
-const FLUSH: usize = 64 << 10;
+const FLUSH_SIZE: usize = 64 << 10;
 
 /// Writes a file in its order: sample types, samples, and the other tables.
-struct Encoder<W> {
+struct ProfileEncoder<W> {
     writer: W,
     buf: Vec<u8>,
     /// How many bytes are collected before they are written.
@@ -160,10 +160,10 @@ struct Encoder<W> {
     labels: Vec<u8>,
     label_sets: Vec<Option<Range<usize>>>,
     /// The ids of all locations so far.
-    ids: Ids,
+    ids: EncodedIds,
 }
 
-impl<W: Write> Encoder<W> {
+impl<W: Write> ProfileEncoder<W> {
     fn new(writer: W, part: usize) -> Self {
         let mut encoder = Self {
             writer,
@@ -174,7 +174,7 @@ impl<W: Write> Encoder<W> {
             texts: Vec::new(),
             labels: Vec::new(),
             label_sets: Vec::new(),
-            ids: Ids::default(),
+            ids: EncodedIds::default(),
         };
         encoder.text(StringId::EMPTY);
         encoder
@@ -412,10 +412,10 @@ fn spread_len(spread: SampleSpread<'_>) -> usize {
 /// Adds the fields of a spread, always packed.
 fn add_spread(out: &mut Vec<u8>, spread: SampleSpread<'_>) {
     let [sampled, variance] = packed_spread_len(spread);
-    varint(out, u64::from(SAMPLED << 3 | 2));
+    varint(out, u64::from(SAMPLED_FIELD << 3 | 2));
     varint(out, sampled as u64);
     spread.sampled.iter().for_each(|&n| varint(out, n));
-    varint(out, u64::from(VARIANCE << 3 | 2));
+    varint(out, u64::from(VARIANCE_FIELD << 3 | 2));
     varint(out, variance as u64);
     let words = spread.variance.iter().flat_map(|v| v.to_le_bytes());
     out.extend(words);
@@ -467,13 +467,13 @@ mod tests {
     fn files_are_as_prost_writes_them() {
         let types = [("a", "count"), ("b", "bytes"), ("c", "seconds")];
         let mut builder = ProfileBuilder::new(&types);
-        builder.folded("main;middle;inner", &[1, -2, i64::MIN]);
+        builder.add_folded("main;middle;inner", &[1, -2, i64::MIN]);
         let mut labels = [
             builder.number_label("size", -5, "kb"),
             builder.text_label("thread", "7"),
         ];
         let values = [0, 300, i64::MAX];
-        builder.folded_with_labels("main;middle;other;inner", &values, &mut labels);
+        builder.add_folded_with_labels("main;middle;other;inner", &values, &mut labels);
         let profile = &mut builder.profile;
         let mut text = |text: &str| profile.strings.intern(text);
         let (one, two, empty) = (text("one"), text("zwei \u{e4}"), StringId::EMPTY);
@@ -506,7 +506,7 @@ mod tests {
         profile.comment = vec![one, empty, two];
         (profile.default_sample_type, profile.doc_url) = (two, one);
         let mut ours = Vec::new();
-        encode_in_parts(profile, &mut ours, FLUSH).unwrap();
+        encode_in_parts(profile, &mut ours, FLUSH_SIZE).unwrap();
         let message = proto::Profile::decode(&ours[..]).unwrap();
         assert_eq!(message.comment.len(), 3);
         assert_eq!(message.encode_to_vec(), ours);
@@ -516,7 +516,7 @@ mod tests {
     #[test]
     fn locations_are_as_prost_writes_them() {
         let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
-        builder.folded("main;inner", &[1]);
+        builder.add_folded("main;inner", &[1]);
         let mut profile = builder.finish();
         let line = profile.line[0];
         let lines = [
@@ -561,7 +561,7 @@ mod tests {
             };
             let mut theirs = Vec::new();
             prost::encoding::message::encode(4, &message, &mut theirs);
-            let mut ours = Encoder::new(Vec::new(), FLUSH);
+            let mut ours = ProfileEncoder::new(Vec::new(), FLUSH_SIZE);
             ours.location(&profile, &location).unwrap();
             assert_eq!(ours.buf, theirs, "{location:?}");
         }

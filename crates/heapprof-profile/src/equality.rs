@@ -8,7 +8,7 @@ impl PartialEq for Profile {
     /// Compares everything that a file holds. The position of a text in the string table does not
     /// matter.
     fn eq(&self, other: &Self) -> bool {
-        let both = Both(self, other);
+        let both = ProfilePair(self, other);
         both.texts(&[
             (self.drop_frames, other.drop_frames),
             (self.keep_frames, other.keep_frames),
@@ -34,9 +34,9 @@ impl PartialEq for Profile {
     }
 }
 
-struct Both<'a>(&'a Profile, &'a Profile);
+struct ProfilePair<'a>(&'a Profile, &'a Profile);
 
-impl Both<'_> {
+impl ProfilePair<'_> {
     fn all<T>(&self, a: &[T], b: &[T], same: impl Fn(&T, &T) -> bool) -> bool {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
     }

@@ -45,19 +45,19 @@ pub enum Error {
         /// The offset in the inflated data.
         offset: u64,
         /// What was being read.
-        object: Object,
+        object: ProfileElement,
         /// What is wrong.
         defect: WireDefect,
         /// Text to add after the defect.
         hint: &'static str,
     },
     /// The messages are well formed but contradict each other.
-    #[error("malformed {object}{}: {defect}{hint}", At(*.offset))]
+    #[error("malformed {object}{}: {defect}{hint}", ErrorOffset(*.offset))]
     Invalid {
         /// The offset in the inflated data, if known.
         offset: Option<u64>,
         /// The object at fault.
-        object: Object,
+        object: ProfileElement,
         /// What is wrong with it.
         defect: String,
         /// Text to add after the defect.
@@ -82,9 +82,9 @@ impl Error {
     }
 }
 
-struct At(Option<u64>);
+struct ErrorOffset(Option<u64>);
 
-impl fmt::Display for At {
+impl fmt::Display for ErrorOffset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(offset) => write!(f, ", at byte {offset} of the profile"),
@@ -157,7 +157,7 @@ pub enum WireDefect {
 /// The part of a profile that an error is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Object {
+pub enum ProfileElement {
     /// The whole profile.
     Profile,
     /// The n-th sample type, from 1.
@@ -178,18 +178,18 @@ pub enum Object {
     PeriodType,
 }
 
-impl fmt::Display for Object {
+impl fmt::Display for ProfileElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Object::Profile => write!(f, "profile"),
-            Object::SampleType(n) => write!(f, "sample_type #{n}"),
-            Object::Sample(n) => write!(f, "sample #{n}"),
-            Object::Label(n) => write!(f, "label of sample #{n}"),
-            Object::Mapping(n) => write!(f, "mapping #{n}"),
-            Object::Location(n) => write!(f, "location #{n}"),
-            Object::Function(n) => write!(f, "function #{n}"),
-            Object::String(n) => write!(f, "string_table[{n}]"),
-            Object::PeriodType => write!(f, "period_type"),
+            ProfileElement::Profile => write!(f, "profile"),
+            ProfileElement::SampleType(n) => write!(f, "sample_type #{n}"),
+            ProfileElement::Sample(n) => write!(f, "sample #{n}"),
+            ProfileElement::Label(n) => write!(f, "label of sample #{n}"),
+            ProfileElement::Mapping(n) => write!(f, "mapping #{n}"),
+            ProfileElement::Location(n) => write!(f, "location #{n}"),
+            ProfileElement::Function(n) => write!(f, "function #{n}"),
+            ProfileElement::String(n) => write!(f, "string_table[{n}]"),
+            ProfileElement::PeriodType => write!(f, "period_type"),
         }
     }
 }

@@ -17,24 +17,26 @@ pub const COW_TYPES: [(&str, &str); 2] = [
 ];
 
 /// The label that says what lies in such memory, such as `SV heads`.
-pub const KIND: &str = "kind";
+pub const KIND_LABEL: &str = "kind";
 
 /// What comments begin with.
-const FORK: &str = "#heapprof.fork.1";
-const LOAD: &str = "#heapprof.load.1";
-const MAPPED: &str = "#heapprof.mapped.1";
+const FORK_PREFIX: &str = "#heapprof.fork.1";
+const LOAD_PREFIX: &str = "#heapprof.load.1";
+const MAPPED_PREFIX: &str = "#heapprof.mapped.1";
 
 /// Whether a comment is one of these.
 pub(crate) fn is_ours(comment: &str) -> bool {
-    [FORK, LOAD, MAPPED].iter().any(|head| {
-        let rest = comment.strip_prefix(head);
-        rest.is_some_and(|rest| rest.starts_with('\t'))
-    })
+    [FORK_PREFIX, LOAD_PREFIX, MAPPED_PREFIX]
+        .iter()
+        .any(|head| {
+            let rest = comment.strip_prefix(head);
+            rest.is_some_and(|rest| rest.starts_with('\t'))
+        })
 }
 
 /// How the last look at a child came about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
+pub enum ChildEnding {
     /// The child was about to end.
     #[default]
     Ended,
@@ -46,7 +48,7 @@ pub enum Ending {
     Running,
 }
 
-impl Ending {
+impl ChildEnding {
     const NAMES: [(Self, &'static str); 4] = [
         (Self::Ended, "ended"),
         (Self::Exec, "exec"),
@@ -61,7 +63,7 @@ impl Ending {
         found.map_or("", |(_, name)| name)
     }
 
-    fn of(name: &str) -> Option<Self> {
+    fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMES.iter().find(|(_, known)| *known == name);
         found.map(|(ending, _)| *ending)
     }
@@ -124,7 +126,7 @@ figures! {
 
 /// A forked child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fork {
+pub struct ForkedChild {
     /// How many forks lie between the first process and it.
     pub generation: u32,
     /// Its process id.
@@ -136,24 +138,24 @@ pub struct Fork {
     /// What it says that it is: its command line, which daemons change.
     pub title: String,
     /// When it was forked, in microseconds since 1970.
-    pub at: i64,
+    pub forked_at: i64,
     /// How old it was at the last look, in microseconds.
-    pub looked: i64,
-    /// How old it was when it ended, in microseconds; the same as `looked` if it ran on.
+    pub audited_age: i64,
+    /// How old it was when it ended, in microseconds; the same as `audited_age` if it ran on.
     pub age: i64,
     /// How the last look came about.
-    pub ending: Ending,
+    pub ending: ChildEnding,
     /// What it had then.
     pub figures: Figures,
     /// Mean bytes between samples, if its blocks are a sample; 1 if all are known.
     pub period: i64,
     /// Why something is not known, if that is so.
-    pub lacks: String,
+    pub missing: String,
 }
 
 /// How an attempt to load something went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Outcome {
+pub enum LoadOutcome {
     /// It is loaded.
     #[default]
     Loaded,
@@ -163,7 +165,7 @@ pub enum Outcome {
     NotFound,
 }
 
-impl Outcome {
+impl LoadOutcome {
     const NAMES: [(Self, &'static str); 3] = [
         (Self::Loaded, "loaded"),
         (Self::Failed, "failed"),
@@ -179,7 +181,7 @@ impl Outcome {
 
     /// The outcome of this name.
     #[must_use]
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let found = Self::NAMES.iter().find(|(_, known)| *known == name);
         found.map(|(outcome, _)| *outcome)
     }
@@ -187,13 +189,13 @@ impl Outcome {
 
 /// An attempt of a child to load something.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct LoadAttempt {
     /// What was asked for, such as `Text/Balanced.pm`.
     pub name: String,
     /// How it was asked for: `require`, `do`, `XS`.
     pub kind: String,
     /// How it went.
-    pub outcome: Outcome,
+    pub outcome: LoadOutcome,
     /// How long it took, in microseconds.
     pub micros: i64,
     /// The frames that asked for it, newest first, each as `FILE:LINE`, with ` < ` between them.
@@ -206,7 +208,7 @@ pub struct Load {
 
 /// A file that a child has mapped and its parent had not when it was forked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mapped {
+pub struct ChildMapping {
     /// Its name.
     pub name: String,
     /// How many bytes of it are in memory.
@@ -217,37 +219,37 @@ pub struct Mapped {
 
 /// All that an audit noted of a child.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Audited {
+pub struct ChildAudit {
     /// The child.
-    pub fork: Fork,
+    pub fork: ForkedChild,
     /// What it tried to load, in the order of the attempts.
-    pub loads: Vec<Load>,
+    pub loads: Vec<LoadAttempt>,
     /// What it mapped.
-    pub mapped: Vec<Mapped>,
+    pub mapped: Vec<ChildMapping>,
 }
 
-impl Audited {
+impl ChildAudit {
     /// The comments that hold it.
     #[must_use]
     pub fn comments(&self) -> Vec<String> {
         let fork = &self.fork;
-        let mut line = Line::new(FORK);
+        let mut line = CommentWriter::new(FORK_PREFIX);
         line.number("generation", fork.generation.into());
         line.number("pid", fork.pid.into());
         line.number("parent", fork.parent.into());
         line.text("program", &fork.program);
         line.text("title", &fork.title);
-        line.number("at", fork.at);
-        line.number("looked", fork.looked);
+        line.number("at", fork.forked_at);
+        line.number("looked", fork.audited_age);
         line.number("age", fork.age);
         line.text("ending", fork.ending.name());
         fork.figures.each(|key, value| line.number(key, value));
         line.number("period", fork.period);
-        line.text("lacks", &fork.lacks);
+        line.text("lacks", &fork.missing);
         let mut all = vec![line.0];
-        all.extend(self.loads.iter().map(Load::comment));
+        all.extend(self.loads.iter().map(LoadAttempt::comment));
         for mapped in &self.mapped {
-            let mut line = Line::new(MAPPED);
+            let mut line = CommentWriter::new(MAPPED_PREFIX);
             line.text("name", &mapped.name);
             line.number("resident", mapped.resident);
             line.number("private", mapped.private);
@@ -258,19 +260,19 @@ impl Audited {
 
     /// What an audit noted of the child whose profile this is; `None` if it noted nothing.
     #[must_use]
-    pub fn of(profile: &Profile) -> Option<Self> {
+    pub fn from_profile(profile: &Profile) -> Option<Self> {
         let mut found = None;
         let (mut loads, mut mapped) = (Vec::new(), Vec::new());
         for &comment in &profile.comment {
             let text = profile.text(comment);
-            if let Some(fields) = fields(text, FORK) {
-                let mut fork = Fork::default();
+            if let Some(fields) = fields(text, FORK_PREFIX) {
+                let mut fork = ForkedChild::default();
                 fields.for_each(|(key, value)| fork.set(key, value));
                 found = Some(fork);
-            } else if let Some(load) = Load::of_comment(text) {
+            } else if let Some(load) = LoadAttempt::from_comment(text) {
                 loads.push(load);
-            } else if let Some(fields) = fields(text, MAPPED) {
-                let mut file = Mapped::default();
+            } else if let Some(fields) = fields(text, MAPPED_PREFIX) {
+                let mut file = ChildMapping::default();
                 fields.for_each(|(key, value)| file.set(key, value));
                 mapped.push(file);
             }
@@ -283,7 +285,7 @@ impl Audited {
     }
 }
 
-impl Fork {
+impl ForkedChild {
     fn set(&mut self, key: &str, value: String) {
         match key {
             "generation" => self.generation = value.parse().unwrap_or(0),
@@ -291,22 +293,22 @@ impl Fork {
             "parent" => self.parent = value.parse().unwrap_or(0),
             "program" => self.program = value,
             "title" => self.title = value,
-            "at" => self.at = value.parse().unwrap_or(0).clamp(0, 4 * MOST),
-            "looked" => self.looked = number(&value),
+            "at" => self.forked_at = value.parse().unwrap_or(0).clamp(0, 4 * MAX_NUMBER),
+            "looked" => self.audited_age = number(&value),
             "age" => self.age = number(&value),
-            "ending" => self.ending = Ending::of(&value).unwrap_or_default(),
+            "ending" => self.ending = ChildEnding::from_name(&value).unwrap_or_default(),
             "period" => self.period = number(&value),
-            "lacks" => self.lacks = value,
+            "lacks" => self.missing = value,
             key => self.figures.set(key, number(&value)),
         }
     }
 }
 
-impl Load {
+impl LoadAttempt {
     /// The comment that holds it.
     #[must_use]
     pub fn comment(&self) -> String {
-        let mut line = Line::new(LOAD);
+        let mut line = CommentWriter::new(LOAD_PREFIX);
         line.text("name", &self.name);
         line.text("kind", &self.kind);
         line.text("outcome", self.outcome.name());
@@ -319,9 +321,9 @@ impl Load {
 
     /// The attempt in a comment; `None` if it has none.
     #[must_use]
-    pub fn of_comment(comment: &str) -> Option<Self> {
+    pub fn from_comment(comment: &str) -> Option<Self> {
         let mut load = Self::default();
-        fields(comment, LOAD)?.for_each(|(key, value)| load.set(key, value));
+        fields(comment, LOAD_PREFIX)?.for_each(|(key, value)| load.set(key, value));
         Some(load)
     }
 
@@ -329,7 +331,7 @@ impl Load {
         match key {
             "name" => self.name = value,
             "kind" => self.kind = value,
-            "outcome" => self.outcome = Outcome::of(&value).unwrap_or_default(),
+            "outcome" => self.outcome = LoadOutcome::from_name(&value).unwrap_or_default(),
             "micros" => self.micros = number(&value),
             "site" => self.site = value,
             "stats" => self.stats = number(&value),
@@ -339,7 +341,7 @@ impl Load {
     }
 }
 
-impl Mapped {
+impl ChildMapping {
     fn set(&mut self, key: &str, value: String) {
         match key {
             "name" => self.name = value,
@@ -351,12 +353,12 @@ impl Mapped {
 }
 
 /// No process has more bytes, and no wait took longer: what says more is damaged.
-const MOST: i64 = 1 << 50;
+const MAX_NUMBER: i64 = 1 << 50;
 
 /// A number that is no debt; 0 if it is none, or none that can be.
 fn number(text: &str) -> i64 {
     let number = text.parse().unwrap_or(0);
-    if (0..=MOST).contains(&number) {
+    if (0..=MAX_NUMBER).contains(&number) {
         number
     } else {
         0
@@ -369,14 +371,14 @@ fn fields<'c>(comment: &'c str, head: &str) -> Option<impl Iterator<Item = (&'c 
     let fields = rest.split('\t');
     Some(fields.filter_map(|field| {
         let (key, value) = field.split_once('=')?;
-        Some((key, read(value)))
+        Some((key, unescape(value)))
     }))
 }
 
 /// A comment that is being written.
-struct Line(String);
+struct CommentWriter(String);
 
-impl Line {
+impl CommentWriter {
     fn new(head: &str) -> Self {
         Self(head.to_string())
     }
@@ -402,7 +404,7 @@ impl Line {
 }
 
 /// A value as it was before it was written.
-fn read(value: &str) -> String {
+fn unescape(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     let mut rest = value;
     while let Some((before, behind)) = rest.split_once('%') {
@@ -429,36 +431,36 @@ fn read(value: &str) -> String {
 mod tests {
     use super::*;
 
-    fn some() -> Audited {
-        Audited {
-            fork: Fork {
+    fn some() -> ChildAudit {
+        ChildAudit {
+            fork: ForkedChild {
                 generation: 2,
                 pid: 77,
                 parent: 76,
                 program: "perl".to_string(),
                 title: "a%b\tc d".to_string(),
-                at: 1_764_150_000_000_000,
-                looked: 5,
+                forked_at: 1_764_150_000_000_000,
+                audited_age: 5,
                 age: 9,
-                ending: Ending::Killed,
+                ending: ChildEnding::Killed,
                 figures: Figures {
                     rss: 4096,
                     unshared: 40_960,
                     ..Figures::default()
                 },
                 period: 4096,
-                lacks: "pages: not ours\n".to_string(),
+                missing: "pages: not ours\n".to_string(),
             },
-            loads: vec![Load {
+            loads: vec![LoadAttempt {
                 name: "Text/Balanced.pm".to_string(),
                 kind: "require".to_string(),
-                outcome: Outcome::NotFound,
+                outcome: LoadOutcome::NotFound,
                 micros: 12,
                 site: "é.pl:3 < b.pl:4".to_string(),
                 stats: 18,
                 opens: 0,
             }],
-            mapped: vec![Mapped {
+            mapped: vec![ChildMapping {
                 name: "/lib/x=y.so".to_string(),
                 resident: 8192,
                 private: 4096,
@@ -480,8 +482,11 @@ mod tests {
         let comments = some().comments();
         assert!(comments.iter().all(|comment| is_ours(comment)));
         assert!(comments.iter().all(|comment| !comment.contains('\n')));
-        assert_eq!(Audited::of(&with(&comments)), Some(some()));
-        assert_eq!(Audited::of(&with(&["pid: 7".to_string()])), None);
+        assert_eq!(ChildAudit::from_profile(&with(&comments)), Some(some()));
+        assert_eq!(
+            ChildAudit::from_profile(&with(&["pid: 7".to_string()])),
+            None
+        );
     }
 
     #[test]
@@ -493,7 +498,7 @@ mod tests {
             "#heapprof.fork.1\tprogram=%é%4\tpid=99999999999\tunknown=7",
             "#heapprof.fork.1\trss=9223372036854775807\tat=9223372036854775807",
         ] {
-            let read = Audited::of(&with(&[text.to_string()])).unwrap_or_default();
+            let read = ChildAudit::from_profile(&with(&[text.to_string()])).unwrap_or_default();
             assert_eq!((read.fork.pid, read.fork.figures.rss), (0, 0), "{text}");
         }
     }

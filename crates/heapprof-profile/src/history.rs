@@ -13,23 +13,23 @@ use crate::model::Profile;
 use crate::varint::varint;
 use crate::wire;
 
-pub use self::sizes::{CLASSES, SizeClass, Sizes, class_of};
+pub use self::sizes::{SIZE_CLASS_COUNT, SizeClass, SizeHistogram, class_of};
 
 /// The heap of a process over a recording, and what was resident meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History {
+pub struct HeapHistory {
     /// Moments of the heap, in order of time.
-    pub moments: Vec<Moment>,
+    pub moments: Vec<HeapMoment>,
     /// Moments of the resident set, in order of time. They need not be those of the heap.
-    pub resident: Vec<Resident>,
+    pub resident: Vec<ResidentMoment>,
     /// When the heap was largest, and how many bytes were in use then.
-    pub peak: Option<Peak>,
+    pub peak: Option<HeapPeak>,
 }
 
 /// What was in use at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Moment {
+pub struct HeapMoment {
     /// Microseconds since the recording began.
     pub micros: i64,
     /// Bytes in use.
@@ -40,7 +40,7 @@ pub struct Moment {
 
 /// What was resident at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resident {
+pub struct ResidentMoment {
     /// Microseconds since the recording began.
     pub micros: i64,
     /// Bytes of the process that were in memory.
@@ -49,7 +49,7 @@ pub struct Resident {
 
 /// When the heap was largest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Peak {
+pub struct HeapPeak {
     /// Microseconds since the recording began: the time of the first look after the peak.
     pub micros: i64,
     /// Bytes in use at the peak.
@@ -57,20 +57,20 @@ pub struct Peak {
 }
 
 /// What the comment of a history begins with.
-pub(crate) const HISTORY: &str = "#heapprof.history.1 ";
+pub(crate) const HISTORY_PREFIX: &str = "#heapprof.history.1 ";
 
 /// The most moments that are read of a history.
-const MOST: u64 = 1 << 16;
+const MAX_MOMENTS: u64 = 1 << 16;
 
 /// Whether a comment is one of those that only heapprof's own commands read.
 #[must_use]
 pub fn is_for_machines(comment: &str) -> bool {
-    comment.starts_with(HISTORY)
-        || comment.starts_with(sizes::SIZES)
+    comment.starts_with(HISTORY_PREFIX)
+        || comment.starts_with(sizes::SIZES_PREFIX)
         || crate::fork::is_ours(comment)
 }
 
-impl History {
+impl HeapHistory {
     /// The comment that holds this history.
     #[must_use]
     pub fn comment(&self) -> String {
@@ -84,15 +84,17 @@ impl History {
         column(&mut out, resident.map(|moment| moment.bytes));
         let peak = self.peak.map(|peak| [peak.micros, peak.bytes]);
         column(&mut out, peak.into_iter().flatten());
-        let mut text = String::from(HISTORY);
+        let mut text = String::from(HISTORY_PREFIX);
         STANDARD.encode_string(&out, &mut text);
         text
     }
 
     /// The history in a comment. Returns `None` if the comment has none that can be read.
     #[must_use]
-    pub fn of_comment(comment: &str) -> Option<Self> {
-        let bytes = STANDARD.decode(comment.strip_prefix(HISTORY)?).ok()?;
+    pub fn from_comment(comment: &str) -> Option<Self> {
+        let bytes = STANDARD
+            .decode(comment.strip_prefix(HISTORY_PREFIX)?)
+            .ok()?;
         let mut at = 0;
         let mut next = || read_column(&bytes, &mut at);
         let (times, sizes, objects) = (next()?, next()?, next()?);
@@ -106,16 +108,16 @@ impl History {
             return None;
         }
         let moments = times.iter().zip(sizes).zip(objects);
-        let moments = moments.map(|((&micros, bytes), objects)| Moment {
+        let moments = moments.map(|((&micros, bytes), objects)| HeapMoment {
             micros,
             bytes,
             objects,
         });
         let resident = resident_times.iter().zip(resident);
-        let resident = resident.map(|(&micros, bytes)| Resident { micros, bytes });
+        let resident = resident.map(|(&micros, bytes)| ResidentMoment { micros, bytes });
         let peak = match peak[..] {
             [] => None,
-            [micros, bytes] => Some(Peak { micros, bytes }),
+            [micros, bytes] => Some(HeapPeak { micros, bytes }),
             _ => return None,
         };
         Some(Self {
@@ -128,14 +130,14 @@ impl History {
     /// The history of a profile. Returns `None` if it has none, or one that can't be read, or
     /// those of several processes.
     #[must_use]
-    pub fn of(profile: &Profile) -> Option<Self> {
-        let text = one(profile, HISTORY)?;
-        Self::of_comment(text)
+    pub fn from_profile(profile: &Profile) -> Option<Self> {
+        let text = one(profile, HISTORY_PREFIX)?;
+        Self::from_comment(text)
     }
 
     /// Puts this history into a profile in the place of the one that it has.
     pub fn put(&self, profile: &mut Profile) {
-        replace(profile, HISTORY, &self.comment());
+        replace(profile, HISTORY_PREFIX, &self.comment());
     }
 }
 
@@ -173,7 +175,7 @@ fn column(out: &mut Vec<u8>, numbers: impl Iterator<Item = i64>) {
 fn read_column(bytes: &[u8], at: &mut usize) -> Option<Vec<i64>> {
     let count = wire::varint(bytes, at).ok()?;
     // Each number takes a byte at least.
-    if count > MOST || count > (bytes.len() - *at) as u64 {
+    if count > MAX_MOMENTS || count > (bytes.len() - *at) as u64 {
         return None;
     }
     let mut before = 0i64;
@@ -192,21 +194,21 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn some() -> History {
-        let moment = |(micros, bytes, objects)| Moment {
+    fn some() -> HeapHistory {
+        let moment = |(micros, bytes, objects)| HeapMoment {
             micros,
             bytes,
             objects,
         };
-        History {
+        HeapHistory {
             moments: [(0, 0, 0), (15, 4096, 3), (900, -7, i64::MAX)]
                 .map(moment)
                 .into(),
-            resident: vec![Resident {
+            resident: vec![ResidentMoment {
                 micros: 40,
                 bytes: 1 << 40,
             }],
-            peak: Some(Peak {
+            peak: Some(HeapPeak {
                 micros: 15,
                 bytes: 5000,
             }),
@@ -215,8 +217,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for history in [some(), History::default()] {
-            assert_eq!(History::of_comment(&history.comment()), Some(history));
+        for history in [some(), HeapHistory::default()] {
+            assert_eq!(HeapHistory::from_comment(&history.comment()), Some(history));
         }
     }
 
@@ -231,10 +233,11 @@ mod tests {
     fn what_is_not_whole_is_not_read() {
         let whole = some().comment();
         let bytes = STANDARD
-            .decode(whole.strip_prefix(HISTORY).unwrap())
+            .decode(whole.strip_prefix(HISTORY_PREFIX).unwrap())
             .unwrap();
-        let read =
-            |bytes: &[u8]| History::of_comment(&(HISTORY.to_string() + &STANDARD.encode(bytes)));
+        let read = |bytes: &[u8]| {
+            HeapHistory::from_comment(&(HISTORY_PREFIX.to_string() + &STANDARD.encode(bytes)))
+        };
         assert_eq!(read(&bytes), Some(some()));
         for length in 0..bytes.len() {
             assert_eq!(read(&bytes[..length]), None, "{length}");
@@ -243,26 +246,29 @@ mod tests {
         // Times that go back, and a count of which nothing follows.
         assert_eq!(read(&[2, 20, 3, 0, 2, 0, 0, 2, 0, 0, 0, 0, 0]), None);
         assert_eq!(read(&[0xff, 0xff, 0xff, 0xff, 0x0f]), None);
-        assert_eq!(History::of_comment("#heapprof.history.1 not base64!"), None);
+        assert_eq!(
+            HeapHistory::from_comment("#heapprof.history.1 not base64!"),
+            None
+        );
     }
 
     #[test]
     fn a_profile_has_one_or_none() {
         let mut profile = Profile::default();
-        assert_eq!(History::of(&profile), None);
+        assert_eq!(HeapHistory::from_profile(&profile), None);
         some().put(&mut profile);
         some().put(&mut profile);
-        assert_eq!(History::of(&profile), Some(some()));
-        let other = profile.strings.intern(&History::default().comment());
+        assert_eq!(HeapHistory::from_profile(&profile), Some(some()));
+        let other = profile.strings.intern(&HeapHistory::default().comment());
         profile.comment.push(other);
-        assert_eq!(History::of(&profile), None);
+        assert_eq!(HeapHistory::from_profile(&profile), None);
     }
 
     proptest! {
         #[test]
         fn nothing_makes_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let text = HISTORY.to_string() + &STANDARD.encode(bytes);
-            let _ = History::of_comment(&text);
+            let text = HISTORY_PREFIX.to_string() + &STANDARD.encode(bytes);
+            let _ = HeapHistory::from_comment(&text);
         }
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::hashing::HashMap;
 
-use crate::parts::hashed;
+use crate::parts::hash_table_memory;
 
-const NONE: u32 = u32::MAX;
+const NO_POSITION: u32 = u32::MAX;
 
 #[derive(Default)]
 pub(crate) struct IdMap {
@@ -36,7 +36,7 @@ impl IdMap {
         if id < u64::from(self.len) * 4 + 1024 {
             let at = id as usize;
             if at >= self.dense.len() {
-                self.dense.resize(at + 1, NONE);
+                self.dense.resize(at + 1, NO_POSITION);
             }
             self.dense[at] = self.len;
         } else {
@@ -48,19 +48,19 @@ impl IdMap {
     }
 
     /// How many ids there are, if they are 1, 2, 3, ... in this order, as most writers number them.
-    pub(crate) fn counted(&self) -> Option<u32> {
+    pub(crate) fn sequential_count(&self) -> Option<u32> {
         (!self.uneven).then_some(self.len)
     }
 
     /// About how many bytes the map takes.
     pub(crate) fn memory(&self) -> u64 {
         let dense = size_of_val(&self.dense[..]) as u64;
-        dense + hashed::<(u64, u32)>(self.sparse.capacity())
+        dense + hash_table_memory::<(u64, u32)>(self.sparse.capacity())
     }
 
     pub(crate) fn get(&self, id: u64) -> Option<u32> {
         match self.dense.get(usize::try_from(id).unwrap_or(usize::MAX)) {
-            Some(&at) if at != NONE => Some(at),
+            Some(&at) if at != NO_POSITION => Some(at),
             _ => self.sparse.get(&id).copied(),
         }
     }

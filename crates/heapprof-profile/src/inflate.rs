@@ -8,12 +8,12 @@ use flate2::bufread::GzDecoder;
 use crate::error::{Error, GzipDefect};
 
 /// Counts the bytes taken out of the file, so that errors can name an offset.
-struct Counted<R> {
+struct OffsetReader<R> {
     inner: R,
     taken: u64,
 }
 
-impl<R: BufRead> Read for Counted<R> {
+impl<R: BufRead> Read for OffsetReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let n = self.inner.read(buf)?;
         self.taken += n as u64;
@@ -21,7 +21,7 @@ impl<R: BufRead> Read for Counted<R> {
     }
 }
 
-impl<R: BufRead> BufRead for Counted<R> {
+impl<R: BufRead> BufRead for OffsetReader<R> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.inner.fill_buf()
     }
@@ -32,23 +32,23 @@ impl<R: BufRead> BufRead for Counted<R> {
     }
 }
 
-type File<R> = Counted<BufReader<Chain<Cursor<Vec<u8>>, R>>>;
+type GzipFile<R> = OffsetReader<BufReader<Chain<Cursor<Vec<u8>>, R>>>;
 
-enum State<R: Read> {
-    Plain(File<R>),
-    Member(Box<GzDecoder<File<R>>>),
+enum InflateState<R: Read> {
+    Plain(GzipFile<R>),
+    Member(Box<GzDecoder<GzipFile<R>>>),
     Done,
 }
 
 /// The plain bytes of a gzipped or plain file, as a stream. [`Read`] returns errors of gzip as an
 /// [`Error`] inside an `io::Error`.
-pub struct Inflate<R: Read> {
-    state: State<R>,
+pub struct InflateReader<R: Read> {
+    state: InflateState<R>,
     /// The first bytes of the file. They tell what it is if it is not a profile.
     head: Vec<u8>,
 }
 
-impl<R: Read> Inflate<R> {
+impl<R: Read> InflateReader<R> {
     /// Reads the first bytes and opens the gzip layer, if there is one.
     ///
     /// # Errors
@@ -60,13 +60,13 @@ impl<R: Read> Inflate<R> {
             return Err(Error::Empty);
         }
         let gzipped = head.starts_with(&[0x1f, 0x8b]);
-        let file = Counted {
+        let file = OffsetReader {
             inner: BufReader::with_capacity(128 << 10, Cursor::new(head.clone()).chain(reader)),
             taken: 0,
         };
         let state = match gzipped {
-            true => State::Member(Box::new(GzDecoder::new(file))),
-            false => State::Plain(file),
+            true => InflateState::Member(Box::new(GzDecoder::new(file))),
+            false => InflateState::Plain(file),
         };
         Ok(Self { state, head })
     }
@@ -84,26 +84,27 @@ impl<R: Read> Inflate<R> {
     pub(crate) fn fill(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
         loop {
             match &mut self.state {
-                State::Plain(file) => return Ok(retry(|| file.read(buf))?),
-                State::Member(member) => {
+                InflateState::Plain(file) => return Ok(retry(|| file.read(buf))?),
+                InflateState::Member(member) => {
                     let n = retry(|| member.read(buf))
                         .map_err(|error| gzip_error(error, member.get_ref().taken))?;
                     if n > 0 {
                         return Ok(n);
                     }
-                    let State::Member(member) = std::mem::replace(&mut self.state, State::Done)
+                    let InflateState::Member(member) =
+                        std::mem::replace(&mut self.state, InflateState::Done)
                     else {
                         unreachable!("matched above")
                     };
                     self.state = next_member(member.into_inner())?;
                 }
-                State::Done => return Ok(0),
+                InflateState::Done => return Ok(0),
             }
         }
     }
 }
 
-impl<R: Read> Read for Inflate<R> {
+impl<R: Read> Read for InflateReader<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         self.fill(buf).map_err(|error| match error {
             Error::Io(error) => error,
@@ -113,11 +114,11 @@ impl<R: Read> Read for Inflate<R> {
 }
 
 /// What follows a gzip member: another one, zero padding, or something that should not be there.
-fn next_member<R: Read>(mut file: File<R>) -> Result<State<R>, Error> {
+fn next_member<R: Read>(mut file: GzipFile<R>) -> Result<InflateState<R>, Error> {
     loop {
         match retry(|| file.fill_buf().map(|b| b.first().copied()))? {
-            None => return Ok(State::Done),
-            Some(0x1f) => return Ok(State::Member(Box::new(GzDecoder::new(file)))),
+            None => return Ok(InflateState::Done),
+            Some(0x1f) => return Ok(InflateState::Member(Box::new(GzDecoder::new(file)))),
             Some(0) => file.consume(1),
             Some(_) => {
                 return Err(Error::Gzip {

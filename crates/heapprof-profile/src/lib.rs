@@ -9,7 +9,7 @@
 //! use heapprof_profile::{ProfileBuilder, decode, encode};
 //!
 //! let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
-//! builder.folded("main;parse;alloc", &[3, 96]);
+//! builder.add_folded("main;parse;alloc", &[3, 96]);
 //! let profile = builder.finish();
 //!
 //! let mut file = Vec::new();
@@ -69,16 +69,17 @@ mod varint;
 mod wire;
 
 pub use crate::{
-    allocators::{ALLOCATORS, WRAPPERS, after_allocators},
+    allocators::{ALLOCATION_WRAPPERS, ALLOCATOR_REGEX, after_allocators},
     builder::{FrameText, ProfileBuilder},
     decode::{ReadOptions, decode, decode_with},
     early_ends::{EarlyEndCounts, EarlyEndReason, EarlyEnds},
     encode::{EncodeOptions, Gzip, QuickSample, encode, encode_samples_quickly, encode_with},
-    error::{Error, GzipDefect, Object, Warning, WireDefect},
+    error::{Error, GzipDefect, ProfileElement, Warning, WireDefect},
     history::{
-        CLASSES, History, Moment, Peak, Resident, SizeClass, Sizes, class_of, is_for_machines,
+        HeapHistory, HeapMoment, HeapPeak, ResidentMoment, SIZE_CLASS_COUNT, SizeClass,
+        SizeHistogram, class_of, is_for_machines,
     },
-    inflate::Inflate,
+    inflate::InflateReader,
     linker_name::{is_legacy_rust_name, is_rust_name},
     merge::{UnitRules, agree_addresses, agree_units, merge, merge_all, merge_as_pprof},
     model::{
@@ -87,7 +88,7 @@ pub use crate::{
     },
     sample_type::{SampleTypeError, default_sample_type, find_sample_type},
     strings::{StringId, StringTable},
-    unit::{Family, Unit},
+    unit::{Unit, UnitFamily},
 };
 
 /// The examples of README.md. They run as tests, too.

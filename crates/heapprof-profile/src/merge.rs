@@ -47,7 +47,7 @@ pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
 /// use heapprof_profile::{Error, ProfileBuilder, merge, merge_all};
 /// let run = |unit, stack: &str, value| {
 ///     let mut builder = ProfileBuilder::new(&[("inuse_space", unit)]);
-///     builder.folded(stack, &[value]);
+///     builder.add_folded(stack, &[value]);
 ///     builder.finish()
 /// };
 /// let runs = [run("bytes", "main;parse", 96), run("kilobytes", "main;parse", 1)];
@@ -70,12 +70,12 @@ pub fn merge(a: Profile, b: Profile) -> Result<Profile, Error> {
 pub fn merge_all<E: From<Error>>(
     profiles: impl IntoIterator<Item = Result<Profile, E>>,
 ) -> Result<Profile, E> {
-    let mut merger: Option<Merger> = None;
+    let mut merger: Option<ProfileMerger> = None;
     for profile in profiles {
         let profile = profile?;
         match &mut merger {
             None => {
-                let mut first = Merger::new(&profile, Rules::Ours);
+                let mut first = ProfileMerger::new(&profile, MergeRules::Ours);
                 first.add(&profile)?;
                 merger = Some(first);
             }
@@ -104,16 +104,16 @@ fn mapping_key(m: &Mapping) -> MappingKey {
 
 /// The rules for what counts as the same location, and for sums beyond 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Rules {
+enum MergeRules {
     /// Lines differ if any of their fields differs. A sum beyond 64 bits is an error.
     Ours,
     /// The rules of pprof.
     Pprof,
 }
 
-struct Merger {
+struct ProfileMerger {
     builder: ProfileBuilder,
-    rules: Rules,
+    rules: MergeRules,
     /// Whether a profile was added already.
     begun: bool,
     mapping_key: HashMap<MappingKey, MappingIndex>,
@@ -121,8 +121,8 @@ struct Merger {
     hasher: RandomState,
 }
 
-impl Merger {
-    fn new(first: &Profile, rules: Rules) -> Self {
+impl ProfileMerger {
+    fn new(first: &Profile, rules: MergeRules) -> Self {
         let types: Vec<(&str, &str)> = first
             .sample_type
             .iter()
@@ -184,21 +184,21 @@ impl Merger {
 
     fn add(&mut self, profile: &Profile) -> Result<(), Error> {
         match self.rules {
-            Rules::Ours => self.header(profile)?,
-            Rules::Pprof => as_pprof::header(&mut self.builder.profile, profile, !self.begun),
+            MergeRules::Ours => self.header(profile)?,
+            MergeRules::Pprof => as_pprof::header(&mut self.builder.profile, profile, !self.begun),
         }
         self.begun = true;
         // Each entry is moved when a sample first needs it, so unused entries are not in the sum.
         // The main binary is always moved.
-        let mut moved = Moved::new(profile);
+        let mut moved = MergedPositions::new(profile);
         if self.builder.profile.mapping.is_empty() && !profile.mapping.is_empty() {
             self.move_mapping(&mut moved, MappingIndex(0));
         }
         let mut stack = Vec::new();
         for i in 0..profile.samples.len() {
             let of_none = match self.rules {
-                Rules::Ours => profile.samples.is_nothing(i),
-                Rules::Pprof => profile.samples.values(i).iter().all(|&v| v == 0),
+                MergeRules::Ours => profile.samples.is_nothing(i),
+                MergeRules::Pprof => profile.samples.values(i).iter().all(|&v| v == 0),
             };
             if of_none {
                 continue;
@@ -217,7 +217,7 @@ impl Merger {
             };
             let sample = self.add_sample(&stack, set, profile.samples.values(i))?;
             if let Some(spread) = profile.samples.spread(i)
-                && self.rules == Rules::Ours
+                && self.rules == MergeRules::Ours
             {
                 let sum = &mut self.builder.profile.samples;
                 let at = sample * sum.width;
@@ -227,13 +227,17 @@ impl Merger {
         Ok(())
     }
 
-    fn move_text(&mut self, moved: &mut Moved<'_>, id: StringId) -> StringId {
+    fn move_text(&mut self, moved: &mut MergedPositions<'_>, id: StringId) -> StringId {
         let from = moved.profile;
         *moved.string[id.index()].get_or_insert_with(|| self.builder.text(from.text(id)))
     }
 
     /// Moves a mapping. Returns its new index and how far addresses in it move.
-    fn move_mapping(&mut self, moved: &mut Moved<'_>, index: MappingIndex) -> (MappingIndex, u64) {
+    fn move_mapping(
+        &mut self,
+        moved: &mut MergedPositions<'_>,
+        index: MappingIndex,
+    ) -> (MappingIndex, u64) {
         if let Some(known) = moved.mapping[index.index()] {
             return known;
         }
@@ -255,7 +259,11 @@ impl Merger {
         known
     }
 
-    fn move_function(&mut self, moved: &mut Moved<'_>, index: FunctionIndex) -> FunctionIndex {
+    fn move_function(
+        &mut self,
+        moved: &mut MergedPositions<'_>,
+        index: FunctionIndex,
+    ) -> FunctionIndex {
         if let Some(known) = moved.function[index.index()] {
             return known;
         }
@@ -271,7 +279,11 @@ impl Merger {
         new
     }
 
-    fn move_location(&mut self, moved: &mut Moved<'_>, index: LocationIndex) -> LocationIndex {
+    fn move_location(
+        &mut self,
+        moved: &mut MergedPositions<'_>,
+        index: LocationIndex,
+    ) -> LocationIndex {
         let from = moved.profile;
         let l = &from.location[index.index()];
         let (mapping, shift) = match l.mapping {
@@ -288,12 +300,12 @@ impl Merger {
                 ..*line
             });
         }
-        let moves = self.rules == Rules::Pprof
+        let moves = self.rules == MergeRules::Pprof
             || l.mapping
                 .is_some_and(|m| holds(&from.mapping[m.index()], l.address));
         let address = l.address.wrapping_add(if moves { shift } else { 0 });
         let mut key: Box<[Line]> = lines.as_slice().into();
-        if self.rules == Rules::Pprof
+        if self.rules == MergeRules::Pprof
             && let Some((_, inlined)) = key.split_last_mut()
         {
             inlined.iter_mut().for_each(|line| line.column = 0);
@@ -305,7 +317,11 @@ impl Merger {
         new
     }
 
-    fn move_labels(&mut self, moved: &mut Moved<'_>, index: LabelSetIndex) -> LabelSetIndex {
+    fn move_labels(
+        &mut self,
+        moved: &mut MergedPositions<'_>,
+        index: LabelSetIndex,
+    ) -> LabelSetIndex {
         let from = moved.profile;
         let mut labels = Vec::new();
         for l in from.label_sets.get(index) {
@@ -416,8 +432,8 @@ impl Merger {
             let at = i as usize * samples.width;
             for (sum, value) in samples.value[at..].iter_mut().zip(values) {
                 *sum = match self.rules {
-                    Rules::Pprof => sum.wrapping_add(*value),
-                    Rules::Ours => sum.checked_add(*value).ok_or_else(|| Error::Overflow {
+                    MergeRules::Pprof => sum.wrapping_add(*value),
+                    MergeRules::Ours => sum.checked_add(*value).ok_or_else(|| Error::Overflow {
                         what: "a merged sample's value".to_string(),
                     })?,
                 };
@@ -446,7 +462,7 @@ impl Merger {
 }
 
 /// Where the parts of a profile that is being added went in the sum.
-struct Moved<'a> {
+struct MergedPositions<'a> {
     profile: &'a Profile,
     string: Vec<Option<StringId>>,
     mapping: Vec<Option<(MappingIndex, u64)>>,
@@ -455,7 +471,7 @@ struct Moved<'a> {
     label_set: Vec<Option<LabelSetIndex>>,
 }
 
-impl<'a> Moved<'a> {
+impl<'a> MergedPositions<'a> {
     fn new(profile: &'a Profile) -> Self {
         Self {
             profile,

@@ -13,8 +13,8 @@ use hashbrown::HashTable;
 use crate::error::Warning;
 use crate::parts::range;
 use crate::strings::{StringId, StringTable};
-use spread::Spread;
-use stacks::Stacks;
+use spread::SpreadTable;
+use stacks::SampleStacks;
 
 macro_rules! index {
     ($($(#[$doc:meta])* $name:ident),*) => {$(
@@ -176,11 +176,11 @@ pub struct Label {
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     pub(crate) width: usize,
-    pub(crate) stacks: Stacks,
+    pub(crate) stacks: SampleStacks,
     pub(crate) value: Vec<i64>,
     pub(crate) label_set: Vec<LabelSetIndex>,
     /// How far the values may be from the truth; `None` if no value is known to be an estimate.
-    pub(crate) spread: Option<Spread>,
+    pub(crate) spread: Option<SpreadTable>,
 }
 
 impl Samples {
@@ -290,8 +290,8 @@ impl Samples {
     /// ```
     /// use heapprof_profile::ProfileBuilder;
     /// let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-    /// builder.folded("main;parse", &[96]);
-    /// builder.folded("main;idle", &[8]);
+    /// builder.add_folded("main;parse", &[96]);
+    /// builder.add_folded("main;idle", &[8]);
     /// let mut profile = builder.finish();
     /// profile.samples.retain(|values| values[0] >= 64);
     /// assert_eq!(profile.samples.len(), 1);

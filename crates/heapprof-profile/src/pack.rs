@@ -11,14 +11,14 @@ use std::io::{self, Write};
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
 /// The size of a block, up to twice as much. Each block is packed or stored as a whole.
-pub(crate) const BLOCK: usize = 4 * STORED;
+pub(crate) const BLOCK_SIZE: usize = 4 * MAX_STORED_PART;
 /// How many bytes of a block are tried.
-const TRIED: usize = 2 << 10;
+const TRIAL_SIZE: usize = 2 << 10;
 /// The most that one stored part may hold.
-const STORED: usize = u16::MAX as usize;
+const MAX_STORED_PART: usize = u16::MAX as usize;
 
 /// Packs what is written to it.
-pub(crate) struct Packer<W> {
+pub(crate) struct GzipPacker<W> {
     writer: W,
     block: Vec<u8>,
     packed: Vec<u8>,
@@ -32,16 +32,16 @@ pub(crate) struct Packer<W> {
 
 /// After so many blocks tried in vain, as many more are not tried. The blocks that follow are
 /// likely to be similar, or few in comparison.
-const PATIENCE: usize = 16;
+const MAX_FAILED_TRIALS: usize = 16;
 
-impl<W: Write> Packer<W> {
+impl<W: Write> GzipPacker<W> {
     pub(crate) fn new(mut writer: W) -> io::Result<Self> {
         // The header says: no name, no time, packed quickly, unknown system.
         writer.write_all(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff])?;
         Ok(Self {
             writer,
-            block: Vec::with_capacity(BLOCK),
-            packed: Vec::with_capacity(BLOCK + BLOCK / 8),
+            block: Vec::with_capacity(BLOCK_SIZE),
+            packed: Vec::with_capacity(BLOCK_SIZE + BLOCK_SIZE / 8),
             compress: Compress::new(Compression::fast(), false),
             crc: Crc::new(),
             in_vain: 0,
@@ -74,13 +74,13 @@ impl<W: Write> Packer<W> {
             self.untried -= 1;
             return self.store(block);
         }
-        let tried = &block[..block.len().min(TRIED)];
+        let tried = &block[..block.len().min(TRIAL_SIZE)];
         self.pack(tried)?;
         // Saving less than half of the bytes is not worth the time.
         if self.packed.len() * 2 > tried.len() {
             self.in_vain += 1;
-            if self.in_vain >= PATIENCE {
-                self.untried = PATIENCE;
+            if self.in_vain >= MAX_FAILED_TRIALS {
+                self.untried = MAX_FAILED_TRIALS;
             }
             return self.store(block);
         }
@@ -92,7 +92,7 @@ impl<W: Write> Packer<W> {
     }
 
     fn store(&mut self, block: &[u8]) -> io::Result<()> {
-        for part in block.chunks(STORED) {
+        for part in block.chunks(MAX_STORED_PART) {
             let [low, high] = (part.len() as u16).to_le_bytes();
             self.writer.write_all(&[0, low, high, !low, !high])?;
             self.writer.write_all(part)?;
@@ -121,18 +121,18 @@ impl<W: Write> Packer<W> {
     }
 }
 
-impl<W: Write> Write for Packer<W> {
+impl<W: Write> Write for GzipPacker<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Bytes that come as a whole block are not copied.
-        if self.block.is_empty() && bytes.len() >= BLOCK {
-            let taken = &bytes[..bytes.len().min(2 * BLOCK)];
+        if self.block.is_empty() && bytes.len() >= BLOCK_SIZE {
+            let taken = &bytes[..bytes.len().min(2 * BLOCK_SIZE)];
             self.block(taken)?;
             return Ok(taken.len());
         }
-        let room = BLOCK - self.block.len();
+        let room = BLOCK_SIZE - self.block.len();
         let taken = &bytes[..bytes.len().min(room)];
         self.block.extend_from_slice(taken);
-        if self.block.len() == BLOCK {
+        if self.block.len() == BLOCK_SIZE {
             self.rest()?;
         }
         Ok(taken.len())
@@ -168,24 +168,24 @@ mod tests {
     #[test]
     fn what_is_packed_comes_back() {
         // Random bytes, text, and both in one file, of sizes around a block's.
-        let random = random(3 * BLOCK);
-        let text = "one stack after the other; ".repeat(3 * BLOCK / 27);
-        let mixed = [&random[..BLOCK + 5], text.as_bytes(), &random[..9]].concat();
+        let random = random(3 * BLOCK_SIZE);
+        let text = "one stack after the other; ".repeat(3 * BLOCK_SIZE / 27);
+        let mixed = [&random[..BLOCK_SIZE + 5], text.as_bytes(), &random[..9]].concat();
         for (bytes, most) in [
             (&random[..], 101),
             (text.as_bytes(), 10),
             (&mixed[..], 60),
-            (&random[..BLOCK], 101),
+            (&random[..BLOCK_SIZE], 101),
             (&[][..], 100),
             (b"x", 10_000),
         ] {
-            let mut packer = Packer::new(Vec::new()).unwrap();
+            let mut packer = GzipPacker::new(Vec::new()).unwrap();
             packer.write_all(bytes).unwrap();
             let packed = packer.finish().unwrap();
             // The same bytes in pieces. Some pieces fill a block that has been begun, some are
             // larger than a block.
-            for piece in [BLOCK - 1, BLOCK + 7, 3 * BLOCK, 1000] {
-                let mut packer = Packer::new(Vec::new()).unwrap();
+            for piece in [BLOCK_SIZE - 1, BLOCK_SIZE + 7, 3 * BLOCK_SIZE, 1000] {
+                let mut packer = GzipPacker::new(Vec::new()).unwrap();
                 packer.write_all(&bytes[..bytes.len().min(1)]).unwrap();
                 for bytes in bytes.get(1..).unwrap_or_default().chunks(piece) {
                     packer.write_all(bytes).unwrap();
@@ -205,22 +205,30 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "packs megabytes")]
     fn what_does_not_pack_is_tried_again_after_a_while() {
-        let random = random(BLOCK);
-        let text = vec![b'x'; BLOCK];
-        let mut packer = Packer::new(Vec::new()).unwrap();
+        let random = random(BLOCK_SIZE);
+        let text = vec![b'x'; BLOCK_SIZE];
+        let mut packer = GzipPacker::new(Vec::new()).unwrap();
         let mut stored = Vec::new();
-        for block in 0..3 * PATIENCE {
+        for block in 0..3 * MAX_FAILED_TRIALS {
             // The first blocks are tried in vain, the next are not tried, and the last are packed.
-            let bytes = if block < PATIENCE { &random } else { &text };
+            let bytes = if block < MAX_FAILED_TRIALS {
+                &random
+            } else {
+                &text
+            };
             let before = packer.writer.len();
             packer.write_all(bytes).unwrap();
-            stored.push(packer.writer.len() - before > BLOCK);
+            stored.push(packer.writer.len() - before > BLOCK_SIZE);
         }
         assert_eq!(
             stored,
-            [vec![true; 2 * PATIENCE], vec![false; PATIENCE]].concat()
+            [
+                vec![true; 2 * MAX_FAILED_TRIALS],
+                vec![false; MAX_FAILED_TRIALS]
+            ]
+            .concat()
         );
         let length = unpacked(&packer.finish().unwrap()).len();
-        assert_eq!(length, 3 * PATIENCE * BLOCK);
+        assert_eq!(length, 3 * MAX_FAILED_TRIALS * BLOCK_SIZE);
     }
 }

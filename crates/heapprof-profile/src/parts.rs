@@ -12,6 +12,6 @@ pub(crate) fn range(end: &[usize], i: usize) -> Range<usize> {
 
 /// About how many bytes a hash table takes that has room for `capacity` entries. An eighth of it is
 /// empty, each entry takes a byte more, and while it grows the smaller table is in memory too.
-pub(crate) fn hashed<T>(capacity: usize) -> u64 {
+pub(crate) fn hash_table_memory<T>(capacity: usize) -> u64 {
     (capacity as u64).saturating_mul(size_of::<T>() as u64 + 1) / 2 * 3
 }

@@ -1,10 +1,10 @@
 //! What a recording's profile says, whether the collector writes it or somebody else reads its
 //! books.
 
-use crate::{ALLOCATORS, command_line};
+use crate::{ALLOCATOR_REGEX, command_line};
 
 /// The sample types of a recording, each with its unit. A sampled one has the first six.
-pub const TYPES: [(&str, &str); 8] = [
+pub const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
     ("inuse_objects", "count"),
@@ -16,25 +16,25 @@ pub const TYPES: [(&str, &str); 8] = [
 ];
 
 /// The label of whoever allocated: the thread's name.
-pub const THREAD: &str = "thread";
+pub const THREAD_LABEL: &str = "thread";
 /// The kernel's number of that thread.
-pub const TID: &str = "tid";
+pub const TID_LABEL: &str = "tid";
 /// In a forked child: how many forks lie between the first process and the one that allocated.
-pub const GENERATION: &str = "generation";
+pub const GENERATION_LABEL: &str = "generation";
 /// The name of all threads that have none of their own.
 pub const OTHER_THREADS: &str = "(other threads)";
 
 /// The frame that stands for those that were left out of a deep stack.
-pub const TRUNCATED: &str = "[truncated]";
+pub const TRUNCATED_FRAME: &str = "[truncated]";
 /// A frame of an interpreter for whose name there was no memory.
-pub const NAMELESS: &str = "[no memory for the name]";
+pub const NAMELESS_FRAME: &str = "[no memory for the name]";
 
 /// The comment of a profile without samples.
-pub const EMPTY: &str = "empty: nothing was allocated, or nothing was sampled";
+pub const EMPTY_COMMENT: &str = "empty: nothing was allocated, or nothing was sampled";
 
 /// What a recording may lack, in the order in which the collector counts it. Behind these it counts
 /// the bytes of the blocks whose frees were not seen.
-const DROPPED: [&str; 6] = [
+const DROPPED_TEXTS: [&str; 6] = [
     "events inside the collector or the allocator (signal handlers, fork handlers)",
     "events for lack of memory for the tables",
     "events while another one was held up by a signal handler",
@@ -47,21 +47,21 @@ const DROPPED: [&str; 6] = [
 /// expression, or empty.
 pub fn drop_frames(wrappers: &str) -> String {
     match wrappers {
-        "" => ALLOCATORS.to_string(),
-        more => format!("{ALLOCATORS}|.*(?:{more}).*"),
+        "" => ALLOCATOR_REGEX.to_string(),
+        more => format!("{ALLOCATOR_REGEX}|.*(?:{more}).*"),
     }
 }
 
 /// The comments that say who recorded, what, how, and why this profile was made.
 pub fn head(version: &str, program: &str, pid: i64, period: u64, reason: &str) -> Vec<String> {
     let mut all = vec![format!("collector: heapprof {version}")];
-    all.extend(about(program, pid, period, reason));
+    all.extend(recording_comments(program, pid, period, reason));
     all
 }
 
 /// The comments that say what a profile is of, how it was recorded, and why it was made. A `period`
 /// of 1 means every allocation.
-pub fn about(program: &str, pid: i64, period: u64, reason: &str) -> [String; 4] {
+pub fn recording_comments(program: &str, pid: i64, period: u64, reason: &str) -> [String; 4] {
     [
         format!("program: {program}"),
         format!("pid: {pid}"),
@@ -76,7 +76,7 @@ pub fn about(program: &str, pid: i64, period: u64, reason: &str) -> [String; 4] 
 /// The comments that tell a process from others of its program: the script that it runs, or the
 /// title that it has set. `command_line` is the text of `/proc/PID/cmdline`, of which nothing else
 /// is taken, because it may hold passwords.
-pub fn called(program: &str, command_line: &[u8]) -> impl Iterator<Item = String> {
+pub fn process_name_comments(program: &str, command_line: &[u8]) -> impl Iterator<Item = String> {
     let script = command_line::script(program, command_line);
     let title = command_line::title(program, command_line);
     let script = script.map(|script| format!("script: {script}"));
@@ -114,15 +114,15 @@ pub fn sampled_blocks(count: u64) -> String {
 }
 
 /// Which of them has bytes.
-const UNSEEN: usize = 4;
+const UNSEEN_FREES: usize = 4;
 
 /// The comments that say what could not be recorded.
-pub fn dropped(counts: [u64; DROPPED.len() + 1]) -> impl Iterator<Item = String> {
-    let bytes = counts[DROPPED.len()];
-    let all = counts.into_iter().zip(DROPPED).enumerate();
+pub fn dropped_comments(counts: [u64; DROPPED_TEXTS.len() + 1]) -> impl Iterator<Item = String> {
+    let bytes = counts[DROPPED_TEXTS.len()];
+    let all = counts.into_iter().zip(DROPPED_TEXTS).enumerate();
     all.filter(|(_, (count, _))| *count != 0)
         .map(move |(i, (count, what))| match i {
-            UNSEEN => format!("dropped: {count} {what}: {bytes} bytes"),
+            UNSEEN_FREES => format!("dropped: {count} {what}: {bytes} bytes"),
             _ => format!("dropped: {count} {what}"),
         })
 }
@@ -132,7 +132,9 @@ pub fn dropped(counts: [u64; DROPPED.len() + 1]) -> impl Iterator<Item = String>
 pub fn unseen_frees<'a>(comments: impl IntoIterator<Item = &'a str>) -> [u64; 2] {
     let parse = |comment: &str| {
         let (count, rest) = comment.strip_prefix("dropped: ")?.split_once(' ')?;
-        let bytes = rest.strip_prefix(DROPPED[UNSEEN])?.strip_prefix(": ")?;
+        let bytes = rest
+            .strip_prefix(DROPPED_TEXTS[UNSEEN_FREES])?
+            .strip_prefix(": ")?;
         let bytes = bytes.strip_suffix(" bytes")?;
         Some([count.parse::<u64>().ok()?, bytes.parse::<u64>().ok()?])
     };
@@ -183,11 +185,11 @@ mod tests {
 
     #[test]
     fn unseen_frees_are_read_again() {
-        let said: Vec<String> = dropped([1, 0, 2, 0, 3, 4, 500]).collect();
+        let said: Vec<String> = dropped_comments([1, 0, 2, 0, 3, 4, 500]).collect();
         assert_eq!(said.len(), 4);
         let all = said.iter().chain(&said).map(String::as_str);
         assert_eq!(unseen_frees(all), [6, 1000]);
         assert_eq!(unseen_frees(["dropped: x frees", "dropped: "]), [0, 0]);
-        assert_eq!(dropped([0; 7]).count(), 0);
+        assert_eq!(dropped_comments([0; 7]).count(), 0);
     }
 }

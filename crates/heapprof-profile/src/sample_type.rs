@@ -15,14 +15,14 @@ pub struct SampleTypeError {
 /// The names that gperftools uses for memory in use: the short ones in a dump that tells nothing
 /// else, the long ones in other dumps. A program's first dumps, before anything is freed, have the
 /// short names and its later dumps the long ones.
-const IN_USE: [(&str, &str); 2] = [("objects", "inuse_objects"), ("space", "inuse_space")];
+const IN_USE_NAMES: [(&str, &str); 2] = [("objects", "inuse_objects"), ("space", "inuse_space")];
 
 /// Gives memory in use the same names in both profiles, if one of them has the short names and the
 /// other the long ones.
 pub(crate) fn agree_names(a: &mut Profile, b: &mut Profile) {
     let has = |p: &Profile, name: &str| p.sample_type.iter().any(|t| p.text(t.r#type) == name);
-    let is_short = |p: &Profile| IN_USE.iter().all(|n| has(p, n.0) && !has(p, n.1));
-    let is_long = |p: &Profile| IN_USE.iter().any(|n| has(p, n.1)) && !has(p, "space");
+    let is_short = |p: &Profile| IN_USE_NAMES.iter().all(|n| has(p, n.0) && !has(p, n.1));
+    let is_long = |p: &Profile| IN_USE_NAMES.iter().any(|n| has(p, n.1)) && !has(p, "space");
     if is_short(a) && is_long(b) {
         a.name_in_use();
     } else if is_short(b) && is_long(a) {
@@ -41,7 +41,7 @@ impl Profile {
     /// takes both for one type.
     pub fn name_in_use(&mut self) {
         let shown = self.default_sample_type_index();
-        for (short, long) in IN_USE {
+        for (short, long) in IN_USE_NAMES {
             let mut types = self.sample_type.iter();
             if let Some(at) = types.position(|t| self.strings.get(t.r#type) == short) {
                 self.sample_type[at].r#type = self.strings.intern(long);
@@ -128,7 +128,7 @@ mod tests {
 
     fn profile(types: &[(&str, &str)]) -> Profile {
         let mut builder = ProfileBuilder::new(types);
-        builder.folded("main", &[7; 4][..types.len()]);
+        builder.add_folded("main", &[7; 4][..types.len()]);
         builder.finish()
     }
 

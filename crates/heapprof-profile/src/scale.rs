@@ -41,8 +41,8 @@ impl Profile {
     /// use heapprof_profile::{ProfileBuilder, merge};
     /// let moment = |bytes| {
     ///     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-    ///     builder.folded("main;parse", &[bytes]);
-    ///     builder.folded("main;idle", &[8]);
+    ///     builder.add_folded("main;parse", &[bytes]);
+    ///     builder.add_folded("main;idle", &[8]);
     ///     builder.finish()
     /// };
     /// let (mut before, after) = (moment(96), moment(160));

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use crate::hashing::RandomState;
 use hashbrown::HashTable;
 
-use crate::parts::{hashed, range};
+use crate::parts::{hash_table_memory, range};
 
 /// A text of one [`StringTable`]. Within a table, equal ids mean equal texts, and equal texts have
 /// equal ids.
@@ -107,7 +107,7 @@ impl StringTable {
     /// About how many bytes the table takes.
     pub(crate) fn memory(&self) -> u64 {
         let texts = self.text.len() + size_of_val(&self.end[..]);
-        texts as u64 + hashed::<u32>(self.index.capacity())
+        texts as u64 + hash_table_memory::<u32>(self.index.capacity())
     }
 
     /// Never true: the empty text is always there.

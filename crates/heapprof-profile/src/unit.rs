@@ -5,7 +5,7 @@
 
 /// A family of units, which convert into each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Family {
+pub enum UnitFamily {
     /// Amounts of memory. The base unit is the byte.
     Bytes,
     /// Durations. The base unit is the nanosecond.
@@ -16,7 +16,7 @@ pub enum Family {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Unit {
     /// The family of units that it converts into.
-    pub family: Family,
+    pub family: UnitFamily,
     /// How many base units it is.
     pub factor: i64,
 }
@@ -26,13 +26,13 @@ impl Unit {
     /// else, e.g. `count`.
     ///
     /// ```
-    /// use heapprof_profile::{Family, ProfileBuilder, Unit};
-    /// let kilobyte = Unit { family: Family::Bytes, factor: 1024 };
+    /// use heapprof_profile::{UnitFamily, ProfileBuilder, Unit};
+    /// let kilobyte = Unit { family: UnitFamily::Bytes, factor: 1024 };
     /// assert_eq!(Unit::parse("KiB"), Some(kilobyte));
     /// assert_eq!(Unit::parse("count"), None);
     ///
     /// let mut builder = ProfileBuilder::new(&[("inuse_space", "KiB")]);
-    /// builder.folded("main;parse", &[3]);
+    /// builder.add_folded("main;parse", &[3]);
     /// let mut profile = builder.finish();
     /// profile.convert_unit(0, "bytes")?;
     /// assert_eq!(profile.samples.values(0), [3072]);
@@ -45,13 +45,13 @@ impl Unit {
         }
         let bytes = |power: u32| {
             Some(Unit {
-                family: Family::Bytes,
+                family: UnitFamily::Bytes,
                 factor: 1 << (10 * power),
             })
         };
         let time = |factor: i64| {
             Some(Unit {
-                family: Family::Time,
+                family: UnitFamily::Time,
                 factor,
             })
         };
@@ -80,11 +80,11 @@ mod tests {
     #[test]
     fn names() {
         let table = [
-            ("bytes", Some((Family::Bytes, 1))),
-            ("KiB", Some((Family::Bytes, 1024))),
-            ("megabytes", Some((Family::Bytes, 1 << 20))),
-            ("nanoseconds", Some((Family::Time, 1))),
-            ("hrs", Some((Family::Time, 3_600_000_000_000))),
+            ("bytes", Some((UnitFamily::Bytes, 1))),
+            ("KiB", Some((UnitFamily::Bytes, 1024))),
+            ("megabytes", Some((UnitFamily::Bytes, 1 << 20))),
+            ("nanoseconds", Some((UnitFamily::Time, 1))),
+            ("hrs", Some((UnitFamily::Time, 3_600_000_000_000))),
             ("count", None),
             ("", None),
         ];

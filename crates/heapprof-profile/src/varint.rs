@@ -13,11 +13,11 @@ pub(crate) fn varint(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// The most bytes that a number takes.
-pub(crate) const LONGEST: usize = 10;
+pub(crate) const MAX_VARINT_BYTES: usize = 10;
 
 /// A number as protobuf writes it, and how many bytes that takes.
-pub(crate) fn varint_bytes(mut number: u64) -> ([u8; LONGEST], usize) {
-    let (mut bytes, mut length) = ([0; LONGEST], 1);
+pub(crate) fn varint_bytes(mut number: u64) -> ([u8; MAX_VARINT_BYTES], usize) {
+    let (mut bytes, mut length) = ([0; MAX_VARINT_BYTES], 1);
     while number >= 0x80 {
         bytes[length - 1] = number as u8 | 0x80;
         number >>= 7;

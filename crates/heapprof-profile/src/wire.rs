@@ -1,30 +1,30 @@
-//! Protobuf's wire format: fields from a stream ([`Stream`]) and from one message in memory
-//! ([`Fields`]).
+//! Protobuf's wire format: fields from a stream ([`WireStream`]) and from one message in memory
+//! ([`MessageFields`]).
 //!
 //! Source: protobuf.dev, "Encoding". Bits of a varint beyond the 64th are discarded, as protobuf
 //! prescribes.
 
 use std::io::Read;
 
-use crate::error::{Error, Object, WireDefect};
-use crate::inflate::Inflate;
+use crate::error::{Error, ProfileElement, WireDefect};
+use crate::inflate::InflateReader;
 
 /// How a field's value is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value<'a> {
+pub(crate) enum WireValue<'a> {
     Varint(u64),
     Fixed64(u64),
     Fixed32,
     Bytes(&'a [u8]),
 }
 
-impl Value<'_> {
+impl WireValue<'_> {
     fn name(&self) -> &'static str {
         match self {
-            Value::Varint(_) => "a number",
-            Value::Fixed64(_) => "a 64-bit word",
-            Value::Fixed32 => "a 32-bit word",
-            Value::Bytes(_) => "bytes",
+            WireValue::Varint(_) => "a number",
+            WireValue::Fixed64(_) => "a 64-bit word",
+            WireValue::Fixed32 => "a 32-bit word",
+            WireValue::Bytes(_) => "bytes",
         }
     }
 }
@@ -94,7 +94,7 @@ fn quick_varint(bytes: &[u8]) -> Option<(u64, usize)> {
 }
 
 /// Adds to a defect of a varint the field that it is in.
-fn of_field(field: u32, defect: WireDefect) -> WireDefect {
+fn in_field(field: u32, defect: WireDefect) -> WireDefect {
     match defect {
         WireDefect::Truncated { .. } => WireDefect::Truncated { field },
         other => other,
@@ -102,10 +102,10 @@ fn of_field(field: u32, defect: WireDefect) -> WireDefect {
 }
 
 /// The value of a field of 4 or 8 bytes.
-fn fixed(bytes: &[u8]) -> Value<'static> {
+fn fixed(bytes: &[u8]) -> WireValue<'static> {
     match bytes.first_chunk() {
-        Some(word) => Value::Fixed64(u64::from_le_bytes(*word)),
-        None => Value::Fixed32,
+        Some(word) => WireValue::Fixed64(u64::from_le_bytes(*word)),
+        None => WireValue::Fixed32,
     }
 }
 
@@ -117,16 +117,16 @@ fn split_tag(tag: u64) -> Result<(u32, u8), WireDefect> {
 }
 
 /// The fields of a message that is in memory.
-pub(crate) struct Fields<'a> {
+pub(crate) struct MessageFields<'a> {
     data: &'a [u8],
     pos: usize,
     /// Where `data` begins in the profile.
     base: u64,
-    object: Object,
+    object: ProfileElement,
 }
 
-impl<'a> Fields<'a> {
-    pub(crate) fn new(data: &'a [u8], base: u64, object: Object) -> Self {
+impl<'a> MessageFields<'a> {
+    pub(crate) fn new(data: &'a [u8], base: u64, object: ProfileElement) -> Self {
         Self {
             data,
             pos: 0,
@@ -152,7 +152,7 @@ impl<'a> Fields<'a> {
 
     /// The next field; `None` at the end.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, WireValue<'a>)>, Error> {
         // Nearly all fields are numbers or a few bytes, with a tag of one byte. Those are read
         // here, inline.
         match self.data.get(self.pos..).unwrap_or_default() {
@@ -162,12 +162,15 @@ impl<'a> Fields<'a> {
             {
                 let length = usize::from(*length);
                 self.pos += 2 + length;
-                Ok(Some((u32::from(tag >> 3), Value::Bytes(&rest[..length]))))
+                Ok(Some((
+                    u32::from(tag >> 3),
+                    WireValue::Bytes(&rest[..length]),
+                )))
             }
             [tag @ 8..0x80, rest @ ..] if tag & 7 == 0 => match quick_varint(rest) {
                 Some((number, length)) => {
                     self.pos += 1 + length;
-                    Ok(Some((u32::from(tag >> 3), Value::Varint(number))))
+                    Ok(Some((u32::from(tag >> 3), WireValue::Varint(number))))
                 }
                 None => self.any_field().map(Some),
             },
@@ -176,18 +179,18 @@ impl<'a> Fields<'a> {
     }
 
     #[inline(never)]
-    fn any_field(&mut self) -> Result<(u32, Value<'a>), Error> {
+    fn any_field(&mut self) -> Result<(u32, WireValue<'a>), Error> {
         let start = self.pos;
         self.field(start)
             .map_err(|defect| self.error(start, defect))
     }
 
-    fn field(&mut self, start: usize) -> Result<(u32, Value<'a>), WireDefect> {
+    fn field(&mut self, start: usize) -> Result<(u32, WireValue<'a>), WireDefect> {
         let mut pos = start;
         let (field, wire_type) = split_tag(varint(self.data, &mut pos)?)?;
-        let named = |defect| of_field(field, defect);
+        let named = |defect| in_field(field, defect);
         let value = match wire_type {
-            0 => Value::Varint(varint(self.data, &mut pos).map_err(named)?),
+            0 => WireValue::Varint(varint(self.data, &mut pos).map_err(named)?),
             1 | 5 => {
                 let size = if wire_type == 1 { 8 } else { 4 };
                 if self.data.len() - pos < size {
@@ -209,7 +212,7 @@ impl<'a> Fields<'a> {
                 }
                 let bytes = &self.data[pos..pos + length as usize];
                 pos += length as usize;
-                Value::Bytes(bytes)
+                WireValue::Bytes(bytes)
             }
             _ => return Err(WireDefect::WireType { field, wire_type }),
         };
@@ -218,7 +221,7 @@ impl<'a> Fields<'a> {
     }
 
     #[cold]
-    fn mismatch(&self, field: u32, value: Value<'_>, expected: &'static str) -> Error {
+    fn mismatch(&self, field: u32, value: WireValue<'_>, expected: &'static str) -> Error {
         let found = value.name();
         let at = self.data.len().min(self.pos.saturating_sub(1));
         self.error(
@@ -231,16 +234,16 @@ impl<'a> Fields<'a> {
         )
     }
 
-    pub(crate) fn number(&self, field: u32, value: Value<'_>) -> Result<u64, Error> {
+    pub(crate) fn number(&self, field: u32, value: WireValue<'_>) -> Result<u64, Error> {
         match value {
-            Value::Varint(number) => Ok(number),
+            WireValue::Varint(number) => Ok(number),
             other => Err(self.mismatch(field, other, "a number")),
         }
     }
 
-    pub(crate) fn bytes(&self, field: u32, value: Value<'a>) -> Result<&'a [u8], Error> {
+    pub(crate) fn bytes(&self, field: u32, value: WireValue<'a>) -> Result<&'a [u8], Error> {
         match value {
-            Value::Bytes(bytes) => Ok(bytes),
+            WireValue::Bytes(bytes) => Ok(bytes),
             other => Err(self.mismatch(field, other, "bytes")),
         }
     }
@@ -249,12 +252,12 @@ impl<'a> Fields<'a> {
     pub(crate) fn words(
         &self,
         field: u32,
-        value: Value<'a>,
+        value: WireValue<'a>,
         mut each: impl FnMut(u64),
     ) -> Result<(), Error> {
         match value {
-            Value::Fixed64(word) => each(word),
-            Value::Bytes(packed) => {
+            WireValue::Fixed64(word) => each(word),
+            WireValue::Bytes(packed) => {
                 let (words, rest) = packed.as_chunks();
                 words
                     .iter()
@@ -275,12 +278,12 @@ impl<'a> Fields<'a> {
     pub(crate) fn numbers(
         &self,
         field: u32,
-        value: Value<'a>,
+        value: WireValue<'a>,
         mut each: impl FnMut(u64),
     ) -> Result<(), Error> {
         match value {
-            Value::Varint(number) => each(number),
-            Value::Bytes(packed) => {
+            WireValue::Varint(number) => each(number),
+            WireValue::Bytes(packed) => {
                 let mut rest = packed;
                 while !rest.is_empty() {
                     let (number, length) = match quick_varint(rest) {
@@ -291,7 +294,7 @@ impl<'a> Fields<'a> {
                                 // The packed numbers end where the field does.
                                 let begin = self.pos.saturating_sub(packed.len());
                                 let at = begin + packed.len() - rest.len();
-                                self.error(at, of_field(field, defect))
+                                self.error(at, in_field(field, defect))
                             })?;
                             (number, length)
                         }
@@ -307,8 +310,8 @@ impl<'a> Fields<'a> {
 }
 
 /// The top-level fields of a profile, read from a stream through one buffer.
-pub(crate) struct Stream<R: Read> {
-    input: Inflate<R>,
+pub(crate) struct WireStream<R: Read> {
+    input: InflateReader<R>,
     buf: Vec<u8>,
     pos: usize,
     end: usize,
@@ -323,18 +326,18 @@ pub(crate) struct Stream<R: Read> {
 }
 
 /// How many of the first bytes are kept to tell what a file is.
-const HEAD: usize = 64;
-const CHUNK: usize = 128 << 10;
+const HEAD_SIZE: usize = 64;
+const CHUNK_SIZE: usize = 128 << 10;
 /// How many more bytes are read for the checksum at the end, after the content turned out to be
 /// damaged.
-const DRAINED: u64 = 256 << 20;
+const MAX_DRAINED_BYTES: u64 = 256 << 20;
 
-impl<R: Read> Stream<R> {
+impl<R: Read> WireStream<R> {
     /// A stream of a file that may inflate to `limit` bytes and take `max_memory` bytes of memory.
-    pub(crate) fn new(input: Inflate<R>, limit: u64, max_memory: u64) -> Self {
+    pub(crate) fn new(input: InflateReader<R>, limit: u64, max_memory: u64) -> Self {
         Self {
             input,
-            buf: vec![0; CHUNK],
+            buf: vec![0; CHUNK_SIZE],
             pos: 0,
             end: 0,
             base: 0,
@@ -358,8 +361,8 @@ impl<R: Read> Stream<R> {
     /// error.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
         let mut rest = self.base + self.end as u64;
-        let end = rest.saturating_add(DRAINED).min(self.limit);
-        let mut scratch = vec![0; CHUNK];
+        let end = rest.saturating_add(MAX_DRAINED_BYTES).min(self.limit);
+        let mut scratch = vec![0; CHUNK_SIZE];
         while rest <= end && self.input.is_gzipped() {
             match self.input.fill(&mut scratch)? {
                 0 => break,
@@ -383,7 +386,7 @@ impl<R: Read> Stream<R> {
                 // The buffer grows to no more than is asked for, so that a long text does not take
                 // up to twice its size.
                 let size = self.buf.len() * 2;
-                let size = size.min(want).max(self.buf.len() + CHUNK);
+                let size = size.min(want).max(self.buf.len() + CHUNK_SIZE);
                 if size as u64 > self.room / 2 {
                     return Err(Error::TooMuchMemory {
                         limit: self.max_memory,
@@ -396,7 +399,7 @@ impl<R: Read> Stream<R> {
             if n == 0 {
                 break;
             }
-            let missing = HEAD.saturating_sub(self.head.len()).min(n);
+            let missing = HEAD_SIZE.saturating_sub(self.head.len()).min(n);
             self.head
                 .extend_from_slice(&self.buf[self.end..self.end + missing]);
             self.end += n;
@@ -410,14 +413,14 @@ impl<R: Read> Stream<R> {
     fn error(&self, defect: WireDefect) -> Error {
         Error::Wire {
             offset: self.offset(),
-            object: Object::Profile,
+            object: ProfileElement::Profile,
             defect,
             hint: "",
         }
     }
 
     /// The next field and where its value begins in the profile; `None` at the end.
-    pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'_>, u64)>, Error> {
+    pub(crate) fn next(&mut self) -> Result<Option<(u32, WireValue<'_>, u64)>, Error> {
         // A tag and a length, or a tag and a number, take at most 20 bytes.
         let have = self.fill(20)?;
         if have == 0 {
@@ -435,7 +438,7 @@ impl<R: Read> Stream<R> {
                     other => self.error(cut(other)),
                 })?;
                 self.pos += at;
-                Ok(Some((field, Value::Varint(number), self.offset())))
+                Ok(Some((field, WireValue::Varint(number), self.offset())))
             }
             1 | 5 => {
                 let size = if wire_type == 1 { 8 } else { 4 };
@@ -462,7 +465,11 @@ impl<R: Read> Stream<R> {
                 let start = self.pos + at;
                 self.pos += want;
                 let bytes = &self.buf[start..self.pos];
-                Ok(Some((field, Value::Bytes(bytes), self.base + start as u64)))
+                Ok(Some((
+                    field,
+                    WireValue::Bytes(bytes),
+                    self.base + start as u64,
+                )))
             }
             _ => Err(self.error(WireDefect::WireType { field, wire_type })),
         }

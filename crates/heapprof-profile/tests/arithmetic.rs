@@ -1,7 +1,7 @@
 //! Adding up, negating, scaling and converting, without the losses that pprof has (D6 to D10).
 
 use heapprof_profile::{
-    History, Profile, ProfileBuilder, Sizes, Warning, is_for_machines, merge, merge_all,
+    HeapHistory, Profile, ProfileBuilder, SizeHistogram, Warning, is_for_machines, merge, merge_all,
 };
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 fn profile(types: &[(&str, &str)], stacks: &[(&str, &[i64])]) -> Profile {
     let mut builder = ProfileBuilder::new(types);
     for (stack, values) in stacks {
-        builder.folded(stack, values);
+        builder.add_folded(stack, values);
     }
     builder.finish()
 }
@@ -42,8 +42,8 @@ fn a_sum_has_no_history() {
     a.comment.push(users);
     let mut b = profile(&HEAP, &[("main;b", &[2, 20])]);
     for one in [&mut a, &mut b] {
-        History::default().put(one);
-        Sizes::default().put(one);
+        HeapHistory::default().put(one);
+        SizeHistogram::default().put(one);
         assert!(one.comment.len() >= 2);
     }
     let sum = merge(a, b).unwrap();
@@ -198,7 +198,7 @@ fn any_profile() -> impl Strategy<Value = Profile> {
     prop::collection::vec(sample, 0..12).prop_map(|samples| {
         let mut builder = ProfileBuilder::new(&HEAP);
         for (stack, objects, bytes) in samples {
-            builder.folded(&stack.join(";"), &[objects, bytes]);
+            builder.add_folded(&stack.join(";"), &[objects, bytes]);
         }
         builder.finish()
     })

@@ -1,6 +1,6 @@
 //! Values with their units, percentages and times, as text.
 
-use heapprof_profile::{Family, Unit};
+use heapprof_profile::{Unit, UnitFamily};
 use heapprof_text::push_whole;
 
 use crate::error::Error;
@@ -126,15 +126,15 @@ impl Measure {
     }
 }
 
-fn steps(family: Family) -> &'static [(&'static str, f64)] {
+fn steps(family: UnitFamily) -> &'static [(&'static str, f64)] {
     match family {
-        Family::Bytes => &BYTES,
-        Family::Time => &TIME,
+        UnitFamily::Bytes => &BYTES,
+        UnitFamily::Time => &TIME,
     }
 }
 
 /// The largest unit in which the value is at least one.
-fn step(family: Family, base: f64) -> (&'static str, f64) {
+fn step(family: UnitFamily, base: f64) -> (&'static str, f64) {
     let steps = steps(family);
     let fits = steps.iter().rev().find(|(_, factor)| base.abs() >= *factor);
     *fits.unwrap_or(&steps[0])

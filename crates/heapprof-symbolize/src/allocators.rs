@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 
-use crate::Options;
-use crate::storage::Storage;
+use crate::SymbolizeOptions;
+use crate::storage::FileStorage;
 
 /// An allocator and its entry points.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Allocator {
+pub struct KnownAllocator {
     /// What it is called.
     pub name: &'static str,
     /// What shows its blocks.
@@ -39,12 +39,12 @@ const MALLOC_FAMILY: &[&str] = &[
     "mallocx",
     "rallocx",
 ];
-const SHARED: &str = "a build that links it as a shared library, or without it, is seen whole; \
+const SHARED_REMEDY: &str = "a build that links it as a shared library, or without it, is seen whole; \
                       --mmap counts what it maps";
 
 /// The allocators that are known. A function is of the first one that has its name.
-static ALLOCATORS: [Allocator; 8] = [
-    Allocator {
+static KNOWN_ALLOCATORS: [KnownAllocator; 8] = [
+    KnownAllocator {
         name: "jemalloc",
         remedy: "a build without it is seen whole; MALLOC_CONF=prof:true lets jemalloc write \
                  profiles of its own, which heapprof reads; --mmap counts what it maps",
@@ -52,16 +52,16 @@ static ALLOCATORS: [Allocator; 8] = [
         allocating: MALLOC_FAMILY,
         freeing: &["free", "dallocx", "sdallocx"],
     },
-    Allocator {
+    KnownAllocator {
         name: "jemalloc",
         remedy: "a build that calls malloc and free is seen whole",
         prefixes: &[""],
         allocating: &["mallocx", "rallocx"],
         freeing: &["dallocx", "sdallocx"],
     },
-    Allocator {
+    KnownAllocator {
         name: "mimalloc",
-        remedy: SHARED,
+        remedy: SHARED_REMEDY,
         prefixes: &["mi_", "mi_heap_", "mi_theap_"],
         allocating: &[
             "malloc",
@@ -90,9 +90,9 @@ static ALLOCATORS: [Allocator; 8] = [
             "cfree",
         ],
     },
-    Allocator {
+    KnownAllocator {
         name: "tcmalloc",
-        remedy: SHARED,
+        remedy: SHARED_REMEDY,
         prefixes: &["tc_"],
         allocating: &[
             "malloc",
@@ -115,9 +115,9 @@ static ALLOCATORS: [Allocator; 8] = [
             "deletearray",
         ],
     },
-    Allocator {
+    KnownAllocator {
         name: "rpmalloc",
-        remedy: SHARED,
+        remedy: SHARED_REMEDY,
         prefixes: &["rp"],
         allocating: &[
             "malloc",
@@ -128,22 +128,22 @@ static ALLOCATORS: [Allocator; 8] = [
         ],
         freeing: &["free"],
     },
-    Allocator {
+    KnownAllocator {
         name: "snmalloc",
-        remedy: SHARED,
+        remedy: SHARED_REMEDY,
         prefixes: &["sn_", "sn_rust_"],
         allocating: &["alloc", "alloc_zeroed", "malloc", "calloc", "realloc"],
         freeing: &["dealloc", "free"],
     },
     // A perl of the usual kind has Perl_malloc, too, which calls malloc.
-    Allocator {
+    KnownAllocator {
         name: "Perl's own malloc (-Dusemymalloc)",
         remedy: "a perl that was built with -Uusemymalloc, as most are, is seen whole",
         prefixes: &["Perl_"],
         allocating: &["malloced_size"],
         freeing: &[],
     },
-    Allocator {
+    KnownAllocator {
         name: "Go's heap",
         remedy: "Go's own heap profiles show it, which heapprof reads (runtime/pprof)",
         prefixes: &["runtime."],
@@ -153,11 +153,11 @@ static ALLOCATORS: [Allocator; 8] = [
 ];
 
 /// So many functions are named of those that a file calls.
-const MAX_FUNCTIONS: usize = 4;
+const MAX_NAMED_FUNCTIONS: usize = 4;
 
 /// What a function of an allocator does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum AllocatorRole {
     /// It gives a block.
     Allocates,
     /// It takes one back.
@@ -165,12 +165,12 @@ pub enum Role {
 }
 
 /// The allocator that has a function of this name, and what the function does.
-pub fn allocator_of(function: &str) -> Option<(&'static Allocator, Role)> {
+pub fn allocator_of(function: &str) -> Option<(&'static KnownAllocator, AllocatorRole)> {
     // Most names of a program are long, and none of these is.
     if function.len() > 32 {
         return None;
     }
-    ALLOCATORS.iter().find_map(|allocator| {
+    KNOWN_ALLOCATORS.iter().find_map(|allocator| {
         let mut rests = allocator
             .prefixes
             .iter()
@@ -181,8 +181,8 @@ pub fn allocator_of(function: &str) -> Option<(&'static Allocator, Role)> {
                 allocator.freeing.contains(&rest),
             );
             match (allocates, frees) {
-                (true, _) => Some((allocator, Role::Allocates)),
-                (_, true) => Some((allocator, Role::Frees)),
+                (true, _) => Some((allocator, AllocatorRole::Allocates)),
+                (_, true) => Some((allocator, AllocatorRole::Frees)),
                 _ => None,
             }
         })
@@ -191,7 +191,7 @@ pub fn allocator_of(function: &str) -> Option<(&'static Allocator, Role)> {
 
 /// How a program allocates past what is hooked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unhooked {
+pub enum UnhookedAllocator {
     /// The allocator is inside the file.
     Inside {
         /// What it is called.
@@ -212,7 +212,7 @@ pub enum Unhooked {
         /// The functions, as far as a few words hold them.
         functions: String,
         /// What the first of them does: if one allocates, it is the first.
-        role: Role,
+        role: AllocatorRole,
     },
     /// A C library is loaded twice: dlmopen gives a part of a program one of its own.
     SecondLibc {
@@ -225,9 +225,9 @@ pub enum Unhooked {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct FileAllocators {
     /// The known functions that it defines.
-    defined: Vec<(String, Role)>,
+    defined: Vec<(String, AllocatorRole)>,
     /// Those that it refers to.
-    called: Vec<(String, Role)>,
+    called: Vec<(String, AllocatorRole)>,
     /// Whether other files get malloc from it.
     exports_malloc: bool,
 }
@@ -235,14 +235,14 @@ struct FileAllocators {
 /// Looks for allocators in files, each of which is read once.
 #[derive(Debug, Default)]
 pub struct AllocatorSurvey {
-    options: Options,
+    options: SymbolizeOptions,
     known: HashMap<PathBuf, FileAllocators>,
 }
 
 impl AllocatorSurvey {
     /// Makes one that opens the files that the options allow.
     #[must_use]
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: SymbolizeOptions) -> Self {
         Self {
             options,
             known: HashMap::new(),
@@ -251,13 +251,16 @@ impl AllocatorSurvey {
 
     /// How the program whose files these are allocates past what is hooked. Its own file comes
     /// first. A file that is mapped in several places is there as often.
-    pub fn look<'a>(&mut self, files: impl IntoIterator<Item = &'a Path>) -> Vec<Unhooked> {
+    pub fn survey_files<'a>(
+        &mut self,
+        files: impl IntoIterator<Item = &'a Path>,
+    ) -> Vec<UnhookedAllocator> {
         let (mut all, mut found) = (Vec::<(&Path, FileAllocators)>::new(), Vec::new());
         let mut seen = HashSet::new();
         for file in files {
             if !seen.insert(file.as_os_str()) {
                 let is_libc = file.file_name().is_some_and(|name| name == "libc.so.6");
-                let second = Unhooked::SecondLibc {
+                let second = UnhookedAllocator::SecondLibc {
                     file: file.to_path_buf(),
                 };
                 if is_libc && !found.contains(&second) {
@@ -265,7 +268,7 @@ impl AllocatorSurvey {
                 }
                 continue;
             }
-            all.push((file, self.of_file(file)));
+            all.push((file, self.survey_file(file)));
         }
         // In how many files a function is defined.
         let mut definers = HashMap::<&str, usize>::new();
@@ -279,11 +282,13 @@ impl AllocatorSurvey {
             // What is linked into a program goes before every library, and a library that exports
             // malloc goes behind ours.
             let is_shared = i != 0 && of.exports_malloc;
-            let is_unseen = |&&(_, role): &&(String, Role)| role == Role::Allocates && !is_shared;
+            let is_unseen = |&&(_, role): &&(String, AllocatorRole)| {
+                role == AllocatorRole::Allocates && !is_shared
+            };
             if let Some((function, _)) = of.defined.iter().find(is_unseen)
                 && let Some((allocator, _)) = allocator_of(function)
             {
-                found.push(Unhooked::Inside {
+                found.push(UnhookedAllocator::Inside {
                     name: allocator.name,
                     remedy: allocator.remedy,
                     file: file.to_path_buf(),
@@ -294,15 +299,15 @@ impl AllocatorSurvey {
                 let own = of.defined.iter().any(|(name, _)| name == function);
                 definers.get(&**function).copied().unwrap_or(0) > usize::from(own)
             };
-            let mut called: Vec<&(String, Role)> = of.called.iter().collect();
+            let mut called: Vec<&(String, AllocatorRole)> = of.called.iter().collect();
             called.retain(|(function, _)| is_there(function));
-            called.sort_by_key(|(_, role)| *role == Role::Frees);
+            called.sort_by_key(|(_, role)| *role == AllocatorRole::Frees);
             if let Some((function, role)) = called.first()
                 && let Some((allocator, _)) = allocator_of(function)
             {
                 let names = called.iter().map(|(name, _)| name.as_str());
-                let functions: Vec<&str> = names.take(MAX_FUNCTIONS).collect();
-                found.push(Unhooked::Called {
+                let functions: Vec<&str> = names.take(MAX_NAMED_FUNCTIONS).collect();
+                found.push(UnhookedAllocator::Called {
                     name: allocator.name,
                     file: file.to_path_buf(),
                     functions: functions.join(", "),
@@ -313,20 +318,20 @@ impl AllocatorSurvey {
         found
     }
 
-    fn of_file(&mut self, file: &Path) -> FileAllocators {
+    fn survey_file(&mut self, file: &Path) -> FileAllocators {
         let options = &self.options;
-        let look = || of_file(file, options).unwrap_or_default();
+        let look = || read_allocators(file, options).unwrap_or_default();
         let known = self.known.entry(file.to_path_buf());
         known.or_insert_with(look).clone()
     }
 }
 
 /// What a file has to do with allocators; `None` if it is no ELF file that can be read.
-fn of_file(file: &Path, options: &Options) -> Option<FileAllocators> {
+fn read_allocators(file: &Path, options: &SymbolizeOptions) -> Option<FileAllocators> {
     if !file.is_absolute() {
         return None;
     }
-    let storage = Storage::with(options);
+    let storage = FileStorage::with_options(options);
     let elf = ElfFile64::<Endianness>::parse(storage.map(file).ok()?).ok()?;
     let mut of = FileAllocators::default();
     for symbol in elf.dynamic_symbols() {
@@ -371,7 +376,7 @@ mod tests {
     #[test]
     fn functions_are_known_by_their_names() {
         let of = |name: &str| allocator_of(name).map(|(of, role)| (of.name, role));
-        use Role::{Allocates, Frees};
+        use AllocatorRole::{Allocates, Frees};
         for (function, expected) in [
             ("mi_malloc_aligned", Some(("mimalloc", Allocates))),
             ("mi_free", Some(("mimalloc", Frees))),
@@ -403,18 +408,18 @@ mod tests {
             "/dev/null",
             "/etc/passwd",
         ];
-        let found = survey.look(files.iter().map(Path::new));
+        let found = survey.survey_files(files.iter().map(Path::new));
         assert_eq!(found, []);
         // So many would take hours if each was compared with all others.
         let many: Vec<PathBuf> = (0..200_000)
             .map(|n| format!("/nowhere/{n}").into())
             .collect();
-        assert_eq!(survey.look(many.iter().map(|file| &**file)), []);
+        assert_eq!(survey.survey_files(many.iter().map(|file| &**file)), []);
         let libc = Path::new("/nowhere/libc.so.6");
         let file = libc.to_path_buf();
         assert_eq!(
-            survey.look([libc, Path::new("/nowhere/b"), libc, libc]),
-            [Unhooked::SecondLibc { file }]
+            survey.survey_files([libc, Path::new("/nowhere/b"), libc, libc]),
+            [UnhookedAllocator::SecondLibc { file }]
         );
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use heapprof_profile::{Function, FunctionIndex, Line, Profile, StringId};
 
 use crate::demangle::{demangle, is_mangled};
-use crate::dwarf::Frame;
+use crate::dwarf::DwarfFrame;
 
 /// A line whose function is still a linker name.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct RawLine {
 
 impl RawLine {
     /// A line that has only a function's name.
-    fn of_function(name: StringId) -> Self {
+    fn from_function(name: StringId) -> Self {
         Self {
             name,
             is_short: false,
@@ -33,7 +33,7 @@ impl RawLine {
     }
 
     /// The same line for another profile, whose texts have other ids.
-    pub(crate) fn moved(&self, mut text: impl FnMut(StringId) -> StringId) -> Self {
+    pub(crate) fn with_texts(&self, mut text: impl FnMut(StringId) -> StringId) -> Self {
         Self {
             name: text(self.name),
             file: text(self.file),
@@ -43,11 +43,11 @@ impl RawLine {
 }
 
 /// The lines of the locations that were looked up.
-pub(crate) struct Answers {
+pub(crate) struct LocationLines {
     lines: Vec<Option<Box<[RawLine]>>>,
 }
 
-impl Answers {
+impl LocationLines {
     pub(crate) fn new(profile: &Profile) -> Self {
         Self {
             lines: vec![None; profile.location.len()],
@@ -60,7 +60,7 @@ impl Answers {
         &mut self,
         profile: &mut Profile,
         location: u32,
-        ask: impl FnOnce(&mut dyn FnMut(Frame<'_>)),
+        ask: impl FnOnce(&mut dyn FnMut(DwarfFrame<'_>)),
     ) {
         let mut lines: Vec<RawLine> = Vec::new();
         ask(&mut |frame| {
@@ -128,7 +128,7 @@ impl Answers {
             }
             return;
         }
-        *lines = Some(Box::new([RawLine::of_function(
+        *lines = Some(Box::new([RawLine::from_function(
             profile.strings.intern(name),
         )]));
     }
@@ -138,14 +138,14 @@ impl Answers {
         if !self.is_named(location) {
             self.lines[location as usize] = Some(Box::new([RawLine {
                 is_nameless: true,
-                ..RawLine::of_function(profile.strings.intern(name))
+                ..RawLine::from_function(profile.strings.intern(name))
             }]));
         }
     }
 
     /// Puts the lines into the profile. Locations without an answer stay as they are.
     pub(crate) fn write(self, profile: &mut Profile) {
-        let mut functions = Functions::new(profile);
+        let mut functions = AddedFunctions::new(profile);
         let old = std::mem::take(&mut profile.line);
         let mut locations = std::mem::take(&mut profile.location);
         for (location, answer) in locations.iter_mut().zip(self.lines) {
@@ -177,13 +177,13 @@ impl Answers {
 }
 
 /// The functions that are added to the profile, each once.
-struct Functions {
+struct AddedFunctions {
     index: HashMap<(StringId, StringId), FunctionIndex>,
     names: HashMap<StringId, StringId>,
     next_id: u64,
 }
 
-impl Functions {
+impl AddedFunctions {
     fn new(profile: &Profile) -> Self {
         Self {
             index: HashMap::new(),

@@ -3,11 +3,11 @@
 
 use heapprof_profile::is_rust_name;
 
-use crate::itanium::{self, Detail};
+use crate::itanium::{self, DemangleDetail};
 
 /// The name for people, as `c++filt -i` writes it; `None` if the linker's name is the only one.
 pub fn demangle(symbol: &str) -> Option<String> {
-    demangle_with(symbol, Detail::Whole)
+    demangle_with(symbol, DemangleDetail::Whole)
 }
 
 /// The name of a class, from the name that its `type_info` has (such as `N3geo6CircleE`).
@@ -19,10 +19,10 @@ pub fn class_name(mangled: &str) -> Option<String> {
 
 /// Demangles as [`demangle`] does, without a C++ function's parameters and return type.
 pub(crate) fn demangle_briefly(symbol: &str) -> Option<String> {
-    demangle_with(symbol, Detail::Name)
+    demangle_with(symbol, DemangleDetail::Name)
 }
 
-fn demangle_with(symbol: &str, detail: Detail) -> Option<String> {
+fn demangle_with(symbol: &str, detail: DemangleDetail) -> Option<String> {
     if is_rust_name(symbol) {
         // The alternate form leaves the hash out.
         if let Ok(name) = rustc_demangle::try_demangle(symbol) {

@@ -12,30 +12,30 @@ use gimli::{EndianSlice, RunTimeEndian, SectionId};
 use object::Object;
 
 use crate::demangle::is_mangled;
-use crate::elf::{Elf, hex};
-use crate::places::Places;
-use crate::scopes::Scopes;
-use crate::storage::Storage;
-use crate::summary::Warning;
+use crate::elf::{ElfBinary, hex};
+use crate::places::CandidatePaths;
+use crate::scopes::ScopeCache;
+use crate::storage::FileStorage;
+use crate::summary::SymbolizeWarning;
 
-type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+type DwarfReader<'a> = EndianSlice<'a, RunTimeEndian>;
 
 /// The debug information of one file.
-pub(crate) struct Dwarf<'a> {
-    sections: Arc<gimli::Dwarf<Reader<'a>>>,
+pub(crate) struct DebugInfo<'a> {
+    sections: Arc<gimli::Dwarf<DwarfReader<'a>>>,
     /// Always `Some`, except while it is made anew, because two contexts at once would take twice
     /// the memory.
-    context: Option<Context<Reader<'a>>>,
-    package: Option<gimli::DwarfPackage<Reader<'a>>>,
+    context: Option<Context<DwarfReader<'a>>>,
+    package: Option<gimli::DwarfPackage<DwarfReader<'a>>>,
     path: PathBuf,
-    storage: &'a Storage,
-    places: &'a Places<'a>,
-    scopes: Scopes<'a>,
-    warnings: RefCell<Vec<Warning>>,
+    storage: &'a FileStorage,
+    places: &'a CandidatePaths<'a>,
+    scopes: ScopeCache<'a>,
+    warnings: RefCell<Vec<SymbolizeWarning>>,
 }
 
 /// One function at an address, as debug information describes it.
-pub(crate) struct Frame<'f> {
+pub(crate) struct DwarfFrame<'f> {
     /// The linker name; empty if it is not known.
     pub(crate) name: &'f str,
     /// Whether the name may be only the last part of the function's name. C++ and Rust functions
@@ -49,7 +49,7 @@ pub(crate) struct Frame<'f> {
 
 /// Why debug information can't be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Damage {
+pub(crate) enum DwarfDamage {
     #[error("{section}: {error}")]
     Section {
         section: &'static str,
@@ -59,15 +59,15 @@ pub(crate) enum Damage {
     Dwarf(#[from] gimli::Error),
 }
 
-impl<'a> Dwarf<'a> {
+impl<'a> DebugInfo<'a> {
     pub(crate) fn new(
-        elf: &Elf<'a>,
-        storage: &'a Storage,
-        places: &'a Places<'a>,
-    ) -> Result<Self, Damage> {
+        elf: &ElfBinary<'a>,
+        storage: &'a FileStorage,
+        places: &'a CandidatePaths<'a>,
+    ) -> Result<Self, DwarfDamage> {
         let mut warnings = Vec::new();
         let mut dwarf = gimli::Dwarf::load(|id| load(elf, Some(id.name()), id, storage))?;
-        if let Some(shared) = shared(elf, storage, places, &mut warnings) {
+        if let Some(shared) = load_shared(elf, storage, places, &mut warnings) {
             dwarf.load_sup(|id| load(&shared, Some(id.name()), id, storage))?;
         }
         dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
@@ -79,14 +79,14 @@ impl<'a> Dwarf<'a> {
             path: elf.path.clone(),
             storage,
             places,
-            scopes: Scopes::default(),
+            scopes: ScopeCache::default(),
             warnings: RefCell::new(warnings),
         })
     }
 
     /// Forgets what was read from each compilation unit so far. Inflated sections stay.
     pub(crate) fn forget(&mut self) -> Result<(), gimli::Error> {
-        (self.context, self.scopes) = (None, Scopes::default());
+        (self.context, self.scopes) = (None, ScopeCache::default());
         self.context = Some(Context::from_arc_dwarf(self.sections.clone())?);
         Ok(())
     }
@@ -95,12 +95,12 @@ impl<'a> Dwarf<'a> {
     pub(crate) fn frames(
         &self,
         address: u64,
-        mut each: impl FnMut(Frame<'_>),
+        mut each: impl FnMut(DwarfFrame<'_>),
     ) -> Result<(), gimli::Error> {
         let Some(context) = &self.context else {
             return Ok(());
         };
-        let mut frames = self.loaded(context.find_frames(address))?;
+        let mut frames = self.load_result(context.find_frames(address))?;
         while let Some(frame) = frames.next()? {
             let name = frame.function.as_ref().map(|f| f.raw_name()).transpose()?;
             let name = name.as_deref().unwrap_or_default();
@@ -109,8 +109,8 @@ impl<'a> Dwarf<'a> {
             // In split debug information only the other half names the language.
             let is_short = language.is_none_or(mangles) && !is_mangled(name);
             let entry = frame.dw_die_offset.filter(|_| is_short && !name.is_empty());
-            let whole = entry.and_then(|entry| self.qualified(context, address, entry, name));
-            each(Frame {
+            let whole = entry.and_then(|entry| self.qualified_name(context, address, entry, name));
+            each(DwarfFrame {
                 name: whole.as_deref().unwrap_or(name),
                 is_short,
                 file: location.and_then(|l| l.file).unwrap_or_default(),
@@ -122,19 +122,19 @@ impl<'a> Dwarf<'a> {
     }
 
     /// The name of a function with the scopes around it.
-    fn qualified(
+    fn qualified_name(
         &self,
-        context: &Context<Reader<'a>>,
+        context: &Context<DwarfReader<'a>>,
         address: u64,
         entry: gimli::UnitOffset,
         name: &str,
     ) -> Option<String> {
-        let unit = self.loaded(context.find_dwarf_and_unit(address))?;
-        self.scopes.qualified(unit, entry, name)
+        let unit = self.load_result(context.find_dwarf_and_unit(address))?;
+        self.scopes.qualified_name(unit, entry, name)
     }
 
     /// The result of a lookup. Parts that the compiler left in other files are loaded as needed.
-    fn loaded<L: LookupContinuation<Buf = Reader<'a>>>(
+    fn load_result<L: LookupContinuation<Buf = DwarfReader<'a>>>(
         &self,
         mut result: LookupResult<L>,
     ) -> L::Output {
@@ -149,24 +149,27 @@ impl<'a> Dwarf<'a> {
     }
 
     /// Takes the warnings about what was missing or damaged so far.
-    pub(crate) fn warnings(&self) -> Vec<Warning> {
+    pub(crate) fn warnings(&self) -> Vec<SymbolizeWarning> {
         self.warnings.take()
     }
 
     /// The part of the debug information that the compiler left in another file.
-    fn split(&self, wanted: &SplitDwarfLoad<Reader<'a>>) -> Option<Arc<gimli::Dwarf<Reader<'a>>>> {
+    fn split(
+        &self,
+        wanted: &SplitDwarfLoad<DwarfReader<'a>>,
+    ) -> Option<Arc<gimli::Dwarf<DwarfReader<'a>>>> {
         if let Some(package) = &self.package
             && let Ok(Some(dwarf)) = package.find_cu(wanted.dwo_id, &wanted.parent)
         {
             return Some(Arc::new(dwarf));
         }
-        let path = |reader: &Option<Reader<'a>>| {
+        let path = |reader: &Option<DwarfReader<'a>>| {
             let bytes = reader.as_ref().map(|r| r.slice()).unwrap_or_default();
             Path::new(OsStr::from_bytes(bytes))
         };
         let name = path(&wanted.comp_dir).join(path(&wanted.path));
-        for place in self.places.referred(&self.path, &name) {
-            if let Ok(Some(elf)) = Elf::open(&place, self.storage)
+        for place in self.places.by_reference(&self.path, &name) {
+            if let Ok(Some(elf)) = ElfBinary::open(&place, self.storage)
                 && let Some(dwarf) = self.split_file(&elf, wanted)
             {
                 return Some(Arc::new(dwarf));
@@ -174,9 +177,9 @@ impl<'a> Dwarf<'a> {
         }
         let mut warnings = self.warnings.borrow_mut();
         // One warning is enough, because if one file is missing, thousands are.
-        let said = |w: &Warning| matches!(w, Warning::Elsewhere { .. });
+        let said = |w: &SymbolizeWarning| matches!(w, SymbolizeWarning::Elsewhere { .. });
         if !warnings.iter().any(said) {
-            warnings.push(Warning::Elsewhere {
+            warnings.push(SymbolizeWarning::Elsewhere {
                 file: self.path.clone(),
                 missing: name.display().to_string(),
             });
@@ -186,9 +189,9 @@ impl<'a> Dwarf<'a> {
 
     fn split_file(
         &self,
-        elf: &Elf<'a>,
-        wanted: &SplitDwarfLoad<Reader<'a>>,
-    ) -> Option<gimli::Dwarf<Reader<'a>>> {
+        elf: &ElfBinary<'a>,
+        wanted: &SplitDwarfLoad<DwarfReader<'a>>,
+    ) -> Option<gimli::Dwarf<DwarfReader<'a>>> {
         let mut dwarf = gimli::Dwarf::load(|id| load(elf, id.dwo_name(), id, self.storage)).ok()?;
         let header = dwarf.units().next().ok()??;
         let unit = dwarf.unit(header).ok()?;
@@ -210,7 +213,7 @@ fn mangles(language: gimli::DwLang) -> bool {
         || language == gimli::DW_LANG_Rust
 }
 
-fn endian(elf: &Elf<'_>) -> RunTimeEndian {
+fn endian(elf: &ElfBinary<'_>) -> RunTimeEndian {
     match elf.object.is_little_endian() {
         true => RunTimeEndian::Little,
         false => RunTimeEndian::Big,
@@ -218,11 +221,11 @@ fn endian(elf: &Elf<'_>) -> RunTimeEndian {
 }
 
 fn load<'a>(
-    elf: &Elf<'a>,
+    elf: &ElfBinary<'a>,
     name: Option<&'static str>,
     id: SectionId,
-    storage: &'a Storage,
-) -> Result<Reader<'a>, Damage> {
+    storage: &'a FileStorage,
+) -> Result<DwarfReader<'a>, DwarfDamage> {
     use SectionId::{DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro, DebugNames, DebugTypes};
     let empty = EndianSlice::new(&[][..], endian(elf));
     // Variables, macros and types say nothing about addresses, and inflating them would take
@@ -238,32 +241,32 @@ fn load<'a>(
     };
     match elf.section(section, storage) {
         Ok(bytes) => Ok(EndianSlice::new(bytes, endian(elf))),
-        Err(error) => Err(Damage::Section { section, error }),
+        Err(error) => Err(DwarfDamage::Section { section, error }),
     }
 }
 
 /// The file to which dwz moved the parts that several debug files share.
-fn shared<'a>(
-    elf: &Elf<'a>,
-    storage: &'a Storage,
-    places: &Places<'_>,
-    warnings: &mut Vec<Warning>,
-) -> Option<Elf<'a>> {
+fn load_shared<'a>(
+    elf: &ElfBinary<'a>,
+    storage: &'a FileStorage,
+    places: &CandidatePaths<'_>,
+    warnings: &mut Vec<SymbolizeWarning>,
+) -> Option<ElfBinary<'a>> {
     let (name, build_id) = elf.object.gnu_debugaltlink().ok()??;
     let path = Path::new(OsStr::from_bytes(name));
-    let mut candidates = places.referred(&elf.path, path);
+    let mut candidates = places.by_reference(&elf.path, path);
     // The link is relative to the debug file's real path.
     if let Ok(real) = std::fs::canonicalize(&elf.path) {
-        candidates.extend(places.referred(&real, path));
+        candidates.extend(places.by_reference(&real, path));
     }
     candidates.extend(places.by_build_id(Some(build_id)));
     for candidate in candidates {
-        match Elf::open(&candidate, storage) {
+        match ElfBinary::open(&candidate, storage) {
             Ok(Some(shared)) if shared.build_id() == Some(build_id) => return Some(shared),
             _ => {}
         }
     }
-    warnings.push(Warning::Elsewhere {
+    warnings.push(SymbolizeWarning::Elsewhere {
         file: elf.path.clone(),
         missing: format!("{} (build id {})", path.display(), hex(build_id)),
     });
@@ -271,10 +274,13 @@ fn shared<'a>(
 }
 
 /// The package beside the binary that holds all its split files.
-fn package<'a>(elf: &Elf<'a>, storage: &'a Storage) -> Option<gimli::DwarfPackage<Reader<'a>>> {
+fn package<'a>(
+    elf: &ElfBinary<'a>,
+    storage: &'a FileStorage,
+) -> Option<gimli::DwarfPackage<DwarfReader<'a>>> {
     let mut path = elf.path.clone().into_os_string();
     path.push(".dwp");
-    let package = Elf::open(Path::new(&path), storage).ok()??;
+    let package = ElfBinary::open(Path::new(&path), storage).ok()??;
     let empty = EndianSlice::new(&[][..], endian(&package));
     let section = |id: SectionId| load(&package, id.dwo_name(), id, storage);
     gimli::DwarfPackage::load(section, empty).ok()

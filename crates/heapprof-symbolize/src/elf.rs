@@ -8,11 +8,11 @@ use object::{
     CompressionFormat, Object, ObjectSection, ObjectSegment, SectionFlags, SegmentFlags, elf,
 };
 
-use crate::storage::Storage;
-use crate::summary::Warning;
+use crate::storage::FileStorage;
+use crate::summary::SymbolizeWarning;
 
 /// An open ELF file.
-pub(crate) struct Elf<'a> {
+pub(crate) struct ElfBinary<'a> {
     pub(crate) path: PathBuf,
     pub(crate) data: &'a [u8],
     pub(crate) object: object::File<'a>,
@@ -20,28 +20,31 @@ pub(crate) struct Elf<'a> {
 
 /// The most that zlib can shrink data, and more than any real debug information is shrunk. This is
 /// checked because memory of the claimed size is allocated.
-const MOST_PACKED: u64 = 1032;
+const MAX_COMPRESSION_RATIO: u64 = 1032;
 
 /// zstd can shrink a few repeated bytes further. Sections up to this size are always accepted,
 /// because they do no harm.
-const ALWAYS_TAKEN: u64 = 64 << 20;
+const ALWAYS_ACCEPTED_BYTES: u64 = 64 << 20;
 
 /// The part of a mapping that is needed to compute addresses.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct MappedRange {
     pub(crate) memory_start: u64,
     pub(crate) memory_limit: u64,
     pub(crate) file_offset: u64,
 }
 
-impl<'a> Elf<'a> {
+impl<'a> ElfBinary<'a> {
     /// Opens an ELF file. Returns `Ok(None)` if there is no such file.
-    pub(crate) fn open(path: &Path, storage: &'a Storage) -> Result<Option<Self>, Warning> {
+    pub(crate) fn open(
+        path: &Path,
+        storage: &'a FileStorage,
+    ) -> Result<Option<Self>, SymbolizeWarning> {
         let data = match storage.map(path) {
             Ok(data) => data,
             Err(error) if is_absent(&error) => return Ok(None),
             Err(error) => {
-                return Err(Warning::Unreadable {
+                return Err(SymbolizeWarning::Unreadable {
                     file: path.into(),
                     error: error.to_string(),
                 });
@@ -51,9 +54,9 @@ impl<'a> Elf<'a> {
     }
 
     /// Parses the bytes of an ELF file. `path` is for messages.
-    pub(crate) fn parse(path: &Path, data: &'a [u8]) -> Result<Self, Warning> {
+    pub(crate) fn parse(path: &Path, data: &'a [u8]) -> Result<Self, SymbolizeWarning> {
         if !data.starts_with(&elf::ELFMAG) {
-            return Err(Warning::NotElf { file: path.into() });
+            return Err(SymbolizeWarning::NotElf { file: path.into() });
         }
         match object::File::parse(data) {
             Ok(object) => Ok(Self {
@@ -61,7 +64,7 @@ impl<'a> Elf<'a> {
                 data,
                 object,
             }),
-            Err(error) => Err(Warning::Damaged {
+            Err(error) => Err(SymbolizeWarning::Damaged {
                 file: path.into(),
                 what: error.to_string(),
             }),
@@ -75,14 +78,14 @@ impl<'a> Elf<'a> {
 
     /// A section's content, inflated if necessary. It is empty if the section is missing or has no
     /// bytes in this file.
-    pub(crate) fn section(&self, name: &str, storage: &'a Storage) -> Result<&'a [u8], String> {
+    pub(crate) fn section(&self, name: &str, storage: &'a FileStorage) -> Result<&'a [u8], String> {
         let Some(section) = self.object.section_by_name(name) else {
             return Ok(&[]);
         };
         let packed = section.compressed_data().map_err(|e| e.to_string())?;
         let is_packed = packed.format != CompressionFormat::None;
-        let most = MOST_PACKED.saturating_mul(packed.data.len() as u64);
-        if is_packed && packed.uncompressed_size > most.max(ALWAYS_TAKEN) {
+        let most = MAX_COMPRESSION_RATIO.saturating_mul(packed.data.len() as u64);
+        if is_packed && packed.uncompressed_size > most.max(ALWAYS_ACCEPTED_BYTES) {
             return Err(format!(
                 "claims to inflate to {} bytes",
                 packed.uncompressed_size
@@ -107,7 +110,7 @@ impl<'a> Elf<'a> {
     }
 
     /// Turns an address in memory into a virtual address, as symbols and debug information use it.
-    pub(crate) fn virtual_address(&self, place: Place, address: u64) -> Option<u64> {
+    pub(crate) fn virtual_address(&self, place: MappedRange, address: u64) -> Option<u64> {
         if place.memory_start == 0 && place.file_offset == 0 {
             // Nothing is mapped at 0, so the writer of the profile used the file's own addresses.
             return Some(address);
@@ -115,7 +118,7 @@ impl<'a> Elf<'a> {
         let offset = address
             .checked_sub(place.memory_start)?
             .checked_add(place.file_offset)?;
-        let within = |(executable, segment): (bool, &Segment)| {
+        let within = |(executable, segment): (bool, &ElfSegment)| {
             let inside = offset.checked_sub(segment.offset)?;
             (segment.executable == executable && inside < segment.file_size)
                 .then(|| segment.address.wrapping_add(inside))
@@ -134,14 +137,14 @@ impl<'a> Elf<'a> {
         self.segments().iter().map(|s| s.address).min()
     }
 
-    fn segments(&self) -> Vec<Segment> {
+    fn segments(&self) -> Vec<ElfSegment> {
         let segments = self.object.segments().map(|segment| {
             let executable = match segment.flags() {
                 SegmentFlags::Elf { p_flags, .. } => p_flags.0 & elf::PF_X.0 != 0,
                 _ => false,
             };
             let (offset, file_size) = segment.file_range();
-            Segment {
+            ElfSegment {
                 address: segment.address(),
                 size: segment.size(),
                 offset,
@@ -172,7 +175,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-struct Segment {
+struct ElfSegment {
     address: u64,
     size: u64,
     offset: u64,
@@ -183,8 +186,8 @@ struct Segment {
 /// Finds a virtual address with a debug file alone. objcopy leaves the segments of a debug file
 /// without bytes (except for headers and notes), so their file offsets say nothing. But a loader
 /// maps each segment from the page that it begins in, so the mapping shows which segment it was.
-fn stripped_of_bytes(segments: &[Segment], place: Place, address: u64) -> Option<u64> {
-    const PAGE: u64 = 4096;
+fn stripped_of_bytes(segments: &[ElfSegment], place: MappedRange, address: u64) -> Option<u64> {
+    const PAGE_SIZE: u64 = 4096;
     let mut code = segments.iter().filter(|s| s.executable);
     let only = code.next()?;
     if code.next().is_some() || only.file_size >= only.size {
@@ -193,7 +196,7 @@ fn stripped_of_bytes(segments: &[Segment], place: Place, address: u64) -> Option
     let lowest = segments.iter().min_by_key(|s| s.address)?;
     // A mapping from the file's beginning may be the segment of code, if the linker put that first
     // or packed it tightly, or all of the file. The length of the mapping tells which.
-    let pages = (only.size + only.address % PAGE).next_multiple_of(PAGE);
+    let pages = (only.size + only.address % PAGE_SIZE).next_multiple_of(PAGE_SIZE);
     let mapped = place.memory_limit.saturating_sub(place.memory_start);
     let segment = if place.file_offset == 0 && mapped > pages {
         lowest
@@ -202,8 +205,8 @@ fn stripped_of_bytes(segments: &[Segment], place: Place, address: u64) -> Option
     };
     let found = address
         .checked_sub(place.memory_start)?
-        .checked_add(segment.address & !(PAGE - 1))?;
-    let inside = |s: &Segment| {
+        .checked_add(segment.address & !(PAGE_SIZE - 1))?;
+    let inside = |s: &ElfSegment| {
         found
             .checked_sub(s.address)
             .is_some_and(|inside| inside < s.size)

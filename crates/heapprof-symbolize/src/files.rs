@@ -4,13 +4,13 @@ use std::path::Path;
 
 use object::Object;
 
-use crate::elf::{Elf, hex};
-use crate::places::Places;
-use crate::storage::Storage;
-use crate::summary::Warning;
+use crate::elf::{ElfBinary, hex};
+use crate::places::CandidatePaths;
+use crate::storage::FileStorage;
+use crate::summary::SymbolizeWarning;
 
 /// A mapped file as the profile describes it.
-pub(crate) struct Wanted<'w> {
+pub(crate) struct WantedBinary<'w> {
     /// Its path on the profiled machine.
     pub(crate) path: &'w Path,
     /// Its build id, if the profile has one.
@@ -21,31 +21,40 @@ pub(crate) struct Wanted<'w> {
 
 /// The files that were found for it.
 #[derive(Default)]
-pub(crate) struct Found<'a> {
-    pub(crate) binary: Option<Elf<'a>>,
-    pub(crate) debug: Option<Elf<'a>>,
-    pub(crate) warnings: Vec<Warning>,
+pub(crate) struct MatchedFiles<'a> {
+    pub(crate) binary: Option<ElfBinary<'a>>,
+    pub(crate) debug: Option<ElfBinary<'a>>,
+    pub(crate) warnings: Vec<SymbolizeWarning>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> MatchedFiles<'a> {
     /// Looks for the binary, and for a debug file if the binary has no debug information.
-    pub(crate) fn look(wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) -> Self {
+    pub(crate) fn find(
+        wanted: &WantedBinary<'_>,
+        places: &CandidatePaths<'_>,
+        storage: &'a FileStorage,
+    ) -> Self {
         let mut found = Self::default();
         found.find_binary(wanted, places, storage);
-        let is_whole = |binary: &Elf<'_>| binary.has_section(".debug_info");
+        let is_whole = |binary: &ElfBinary<'_>| binary.has_section(".debug_info");
         if !found.binary.as_ref().is_some_and(is_whole) {
             found.find_debug(wanted, places, storage);
         }
         found
     }
 
-    fn find_binary(&mut self, wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) {
+    fn find_binary(
+        &mut self,
+        wanted: &WantedBinary<'_>,
+        places: &CandidatePaths<'_>,
+        storage: &'a FileStorage,
+    ) {
         self.find_by_name(wanted, places, storage);
         let (None, Some(id)) = (&self.binary, wanted.build_id.as_deref()) else {
             return;
         };
         for place in places.elsewhere(wanted.path) {
-            if let Ok(Some(elf)) = Elf::open(&place, storage)
+            if let Ok(Some(elf)) = ElfBinary::open(&place, storage)
                 && elf.build_id() == Some(id)
                 && !elf.is_debug_only()
             {
@@ -57,7 +66,12 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn find_by_name(&mut self, wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) {
+    fn find_by_name(
+        &mut self,
+        wanted: &WantedBinary<'_>,
+        places: &CandidatePaths<'_>,
+        storage: &'a FileStorage,
+    ) {
         if wanted.path.as_os_str().is_empty() {
             return;
         }
@@ -69,7 +83,7 @@ impl<'a> Found<'a> {
                 continue;
             }
             if wanted.deleted && (elf.build_id().is_none() || wanted.build_id.is_none()) {
-                self.warn(Warning::Replaced { file: place });
+                self.warn(SymbolizeWarning::Replaced { file: place });
                 continue;
             }
             // In a folder of debug files, a file with the binary's name may be its debug file.
@@ -80,8 +94,13 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn find_debug(&mut self, wanted: &Wanted<'_>, places: &Places<'_>, storage: &'a Storage) {
-        let own_id = self.binary.as_ref().and_then(Elf::build_id);
+    fn find_debug(
+        &mut self,
+        wanted: &WantedBinary<'_>,
+        places: &CandidatePaths<'_>,
+        storage: &'a FileStorage,
+    ) {
+        let own_id = self.binary.as_ref().and_then(ElfBinary::build_id);
         let build_id = own_id.map(<[u8]>::to_vec).or(wanted.build_id.clone());
         let build_id = build_id.as_deref();
         for place in places.by_build_id(build_id) {
@@ -123,8 +142,8 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn open(&mut self, path: &Path, storage: &'a Storage) -> Option<Elf<'a>> {
-        match Elf::open(path, storage) {
+    fn open(&mut self, path: &Path, storage: &'a FileStorage) -> Option<ElfBinary<'a>> {
+        match ElfBinary::open(path, storage) {
             Ok(elf) => elf,
             Err(warning) => {
                 self.warn(warning);
@@ -134,16 +153,16 @@ impl<'a> Found<'a> {
     }
 
     /// Opens a debug file, if it has debug information or a symbol table.
-    fn open_debug(&mut self, path: &Path, storage: &'a Storage) -> Option<Elf<'a>> {
+    fn open_debug(&mut self, path: &Path, storage: &'a FileStorage) -> Option<ElfBinary<'a>> {
         let elf = self.open(path, storage)?;
         (elf.has_section(".debug_info") || elf.has_section(".symtab")).then_some(elf)
     }
 
     /// Whether a file matches the build id. If either has no build id, the file is accepted.
-    fn is_same(&mut self, elf: &Elf<'_>, wanted: Option<&[u8]>) -> bool {
+    fn is_same(&mut self, elf: &ElfBinary<'_>, wanted: Option<&[u8]>) -> bool {
         match (elf.build_id(), wanted) {
             (Some(found), Some(wanted)) if found != wanted => {
-                self.warn(Warning::BuildId {
+                self.warn(SymbolizeWarning::BuildId {
                     file: elf.path.clone(),
                     found: hex(found),
                     wanted: hex(wanted),
@@ -156,13 +175,19 @@ impl<'a> Found<'a> {
 
     /// Whether a debug file is the one that the binary links to. If build ids can't decide, the
     /// checksum does, and for that the whole file is read.
-    fn is_linked(&mut self, elf: &Elf<'_>, binary: &Path, id: Option<&[u8]>, wanted: u32) -> bool {
+    fn is_linked(
+        &mut self,
+        elf: &ElfBinary<'_>,
+        binary: &Path,
+        id: Option<&[u8]>,
+        wanted: u32,
+    ) -> bool {
         if elf.build_id().is_some() && id.is_some() {
             return true;
         }
         let found = crc32fast::hash(elf.data);
         if found != wanted {
-            self.warn(Warning::Checksum {
+            self.warn(SymbolizeWarning::Checksum {
                 file: elf.path.clone(),
                 binary: binary.into(),
                 found,
@@ -172,7 +197,7 @@ impl<'a> Found<'a> {
         found == wanted
     }
 
-    fn warn(&mut self, warning: Warning) {
+    fn warn(&mut self, warning: SymbolizeWarning) {
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use gimli::{BaseAddresses, CieOrFde, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
 use object::{Object, ObjectSection};
 
-use crate::elf::Elf;
-use crate::storage::Storage;
+use crate::elf::ElfBinary;
+use crate::storage::FileStorage;
 
 /// The functions of one file, by address.
 pub(crate) struct FunctionStarts {
@@ -17,7 +17,7 @@ pub(crate) struct FunctionStarts {
 
 impl FunctionStarts {
     /// Reads `.eh_frame`, up to the first damaged entry.
-    pub(crate) fn new<'a>(elf: &Elf<'a>, storage: &'a Storage) -> Self {
+    pub(crate) fn new<'a>(elf: &ElfBinary<'a>, storage: &'a FileStorage) -> Self {
         let section = elf.section(".eh_frame", storage).unwrap_or_default();
         let address_of = |name| elf.object.section_by_name(name).map(|s| s.address());
         let mut bases = BaseAddresses::default();

@@ -14,11 +14,11 @@ mod operators;
 mod parse;
 mod print;
 
-use parse::Parser;
+use parse::NameParser;
 
 /// How much of a function is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub(crate) enum DemangleDetail {
     /// The whole function, with its parameters, and its return type if the linker's name has it.
     Whole,
     /// The function without its parameters and return type. This applies only to the outermost
@@ -27,9 +27,9 @@ pub(crate) enum Detail {
 }
 
 /// The name for people; `None` if the text is not a C++ linker name.
-pub(crate) fn demangle(symbol: &str, detail: Detail) -> Option<String> {
+pub(crate) fn demangle(symbol: &str, detail: DemangleDetail) -> Option<String> {
     let mangled = symbol.strip_prefix("_Z")?;
-    let mut parser = Parser::new(mangled);
+    let mut parser = NameParser::new(mangled);
     let root = parser.encoding()?;
     let suffixes = parser.clones()?;
     let mut name = print::print(&parser.into_nodes(), root, detail)?;
@@ -40,12 +40,12 @@ pub(crate) fn demangle(symbol: &str, detail: Detail) -> Option<String> {
 }
 
 /// A position in the tree's nodes.
-type Id = u32;
+type NodeId = u32;
 
 /// A part of a name. A type is written around the name that is declared, so function and array
 /// types have a left and a right side.
 #[derive(Clone, Debug)]
-enum Node<'a> {
+enum NameNode<'a> {
     /// A text that is written as it is.
     Text(&'a str),
     /// A builtin type, and the suffix of its literals. The suffix is `None` if its literals begin
@@ -54,72 +54,72 @@ enum Node<'a> {
     /// An abbreviation of the ABI (`Ss`): the whole name, and the name of its constructors.
     Standard(&'static str, &'static str),
     /// `left::right`.
-    Qualified(Id, Id),
+    Qualified(NodeId, NodeId),
     /// An entity inside a function: `function::entity`.
-    Local(Id, Id),
+    Local(NodeId, NodeId),
     /// A name with its template arguments.
-    Template(Id, Vec<Id>),
+    Template(NodeId, Vec<NodeId>),
     /// A name with an ABI tag.
-    Tagged(Id, &'a str),
+    Tagged(NodeId, &'a str),
     /// A class's constructor or destructor: the text before its name, and the class.
-    Structor(&'static str, Id),
+    Structor(&'static str, NodeId),
     /// `operator` and a symbol.
     Operator(&'static str),
     /// The operator of a user-defined literal.
-    LiteralOperator(Id),
+    LiteralOperator(NodeId),
     /// `operator` and a type.
-    Conversion(Id),
+    Conversion(NodeId),
     /// `{lambda(types)#number}`.
-    Lambda(Vec<Id>, u64),
+    Lambda(Vec<NodeId>, u64),
     /// `{unnamed type#number}`.
     Unnamed(u64),
     /// `{default arg#number}::`.
-    DefaultArgument(u64, Id),
+    DefaultArgument(u64, NodeId),
     /// `[a, b]`.
-    Bindings(Vec<Id>),
+    Bindings(Vec<NodeId>),
     /// A text and the entity that it is for: `vtable for`.
-    Special(&'static str, Id),
+    Special(&'static str, NodeId),
     /// A text for two names: `construction vtable for A-in-B`.
-    ConstructionTable(Id, Id),
+    ConstructionTable(NodeId, NodeId),
     /// `reference temporary #number for`.
-    Temporary(u64, Id),
+    Temporary(u64, NodeId),
     /// A function with its name.
     Function {
-        returns: Option<Id>,
-        name: Id,
-        parameters: Vec<Id>,
-        qualifiers: Qualifiers,
+        returns: Option<NodeId>,
+        name: NodeId,
+        parameters: Vec<NodeId>,
+        qualifiers: MemberQualifiers,
     },
     /// A function's type.
     FunctionType {
-        returns: Id,
-        parameters: Vec<Id>,
-        exceptions: Exceptions,
+        returns: NodeId,
+        parameters: Vec<NodeId>,
+        exceptions: ExceptionSpecification,
         reference: &'static str,
     },
-    Pointer(Id),
-    Reference(Id),
-    RvalueReference(Id),
+    Pointer(NodeId),
+    Reference(NodeId),
+    RvalueReference(NodeId),
     /// A type with `const`, `volatile`, or `restrict`.
-    Qualifier(Id, &'static str),
+    Qualifier(NodeId, &'static str),
     /// A type with a word of the compiler vendor's own.
-    VendorQualifier(Id, Id),
+    VendorQualifier(NodeId, NodeId),
     /// A type with `_Complex` or `_Imaginary`.
-    After(Id, &'static str),
-    Array(Option<Id>, Id),
+    After(NodeId, &'static str),
+    Array(Option<NodeId>, NodeId),
     /// A pointer to a member: the class, and the type of the member.
-    MemberPointer(Id, Id),
-    Vector(Id, Id),
-    BitInt(Id, bool),
-    Decltype(Id),
+    MemberPointer(NodeId, NodeId),
+    Vector(NodeId, NodeId),
+    BitInt(NodeId, bool),
+    Decltype(NodeId),
     /// The arguments that a parameter pack stands for.
-    Pack(Vec<Id>),
+    Pack(Vec<NodeId>),
     /// A template parameter that stands for a pack.
-    PackParameter(Id),
+    PackParameter(NodeId),
     /// A pattern that is written once for each argument of the packs in it.
-    Expansion(Id),
+    Expansion(NodeId),
     /// Another node, for a template parameter that was used before its argument was known.
-    Alias(Id),
+    Alias(NodeId),
     /// The number of a template parameter whose arguments come later in the name.
     Forward(u64),
     /// A template parameter of a lambda.
@@ -127,48 +127,48 @@ enum Node<'a> {
     /// A function's parameter in an expression; 0 is `this`.
     Parameter(u64),
     /// A literal: its type, whether it is negative, and its digits.
-    Literal(Id, bool, &'a str),
-    Unary(&'static str, Id),
+    Literal(NodeId, bool, &'a str),
+    Unary(&'static str, NodeId),
     /// An operator that is written after its operand.
-    Postfix(Id, &'static str),
-    Binary(&'static str, Id, Id),
-    Conditional(Id, Id, Id),
-    Fold(Id, &'static str, Option<Id>, bool),
-    Call(Id, Vec<Id>),
+    Postfix(NodeId, &'static str),
+    Binary(&'static str, NodeId, NodeId),
+    Conditional(NodeId, NodeId, NodeId),
+    Fold(NodeId, &'static str, Option<NodeId>, bool),
+    Call(NodeId, Vec<NodeId>),
     /// `name<type>(expression)`.
-    NamedCast(&'static str, Id, Id),
+    NamedCast(&'static str, NodeId, NodeId),
     /// `(type)(expressions)`.
-    Cast(Id, Vec<Id>),
+    Cast(NodeId, Vec<NodeId>),
     /// `type{expressions}`.
-    Braces(Option<Id>, Vec<Id>),
+    Braces(Option<NodeId>, Vec<NodeId>),
     /// A word, and its operand in parentheses.
-    Word(&'static str, Id),
-    New(&'static str, Vec<Id>, Id, Option<Vec<Id>>),
+    Word(&'static str, NodeId),
+    New(&'static str, Vec<NodeId>, NodeId, Option<Vec<NodeId>>),
     /// `::name`.
-    Global(Id),
+    Global(NodeId),
     /// The number of arguments of a pack.
-    Count(Id),
+    Count(NodeId),
 }
 
 /// The qualifiers of a member function, which say what it may be called on.
 #[derive(Clone, Copy, Debug, Default)]
-struct Qualifiers {
+struct MemberQualifiers {
     words: [&'static str; 3],
     reference: &'static str,
 }
 
 /// What a function's type says about exceptions.
 #[derive(Clone, Debug)]
-enum Exceptions {
+enum ExceptionSpecification {
     Silent,
     None,
-    NoneIf(Id),
-    Only(Vec<Id>),
+    NoneIf(NodeId),
+    Only(Vec<NodeId>),
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Detail, demangle};
+    use super::{DemangleDetail, demangle};
 
     /// The expected names are from `c++filt -i` (binutils 2.40).
     #[test]
@@ -178,7 +178,7 @@ mod tests {
                 continue;
             }
             let (symbol, name) = line.split_once('\t').unwrap();
-            let found = demangle(symbol, Detail::Whole);
+            let found = demangle(symbol, DemangleDetail::Whole);
             assert_eq!(found.as_deref(), Some(name), "{symbol}");
         }
     }
@@ -197,7 +197,7 @@ mod tests {
             "_ZZZZZ",
             "_Z99999999999999999999a",
         ] {
-            assert_eq!(demangle(symbol, Detail::Whole), None, "{symbol}");
+            assert_eq!(demangle(symbol, DemangleDetail::Whole), None, "{symbol}");
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
             format!("_Z1f{}i", "PS_K".repeat(20_000)),
         ];
         for symbol in many {
-            let name = demangle(&symbol, Detail::Whole);
+            let name = demangle(&symbol, DemangleDetail::Whole);
             assert!(name.is_none_or(|name| name.len() <= 64 << 10));
         }
     }

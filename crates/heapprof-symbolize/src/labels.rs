@@ -4,25 +4,25 @@ use std::path::Path;
 
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 
-use crate::Options;
+use crate::SymbolizeOptions;
 use crate::demangle::demangle;
-use crate::elf::Elf;
-use crate::storage::Storage;
+use crate::elf::ElfBinary;
+use crate::storage::FileStorage;
 
 /// The symbols of a file, by place.
 #[derive(Clone, Debug, Default)]
-pub struct Labels {
+pub struct FileSymbols {
     /// Where each begins and ends behind the file's first byte in memory, and its linker name.
     all: Vec<(u64, u64, String)>,
 }
 
-impl Labels {
+impl FileSymbols {
     /// Reads the symbols of a file. A file that can't be read, or may not be by these options, has
     /// none.
     #[must_use]
-    pub fn open(path: &Path, options: &Options) -> Self {
-        let storage = Storage::with(options);
-        let Ok(Some(elf)) = Elf::open(path, &storage) else {
+    pub fn open(path: &Path, options: &SymbolizeOptions) -> Self {
+        let storage = FileStorage::with_options(options);
+        let Ok(Some(elf)) = ElfBinary::open(path, &storage) else {
             return Self::default();
         };
         // Programs that have a fixed place begin there.
@@ -74,9 +74,12 @@ mod tests {
 
     #[test]
     fn a_function_of_this_program_is_found_by_its_place() {
-        let labels = Labels::open(&std::env::current_exe().unwrap(), &Options::default());
+        let labels = FileSymbols::open(
+            &std::env::current_exe().unwrap(),
+            &SymbolizeOptions::default(),
+        );
         // The function that makes a file's labels is one of them.
-        let is_it = |name: &str| name.contains("abels::Labels") && name.ends_with("::open");
+        let is_it = |name: &str| name.contains("abels::FileSymbols") && name.ends_with("::open");
         let is_open = |name: &str| demangle(name).is_some_and(|name| is_it(&name));
         let own = labels.all.iter().find(|one| is_open(&one.2));
         let (start, end, _) = own.unwrap();
@@ -85,7 +88,7 @@ mod tests {
         }
         assert_ne!(labels.at(*end), labels.at(*start));
         assert_eq!(
-            Labels::open(Path::new("/dev/null"), &Options::default()).at(0),
+            FileSymbols::open(Path::new("/dev/null"), &SymbolizeOptions::default()).at(0),
             None
         );
     }

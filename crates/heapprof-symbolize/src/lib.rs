@@ -13,6 +13,7 @@
 #![deny(unsafe_code)]
 
 pub mod allocators;
+mod answer_cache;
 mod answers;
 mod demangle;
 mod dwarf;
@@ -20,7 +21,6 @@ mod elf;
 mod files;
 mod function_starts;
 mod itanium;
-mod known;
 mod labels;
 mod minidebug;
 mod package;
@@ -41,21 +41,21 @@ use std::time::Instant;
 
 use heapprof_profile::{MappingIndex, Profile, StringId};
 
-use crate::answers::Answers;
+use crate::answer_cache::AnswerCache;
+use crate::answers::LocationLines;
 pub use crate::demangle::{class_name, demangle};
-use crate::elf::Place;
-use crate::files::Wanted;
-use crate::known::Known;
-pub use crate::labels::Labels;
+use crate::elf::MappedRange;
+use crate::files::WantedBinary;
+pub use crate::labels::FileSymbols;
 pub use crate::package::debug_package;
-use crate::places::Places;
-use crate::resolve::{Question, resolve};
+use crate::places::CandidatePaths;
+use crate::resolve::{LocationQuestion, resolve};
 pub use crate::simplify::{NameStyle, simplify_names};
-pub use crate::summary::{FileSummary, Source, Summary, Warning};
+pub use crate::summary::{FileSummary, SymbolSource, SymbolizeSummary, SymbolizeWarning};
 
 /// Where [`symbolize`] looks, and for what.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct SymbolizeOptions {
     /// Folders with debug files, searched before `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
     /// What is added to each address before it is looked up. Use 0 for profiles whose addresses
@@ -87,7 +87,7 @@ pub struct Options {
 /// Gives the locations of `profile` lines, as far as the mapped files are on this machine.
 ///
 /// Locations without an answer keep the lines they have, or none.
-pub fn symbolize(profile: &mut Profile, options: &Options) -> Summary {
+pub fn symbolize(profile: &mut Profile, options: &SymbolizeOptions) -> SymbolizeSummary {
     run(profile, options, None, None).0
 }
 
@@ -96,26 +96,26 @@ pub fn symbolize(profile: &mut Profile, options: &Options) -> Summary {
 /// then names no file that was opened.
 #[derive(Default)]
 pub struct Symbolizer {
-    options: Options,
-    known: Known,
+    options: SymbolizeOptions,
+    known: AnswerCache,
 }
 
 impl Symbolizer {
     /// A symbolizer that uses the same options for all profiles.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: SymbolizeOptions) -> Self {
         Self {
             options,
-            known: Known::default(),
+            known: AnswerCache::default(),
         }
     }
 
-    /// Uses other files as [`Options::opened`] from now on.
+    /// Uses other files as [`SymbolizeOptions::opened`] from now on.
     pub fn set_opened(&mut self, opened: Vec<PathBuf>) {
         self.options.opened = opened;
     }
 
     /// Symbolizes a profile as [`symbolize`] does.
-    pub fn symbolize(&mut self, profile: &mut Profile) -> Summary {
+    pub fn symbolize(&mut self, profile: &mut Profile) -> SymbolizeSummary {
         self.known.keep_within_limits();
         run(profile, &self.options, Some(&mut self.known), None).0
     }
@@ -137,14 +137,14 @@ impl Symbolizer {
 /// Symbolizes a profile. Returns also whether every file was asked before the deadline.
 fn run(
     profile: &mut Profile,
-    options: &Options,
-    mut known: Option<&mut Known>,
+    options: &SymbolizeOptions,
+    mut known: Option<&mut AnswerCache>,
     deadline: Option<Instant>,
-) -> (Summary, bool) {
+) -> (SymbolizeSummary, bool) {
     let mut is_in_time = true;
-    let mut summary = Summary::default();
-    let mut answers = Answers::new(profile);
-    let places = Places::new(options);
+    let mut summary = SymbolizeSummary::default();
+    let mut answers = LocationLines::new(profile);
+    let places = CandidatePaths::new(options);
     for file in files(profile, options, &mut summary) {
         let name = profile.text(file.name).to_string();
         let mut one = FileSummary {
@@ -164,7 +164,7 @@ fn run(
             let path = one.name.clone();
             let kept = path.strip_suffix(" (deleted)");
             let build_id = profile.text(file.build_id).to_string();
-            let wanted = Wanted {
+            let wanted = WantedBinary {
                 path: match has_name {
                     true => Path::new(kept.unwrap_or(&path)),
                     false => Path::new(""),
@@ -188,9 +188,9 @@ fn run(
                 }
             }
             one.source = [before, one.source].into_iter().flatten().min();
-            let named = |q: &&Question| answers.is_named(q.location);
+            let named = |q: &&LocationQuestion| answers.is_named(q.location);
             one.resolved = all.iter().filter(named).count();
-            let numbered = |q: &&Question| answers.is_numbered(q.location);
+            let numbered = |q: &&LocationQuestion| answers.is_numbered(q.location);
             one.numbered = all.iter().filter(numbered).count();
         }
         if one.seen > 0 {
@@ -203,23 +203,27 @@ fn run(
 }
 
 /// A file with all its mappings and the locations in them.
-struct MappedFile {
+struct FileQuestions {
     name: StringId,
     build_id: StringId,
     mappings: Vec<MappingIndex>,
-    questions: Vec<Question>,
+    questions: Vec<LocationQuestion>,
 }
 
 /// The files of the profile, with the questions to ask each of them.
-fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<MappedFile> {
-    let mut files: Vec<MappedFile> = Vec::new();
+fn files(
+    profile: &Profile,
+    options: &SymbolizeOptions,
+    summary: &mut SymbolizeSummary,
+) -> Vec<FileQuestions> {
+    let mut files: Vec<FileQuestions> = Vec::new();
     let mut index = HashMap::new();
     let mut file_of = Vec::new();
     for (mapping, i) in profile.mapping.iter().zip(0..) {
         let file = *index
             .entry((mapping.filename, mapping.build_id))
             .or_insert_with(|| {
-                files.push(MappedFile {
+                files.push(FileQuestions {
                     name: mapping.filename,
                     build_id: mapping.build_id,
                     mappings: Vec::new(),
@@ -245,27 +249,29 @@ fn files(profile: &Profile, options: &Options, summary: &mut Summary) -> Vec<Map
             summary.kept += 1;
             continue;
         }
-        files[file_of[mapping.index()]].questions.push(Question {
-            location: i,
-            place: Place {
-                memory_start: table.memory_start,
-                memory_limit: table.memory_limit,
-                file_offset: table.file_offset,
-            },
-            address: location.address.wrapping_add_signed(options.adjust),
-        });
+        files[file_of[mapping.index()]]
+            .questions
+            .push(LocationQuestion {
+                location: i,
+                place: MappedRange {
+                    memory_start: table.memory_start,
+                    memory_limit: table.memory_limit,
+                    file_offset: table.file_offset,
+                },
+                address: location.address.wrapping_add_signed(options.adjust),
+            });
     }
     files
 }
 
 /// The most bytes of a file's name.
-const LONGEST_NAME: usize = 4096;
+const MAX_NAME_BYTES: usize = 4096;
 
 /// Whether a name is that of a file. `[vdso]`, `[heap]`, `//anon`, `/memfd:…` and the like are not.
 fn is_file(name: &str) -> bool {
     let made = ["[", "//anon", "/memfd:", "/dev/", "/SYSV", "anon_inode:"];
     let is_made = made.iter().any(|start| name.starts_with(start));
-    (1..LONGEST_NAME).contains(&name.len()) && (!is_made || name.starts_with("/dev/shm/"))
+    (1..MAX_NAME_BYTES).contains(&name.len()) && (!is_made || name.starts_with("/dev/shm/"))
 }
 
 /// A build id as bytes. One that is not written in hex can't be compared, so it is `None`.
@@ -283,20 +289,20 @@ fn bytes(hex: &str) -> Option<Vec<u8>> {
 
 /// The build id of a file, in hex; `None` if it has none, or can't be read.
 pub fn build_id(path: &Path) -> Option<String> {
-    let storage = storage::Storage::new();
-    let elf = elf::Elf::open(path, &storage).ok()??;
+    let storage = storage::FileStorage::new();
+    let elf = elf::ElfBinary::open(path, &storage).ok()??;
     elf.build_id().map(elf::hex)
 }
 
 /// Marks in each mapping what is known about it now. If `only_resolved` is set, only mappings of
 /// files in which something was found are marked.
-fn mark(profile: &mut Profile, summary: &Summary, only_resolved: bool) {
+fn mark(profile: &mut Profile, summary: &SymbolizeSummary, only_resolved: bool) {
     let resolved = summary.files.iter().filter(|file| file.resolved > 0);
     let resolved: Vec<MappingIndex> = resolved.flat_map(|f| f.mappings.clone()).collect();
     profile.mark_symbolized(|mapping| !only_resolved || resolved.contains(&mapping));
     // Debug information would have shown inlined frames if there had been any.
     for file in &summary.files {
-        if file.source == Some(Source::Dwarf) {
+        if file.source == Some(SymbolSource::Dwarf) {
             for mapping in &file.mappings {
                 let mapping = &mut profile.mapping[mapping.index()];
                 mapping.has_inline_frames |= mapping.has_functions;

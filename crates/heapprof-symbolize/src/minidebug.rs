@@ -6,16 +6,19 @@ use std::io::Read;
 use lzma_rust2::XzReader;
 
 /// The most bytes that a symbol table may inflate to. Libraries of 200 MB have tables of a few MB.
-const LARGEST: u64 = 256 << 20;
+const MAX_SYMBOL_TABLE_BYTES: u64 = 256 << 20;
 /// The most memory that the dictionary of xz may take. xz's best compression uses 64 MiB.
-const DICTIONARY_KIB: u32 = 65 << 10;
+const MAX_DICTIONARY_KIB: u32 = 65 << 10;
 
 /// The ELF file in the section.
 pub(crate) fn inflate(section: &[u8]) -> Result<Vec<u8>, String> {
     let mut output = Vec::new();
-    let input = XzReader::new_mem_limit(section, true, DICTIONARY_KIB);
-    match input.take(LARGEST + 1).read_to_end(&mut output) {
-        Ok(_) if output.len() as u64 > LARGEST => {
+    let input = XzReader::new_mem_limit(section, true, MAX_DICTIONARY_KIB);
+    match input
+        .take(MAX_SYMBOL_TABLE_BYTES + 1)
+        .read_to_end(&mut output)
+    {
+        Ok(_) if output.len() as u64 > MAX_SYMBOL_TABLE_BYTES => {
             Err(".gnu_debugdata: inflates to more than 256 MiB".to_string())
         }
         Ok(_) => Ok(output),

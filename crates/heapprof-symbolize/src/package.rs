@@ -7,10 +7,10 @@ use std::io::Read;
 use std::path::Path;
 
 /// Where dpkg keeps a list of files for each package.
-const LISTS: &str = "var/lib/dpkg/info";
+const LISTS_FOLDER: &str = "var/lib/dpkg/info";
 /// The most that is read of a list. Real lists are shorter, but below another root the file may be
 /// anyone's.
-const LONGEST: u64 = 64 << 20;
+const MAX_LIST_BYTES: u64 = 64 << 20;
 
 /// The package with the debug information of an installed file, e.g. `libsqlite3-0-dbgsym`. `None`
 /// if dpkg has no such file.
@@ -25,7 +25,7 @@ fn below(root: &Path, path: &Path) -> Option<String> {
         Some(short) => short.to_string(),
         None => format!("/usr{path}"),
     };
-    let lists = fs::read_dir(root.join(LISTS)).ok()?;
+    let lists = fs::read_dir(root.join(LISTS_FOLDER)).ok()?;
     let lists = lists.filter_map(|list| Some(list.ok()?.path()));
     let owner = lists
         .filter(|list| list.extension() == Some(OsStr::new("list")))
@@ -42,7 +42,8 @@ fn below(root: &Path, path: &Path) -> Option<String> {
 /// Whether one of a list's lines is one of `paths`.
 fn names(list: &Path, paths: [&str; 2]) -> bool {
     let mut text = Vec::new();
-    let read = fs::File::open(list).and_then(|file| file.take(LONGEST).read_to_end(&mut text));
+    let read =
+        fs::File::open(list).and_then(|file| file.take(MAX_LIST_BYTES).read_to_end(&mut text));
     let mut lines = text.split(|&b| b == b'\n');
     read.is_ok() && lines.any(|line| paths.iter().any(|path| line == path.as_bytes()))
 }
@@ -58,7 +59,7 @@ mod tests {
     #[test]
     fn a_file_is_found_by_either_of_its_folders() {
         let root = tempfile::tempdir().unwrap();
-        let lists = root.path().join(LISTS);
+        let lists = root.path().join(LISTS_FOLDER);
         fs::create_dir_all(&lists).unwrap();
         fs::write(lists.join("libz1:amd64.list"), "/.\n/lib/x/libz.so.1\n").unwrap();
         fs::write(lists.join("tool.list"), "/usr/bin/tool\n").unwrap();

@@ -5,21 +5,21 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::Options;
+use crate::SymbolizeOptions;
 use crate::elf::hex;
 
 /// Finds candidate paths, the likeliest first. A candidate need not exist.
-pub(crate) struct Places<'o> {
-    options: &'o Options,
+pub(crate) struct CandidatePaths<'o> {
+    options: &'o SymbolizeOptions,
 }
 
-impl<'o> Places<'o> {
-    pub(crate) fn new(options: &'o Options) -> Self {
+impl<'o> CandidatePaths<'o> {
+    pub(crate) fn new(options: &'o SymbolizeOptions) -> Self {
         Self { options }
     }
 
     /// What was asked for.
-    pub(crate) fn options(&self) -> &'o Options {
+    pub(crate) fn options(&self) -> &'o SymbolizeOptions {
         self.options
     }
 
@@ -141,7 +141,7 @@ impl<'o> Places<'o> {
 
     /// Candidates for a file that debug information refers to, such as a `.dwo` file or dwz's
     /// shared one. `from` is the file with the reference.
-    pub(crate) fn referred(&self, from: &Path, path: &Path) -> Vec<PathBuf> {
+    pub(crate) fn by_reference(&self, from: &Path, path: &Path) -> Vec<PathBuf> {
         let mut places = vec![match path.is_absolute() {
             true => self.here(path),
             false => from.parent().unwrap_or(Path::new("")).join(path),

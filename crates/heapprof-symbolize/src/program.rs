@@ -8,13 +8,13 @@ use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol};
 
-use crate::allocators::{Role, allocator_of};
-use crate::elf::{Elf, hex};
-use crate::storage::Storage;
+use crate::allocators::{AllocatorRole, allocator_of};
+use crate::elf::{ElfBinary, hex};
+use crate::storage::FileStorage;
 
 /// Why recording a program by preloading finds only some of its allocations, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum PreloadObstacle {
     /// The program names no dynamic loader.
     Static,
     /// The program is made for another C library, whose loader refuses a library that needs glibc.
@@ -31,13 +31,13 @@ pub enum Obstacle {
 /// An executable and what stands in the way of preloading into it. A script stands for its
 /// interpreter.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct PreloadTarget {
     /// The file that the kernel will load.
     pub file: PathBuf,
     /// The dynamic loader that it asks for.
     pub loader: Option<PathBuf>,
     /// What stands in the way.
-    pub obstacles: Vec<Obstacle>,
+    pub obstacles: Vec<PreloadObstacle>,
 }
 
 const SANITIZERS: [(&str, &str); 4] = [
@@ -48,8 +48,9 @@ const SANITIZERS: [(&str, &str); 4] = [
 ];
 
 /// Whether a program that defines this function has an allocator of its own.
-fn is_allocator_s(function: &str) -> bool {
-    let is_known = || allocator_of(function).is_some_and(|(_, role)| role == Role::Allocates);
+fn is_allocator_function(function: &str) -> bool {
+    let is_known =
+        || allocator_of(function).is_some_and(|(_, role)| role == AllocatorRole::Allocates);
     function == "malloc" || is_known()
 }
 
@@ -66,8 +67,8 @@ pub fn object_file(path: &Path) -> Option<ObjectFile> {
     if !path.is_file() {
         return None;
     }
-    let storage = Storage::new();
-    if let Ok(Some(elf)) = Elf::open(path, &storage) {
+    let storage = FileStorage::new();
+    if let Ok(Some(elf)) = ElfBinary::open(path, &storage) {
         let build_id = elf.build_id().map(hex);
         return Some(ObjectFile { build_id });
     }
@@ -83,7 +84,7 @@ pub fn object_file(path: &Path) -> Option<ObjectFile> {
 
 /// Looks at an executable. A file that is neither an ELF file nor a script has no obstacles,
 /// because the kernel will report the problem.
-pub fn inspect(path: &Path) -> Program {
+pub fn inspect(path: &Path) -> PreloadTarget {
     let mut file = path.to_path_buf();
     for _ in 0..4 {
         match interpreter(&file) {
@@ -91,7 +92,7 @@ pub fn inspect(path: &Path) -> Program {
             None => break,
         }
     }
-    let storage = Storage::new();
+    let storage = FileStorage::new();
     let bytes = storage.map(&file).unwrap_or_default();
     let loader = loader::<FileHeader64<Endianness>>(bytes)
         .or_else(|| loader::<FileHeader32<Endianness>>(bytes));
@@ -99,13 +100,13 @@ pub fn inspect(path: &Path) -> Program {
         let name = path.file_name().unwrap_or_default();
         name.as_bytes().starts_with(with.as_bytes())
     };
-    let mut obstacles = look(bytes);
+    let mut obstacles = find_obstacles(bytes);
     // The loader itself is static, but it loads the program that it is given, and what is
     // preloaded.
-    obstacles.retain(|o| *o != Obstacle::Static || !begins(&file, "ld-linux"));
+    obstacles.retain(|o| *o != PreloadObstacle::Static || !begins(&file, "ld-linux"));
     let other = loader.as_ref().filter(|loader| begins(loader, "ld-musl"));
-    obstacles.extend(other.cloned().map(Obstacle::OtherLibc));
-    Program {
+    obstacles.extend(other.cloned().map(PreloadObstacle::OtherLibc));
+    PreloadTarget {
         obstacles,
         loader,
         file,
@@ -146,12 +147,12 @@ fn interpreter(path: &Path) -> Option<PathBuf> {
     Some(command)
 }
 
-fn look(bytes: &[u8]) -> Vec<Obstacle> {
+fn find_obstacles(bytes: &[u8]) -> Vec<PreloadObstacle> {
     if !bytes.starts_with(b"\x7fELF") {
         return Vec::new();
     }
     if bytes.get(4) != Some(&2) {
-        return vec![Obstacle::OtherArchitecture("32-bit".to_string())];
+        return vec![PreloadObstacle::OtherArchitecture("32-bit".to_string())];
     }
     let Ok(elf) = ElfFile64::<Endianness>::parse(bytes) else {
         return Vec::new();
@@ -163,7 +164,7 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
         _ => machine,
     };
     if machine != own {
-        return vec![Obstacle::OtherArchitecture(format!(
+        return vec![PreloadObstacle::OtherArchitecture(format!(
             "{:?}",
             elf.architecture()
         ))];
@@ -172,7 +173,7 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
     let mut headers = elf.elf_program_headers().iter();
     let is_dynamic = headers.any(|h| h.p_type(elf.endian()) == object::elf::PT_INTERP);
     if !is_dynamic {
-        obstacles.push(Obstacle::Static);
+        obstacles.push(PreloadObstacle::Static);
     }
     let (mut allocator, mut sanitizer, mut is_python) = (None, None, false);
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
@@ -182,16 +183,16 @@ fn look(bytes: &[u8]) -> Vec<Obstacle> {
         if let Some((_, known)) = SANITIZERS.iter().find(|(function, _)| name == *function) {
             sanitizer = Some(*known);
         }
-        if symbol.is_definition() && is_allocator_s(name) {
+        if symbol.is_definition() && is_allocator_function(name) {
             allocator.get_or_insert_with(|| name.to_string());
         }
         is_python |= symbol.is_definition() && name == "PyObject_Malloc";
     }
-    obstacles.extend(sanitizer.map(Obstacle::Sanitizer));
+    obstacles.extend(sanitizer.map(PreloadObstacle::Sanitizer));
     // The allocator that is linked into a static program is libc's. CPython has mimalloc inside
     // since 3.13, and calls it for objects only, which are recorded in Python's own way.
     let is_other = |function: &String| !is_python || function == "malloc";
     let allocator = allocator.filter(|function| is_dynamic && is_other(function));
-    obstacles.extend(allocator.map(Obstacle::OwnAllocator));
+    obstacles.extend(allocator.map(PreloadObstacle::OwnAllocator));
     obstacles
 }

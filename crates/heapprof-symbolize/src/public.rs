@@ -15,11 +15,11 @@ use rustix::io::Errno;
 /// The maximum number of links on the way to a file, as in the kernel.
 const MAX_LINKS: usize = 40;
 /// The right of everybody to enter a folder.
-const ENTER: u32 = 0o001;
+const ENTER_BY_OTHERS: u32 = 0o001;
 /// The right of everybody to read a file.
-const READ: u32 = 0o004;
+const READ_BY_OTHERS: u32 = 0o004;
 
-const STEP: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const STEP_FLAGS: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Opens a plain file, if everybody may read it and enter each folder on the way to it. With a
 /// `root`, the path and the links on the way begin below that folder.
@@ -30,16 +30,16 @@ pub(crate) fn open_public(path: &Path, root: Option<&Path>) -> io::Result<File> 
     let mut left: VecDeque<OsString> = steps(path).collect();
     let is_relative = below.is_none() && path.is_relative();
     let mut here = match is_relative {
-        true => openat(CWD, ".", STEP, Mode::empty())?,
-        false => again(&top)?,
+        true => openat(CWD, ".", STEP_FLAGS, Mode::empty())?,
+        false => duplicate(&top)?,
     };
     let mut links = 0;
     loop {
         let found = fstat(&here)?;
         let Some(name) = left.pop_front() else {
             return match FileType::from_raw_mode(found.st_mode) {
-                FileType::RegularFile if found.st_mode & READ != 0 => reopen(&here),
-                FileType::RegularFile => Err(refused()),
+                FileType::RegularFile if found.st_mode & READ_BY_OTHERS != 0 => reopen(&here),
+                FileType::RegularFile => Err(refusal_error()),
                 FileType::Directory => Err(io::ErrorKind::NotFound.into()),
                 _ => Err(io::Error::other("is no plain file")),
             };
@@ -47,10 +47,10 @@ pub(crate) fn open_public(path: &Path, root: Option<&Path>) -> io::Result<File> 
         if !FileType::from_raw_mode(found.st_mode).is_dir() {
             return Err(Errno::NOTDIR.into());
         }
-        if found.st_mode & ENTER == 0 {
-            return Err(refused());
+        if found.st_mode & ENTER_BY_OTHERS == 0 {
+            return Err(refusal_error());
         }
-        let next = openat(&here, &name, STEP, Mode::empty())?;
+        let next = openat(&here, &name, STEP_FLAGS, Mode::empty())?;
         if !FileType::from_raw_mode(fstat(&next)?.st_mode).is_symlink() {
             here = next;
             continue;
@@ -62,7 +62,7 @@ pub(crate) fn open_public(path: &Path, root: Option<&Path>) -> io::Result<File> 
         let target = OsString::from_vec(readlinkat(&next, "", Vec::new())?.into_bytes());
         let target = Path::new(&target);
         if target.is_absolute() {
-            here = again(&top)?;
+            here = duplicate(&top)?;
         }
         let ahead: Vec<OsString> = steps(target).collect();
         ahead
@@ -81,7 +81,7 @@ fn steps(path: &Path) -> impl Iterator<Item = OsString> {
     })
 }
 
-fn again(folder: &OwnedFd) -> io::Result<OwnedFd> {
+fn duplicate(folder: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(folder, 0)?)
 }
 
@@ -92,7 +92,7 @@ fn reopen(file: &OwnedFd) -> io::Result<File> {
     Ok(open(path.as_str(), flags, Mode::empty())?.into())
 }
 
-fn refused() -> io::Error {
+fn refusal_error() -> io::Error {
     io::Error::new(
         io::ErrorKind::PermissionDenied,
         "not everybody may read it, and what the process that names it could read is not known",

@@ -3,70 +3,70 @@
 
 use heapprof_profile::Profile;
 
-use crate::answers::Answers;
-use crate::dwarf::Dwarf;
-use crate::elf::{Elf, Place};
-use crate::files::{Found, Wanted};
+use crate::answers::LocationLines;
+use crate::dwarf::DebugInfo;
+use crate::elf::{ElfBinary, MappedRange};
+use crate::files::{MatchedFiles, WantedBinary};
 use crate::function_starts::FunctionStarts;
 use crate::minidebug;
-use crate::places::Places;
-use crate::storage::Storage;
-use crate::summary::{FileSummary, Source, Warning};
-use crate::symbols::Symbols;
+use crate::places::CandidatePaths;
+use crate::storage::FileStorage;
+use crate::summary::{FileSummary, SymbolSource, SymbolizeWarning};
+use crate::symbols::FunctionSymbols;
 
 /// A location to find lines for.
 #[derive(Clone, Copy)]
-pub(crate) struct Question {
+pub(crate) struct LocationQuestion {
     /// Its index in the profile.
     pub(crate) location: u32,
-    pub(crate) place: Place,
+    pub(crate) place: MappedRange,
     /// The address to look up, already adjusted.
     pub(crate) address: u64,
 }
 
 /// A question with the file's own virtual address.
-struct Probe {
+struct AddressProbe {
     location: u32,
     address: u64,
 }
 
 /// After so many addresses, what was read of debug information is forgotten. It would otherwise
 /// grow with each compilation unit that is asked.
-const ADDRESSES_AT_ONCE: usize = 1 << 14;
+const MAX_ADDRESSES_PER_CONTEXT: usize = 1 << 14;
 
 /// Finds lines for all locations of one file.
 pub(crate) fn resolve(
     profile: &mut Profile,
-    answers: &mut Answers,
-    wanted: &Wanted<'_>,
-    questions: &[Question],
-    places: &Places<'_>,
+    answers: &mut LocationLines,
+    wanted: &WantedBinary<'_>,
+    questions: &[LocationQuestion],
+    places: &CandidatePaths<'_>,
     summary: &mut FileSummary,
 ) {
-    let storage = Storage::with(places.options());
-    let mut found = Found::look(wanted, places, &storage);
+    let storage = FileStorage::with_options(places.options());
+    let mut found = MatchedFiles::find(wanted, places, &storage);
     summary.warnings.append(&mut found.warnings);
     summary.binary = found.binary.as_ref().map(|elf| elf.path.clone());
     summary.debug_file = found.debug.as_ref().map(|elf| elf.path.clone());
     let Some(layout) = found.binary.as_ref().or(found.debug.as_ref()) else {
         if summary.warnings.is_empty() && !wanted.path.as_os_str().is_empty() {
             let file = summary.name.clone();
-            summary.warnings.push(Warning::Missing { file });
+            summary.warnings.push(SymbolizeWarning::Missing { file });
         }
         return;
     };
-    let mut probes: Vec<Probe> = questions
+    let mut probes: Vec<AddressProbe> = questions
         .iter()
         .filter_map(|q| {
             let address = layout.virtual_address(q.place, q.address)?;
-            Some(Probe {
+            Some(AddressProbe {
                 location: q.location,
                 address,
             })
         })
         .collect();
     probes.sort_unstable_by_key(|probe| (probe.address, probe.location));
-    let mut asker = Asker {
+    let mut asker = FileResolver {
         profile,
         answers,
         summary,
@@ -82,64 +82,64 @@ pub(crate) fn resolve(
         (None, None) => {}
     }
     if let Some(elf) = debug {
-        asker.symbols(elf, shift, false, Source::SymbolTable);
+        asker.symbols(elf, shift, false, SymbolSource::SymbolTable);
     }
     if let Some(elf) = binary {
-        asker.symbols(elf, 0, false, Source::SymbolTable);
+        asker.symbols(elf, 0, false, SymbolSource::SymbolTable);
         asker.mini_debug_info(elf, &storage);
-        asker.symbols(elf, 0, true, Source::DynamicSymbols);
+        asker.symbols(elf, 0, true, SymbolSource::DynamicSymbols);
     }
     if let (Some(elf), true) = (binary, places.numbers_functions()) {
         asker.number(elf, &storage);
     }
     let answers = &*asker.answers;
-    let named = |q: &&Question| answers.is_named(q.location);
+    let named = |q: &&LocationQuestion| answers.is_named(q.location);
     summary.resolved = questions.iter().filter(named).count();
     if summary.resolved == 0 && summary.warnings.is_empty() {
         let file = summary.name.clone();
         let debug_file = summary.debug_file.clone();
         summary
             .warnings
-            .push(Warning::NoSymbols { file, debug_file });
+            .push(SymbolizeWarning::NoSymbols { file, debug_file });
     }
 }
 
 /// What to add to the binary's addresses to get the debug file's: not 0 if prelink moved the
 /// binary.
-fn shift(binary: Option<&Elf<'_>>, debug: Option<&Elf<'_>>) -> u64 {
-    let base = |elf: Option<&Elf<'_>>| elf.and_then(Elf::base);
+fn shift(binary: Option<&ElfBinary<'_>>, debug: Option<&ElfBinary<'_>>) -> u64 {
+    let base = |elf: Option<&ElfBinary<'_>>| elf.and_then(ElfBinary::base);
     match (base(binary), base(debug)) {
         (Some(binary), Some(debug)) => debug.wrapping_sub(binary),
         _ => 0,
     }
 }
 
-struct Asker<'p> {
+struct FileResolver<'p> {
     profile: &'p mut Profile,
-    answers: &'p mut Answers,
+    answers: &'p mut LocationLines,
     summary: &'p mut FileSummary,
-    probes: Vec<Probe>,
+    probes: Vec<AddressProbe>,
     nearest: bool,
 }
 
-impl Asker<'_> {
+impl FileResolver<'_> {
     fn dwarf<'a>(
         &mut self,
-        elf: &Elf<'a>,
+        elf: &ElfBinary<'a>,
         shift: u64,
-        storage: &'a Storage,
-        places: &'a Places<'a>,
+        storage: &'a FileStorage,
+        places: &'a CandidatePaths<'a>,
     ) {
         if !elf.has_section(".debug_info") {
             return;
         }
-        let mut dwarf = match Dwarf::new(elf, storage, places) {
+        let mut dwarf = match DebugInfo::new(elf, storage, places) {
             Ok(dwarf) => dwarf,
-            Err(error) => return self.damaged(elf, error.to_string()),
+            Err(error) => return self.warn_damaged(elf, error.to_string()),
         };
         let mut damage = None;
         for (i, probe) in self.probes.iter().enumerate() {
-            if i > 0 && i % ADDRESSES_AT_ONCE == 0 && dwarf.forget().is_err() {
+            if i > 0 && i % MAX_ADDRESSES_PER_CONTEXT == 0 && dwarf.forget().is_err() {
                 // This does not happen: what was read once can be read again.
                 break;
             }
@@ -154,21 +154,21 @@ impl Asker<'_> {
                 }
             });
             if self.answers.is_named(probe.location) {
-                self.summary.source.get_or_insert(Source::Dwarf);
+                self.summary.source.get_or_insert(SymbolSource::Dwarf);
             }
         }
         self.summary.warnings.extend(dwarf.warnings());
         if let Some(what) = damage {
-            self.damaged(elf, what);
+            self.warn_damaged(elf, what);
         }
     }
 
-    fn symbols(&mut self, elf: &Elf<'_>, shift: u64, is_dynamic: bool, source: Source) {
-        let settled = |probe: &Probe| self.answers.is_settled(probe.location);
+    fn symbols(&mut self, elf: &ElfBinary<'_>, shift: u64, is_dynamic: bool, source: SymbolSource) {
+        let settled = |probe: &AddressProbe| self.answers.is_settled(probe.location);
         if self.probes.iter().all(settled) {
             return;
         }
-        let symbols = Symbols::new(elf, is_dynamic);
+        let symbols = FunctionSymbols::new(elf, is_dynamic);
         for probe in &self.probes {
             if self.answers.is_settled(probe.location) {
                 continue;
@@ -183,24 +183,24 @@ impl Asker<'_> {
         }
     }
 
-    fn mini_debug_info<'a>(&mut self, elf: &Elf<'a>, storage: &'a Storage) {
+    fn mini_debug_info<'a>(&mut self, elf: &ElfBinary<'a>, storage: &'a FileStorage) {
         let table = match elf.section(".gnu_debugdata", storage) {
             Ok([]) => return,
             Ok(section) => minidebug::inflate(section),
             Err(error) => Err(format!(".gnu_debugdata: {error}")),
         };
         match table {
-            Ok(table) => match Elf::parse(&elf.path, storage.keep(table)) {
-                Ok(inner) => self.symbols(&inner, 0, false, Source::MiniDebugInfo),
-                Err(error) => self.damaged(elf, format!(".gnu_debugdata: {error}")),
+            Ok(table) => match ElfBinary::parse(&elf.path, storage.keep(table)) {
+                Ok(inner) => self.symbols(&inner, 0, false, SymbolSource::MiniDebugInfo),
+                Err(error) => self.warn_damaged(elf, format!(".gnu_debugdata: {error}")),
             },
-            Err(what) => self.damaged(elf, what),
+            Err(what) => self.warn_damaged(elf, what),
         }
     }
 
     /// Names code without symbols by the start of its function. That name is the same in each run
     /// and on each machine.
-    fn number<'a>(&mut self, elf: &Elf<'a>, storage: &'a Storage) {
+    fn number<'a>(&mut self, elf: &ElfBinary<'a>, storage: &'a FileStorage) {
         let answers = &*self.answers;
         if self.probes.iter().all(|p| answers.is_named(p.location)) {
             return;
@@ -236,8 +236,10 @@ impl Asker<'_> {
         }
     }
 
-    fn damaged(&mut self, elf: &Elf<'_>, what: String) {
+    fn warn_damaged(&mut self, elf: &ElfBinary<'_>, what: String) {
         let file = elf.path.clone();
-        self.summary.warnings.push(Warning::Damaged { file, what });
+        self.summary
+            .warnings
+            .push(SymbolizeWarning::Damaged { file, what });
     }
 }

@@ -15,52 +15,52 @@ use gimli::{
 
 use crate::demangle::{demangle, is_mangled};
 
-type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
-type Sections<'a> = gimli::Dwarf<Reader<'a>>;
-type Unit<'a> = gimli::Unit<Reader<'a>>;
-type Entry<'a> = DebuggingInformationEntry<Reader<'a>>;
+type SectionReader<'a> = EndianSlice<'a, RunTimeEndian>;
+type DwarfSections<'a> = gimli::Dwarf<SectionReader<'a>>;
+type DwarfUnit<'a> = gimli::Unit<SectionReader<'a>>;
+type DwarfEntry<'a> = DebuggingInformationEntry<SectionReader<'a>>;
 
 /// How deep entries may be nested, and how long a chain of references between them may be.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// The place of an entry: whether it is in dwz's shared file, the offset of its unit, the id of the
 /// split file, and the offset of the entry in the unit.
-type Place = (bool, usize, u64, usize);
+type EntryPosition = (bool, usize, u64, usize);
 
 /// Looks entries up. Lists of children, and units that references lead to, are kept, because many
 /// functions share them.
 #[derive(Default)]
-pub(crate) struct Scopes<'a> {
-    children: RefCell<HashMap<Place, Rc<[usize]>>>,
-    headers: RefCell<HashMap<bool, Rc<[UnitHeader<Reader<'a>>]>>>,
-    units: RefCell<HashMap<(bool, usize), Rc<Unit<'a>>>>,
+pub(crate) struct ScopeCache<'a> {
+    children: RefCell<HashMap<EntryPosition, Rc<[usize]>>>,
+    headers: RefCell<HashMap<bool, Rc<[UnitHeader<SectionReader<'a>>]>>>,
+    units: RefCell<HashMap<(bool, usize), Rc<DwarfUnit<'a>>>>,
 }
 
 /// An entry, with what is needed to read it.
 #[derive(Clone)]
-struct Spot<'u, 'a> {
-    sections: &'u Sections<'a>,
-    unit: Held<'u, 'a>,
+struct EntryReference<'u, 'a> {
+    sections: &'u DwarfSections<'a>,
+    unit: UnitHandle<'u, 'a>,
     /// Whether it is in the file to which dwz moved what several files share.
     is_shared: bool,
     at: UnitOffset,
 }
 
 #[derive(Clone)]
-enum Held<'u, 'a> {
-    Lent(&'u Unit<'a>),
-    Own(Rc<Unit<'a>>),
+enum UnitHandle<'u, 'a> {
+    Borrowed(&'u DwarfUnit<'a>),
+    Shared(Rc<DwarfUnit<'a>>),
 }
 
-impl<'a> Spot<'_, 'a> {
-    fn unit(&self) -> UnitRef<'_, Reader<'a>> {
+impl<'a> EntryReference<'_, 'a> {
+    fn unit(&self) -> UnitRef<'_, SectionReader<'a>> {
         match &self.unit {
-            Held::Lent(unit) => UnitRef::new(self.sections, unit),
-            Held::Own(unit) => UnitRef::new(self.sections, unit),
+            UnitHandle::Borrowed(unit) => UnitRef::new(self.sections, unit),
+            UnitHandle::Shared(unit) => UnitRef::new(self.sections, unit),
         }
     }
 
-    fn entry(&self) -> Option<Entry<'a>> {
+    fn entry(&self) -> Option<DwarfEntry<'a>> {
         self.unit().entry(self.at).ok()
     }
 
@@ -68,25 +68,25 @@ impl<'a> Spot<'_, 'a> {
         Self { at, ..self.clone() }
     }
 
-    fn text(&self, entry: &Entry<'a>, name: gimli::DwAt) -> Option<String> {
+    fn text(&self, entry: &DwarfEntry<'a>, name: gimli::DwAt) -> Option<String> {
         let value = entry.attr_value(name)?;
         let text = self.unit().attr_string(value).ok()?;
         Some(text.to_string_lossy().into_owned())
     }
 }
 
-impl<'a> Scopes<'a> {
+impl<'a> ScopeCache<'a> {
     /// The whole name of the function `name`, whose entry this is. `None` if nothing is around it,
     /// or if that can't be found out.
-    pub(crate) fn qualified(
+    pub(crate) fn qualified_name(
         &self,
-        unit: UnitRef<'_, Reader<'a>>,
+        unit: UnitRef<'_, SectionReader<'a>>,
         entry: UnitOffset,
         name: &str,
     ) -> Option<String> {
-        let spot = Spot {
+        let spot = EntryReference {
             sections: unit.dwarf,
-            unit: Held::Lent(unit.unit),
+            unit: UnitHandle::Borrowed(unit.unit),
             is_shared: false,
             at: entry,
         };
@@ -105,10 +105,10 @@ impl<'a> Scopes<'a> {
 
     /// The scopes around an entry that is called `name`, and whether the innermost one is a
     /// namespace.
-    fn around(&self, mut declared: Spot<'_, 'a>, name: &str) -> Option<(String, bool)> {
+    fn around(&self, mut declared: EntryReference<'_, 'a>, name: &str) -> Option<(String, bool)> {
         let mut name = name.to_string();
         let (mut inside_out, mut in_namespace) = (Vec::new(), None);
-        'declarations: for _ in 0..DEEPEST {
+        'declarations: for _ in 0..MAX_DEPTH {
             for at in self.path(&declared)?.into_iter().rev() {
                 let around = declared.beside(at);
                 let entry = around.entry()?;
@@ -153,12 +153,12 @@ impl<'a> Scopes<'a> {
     /// An entry, the entry that it refers to for what it does not say itself, and so on.
     fn origins<'s, 'u>(
         &'s self,
-        spot: Spot<'u, 'a>,
-    ) -> impl Iterator<Item = Spot<'u, 'a>> + use<'s, 'u, 'a> {
-        std::iter::successors(Some(spot), |spot| self.origin(spot)).take(DEEPEST)
+        spot: EntryReference<'u, 'a>,
+    ) -> impl Iterator<Item = EntryReference<'u, 'a>> + use<'s, 'u, 'a> {
+        std::iter::successors(Some(spot), |spot| self.origin(spot)).take(MAX_DEPTH)
     }
 
-    fn origin<'u>(&self, spot: &Spot<'u, 'a>) -> Option<Spot<'u, 'a>> {
+    fn origin<'u>(&self, spot: &EntryReference<'u, 'a>) -> Option<EntryReference<'u, 'a>> {
         let entry = spot.entry()?;
         let value = entry
             .attr_value(gimli::DW_AT_abstract_origin)
@@ -176,10 +176,10 @@ impl<'a> Scopes<'a> {
     /// The entry at an offset of a file's debug information.
     fn elsewhere<'u>(
         &self,
-        sections: &'u Sections<'a>,
+        sections: &'u DwarfSections<'a>,
         is_shared: bool,
         at: DebugInfoOffset,
-    ) -> Option<Spot<'u, 'a>> {
+    ) -> Option<EntryReference<'u, 'a>> {
         let headers = self.headers.borrow().get(&is_shared).cloned();
         let headers = match headers {
             Some(headers) => headers,
@@ -193,7 +193,7 @@ impl<'a> Scopes<'a> {
                 all
             }
         };
-        let begins = |header: &UnitHeader<Reader<'a>>| header.debug_info_offset();
+        let begins = |header: &UnitHeader<SectionReader<'a>>| header.debug_info_offset();
         let behind = headers.partition_point(|header| begins(header).is_some_and(|o| o.0 <= at.0));
         let header = headers.get(behind.checked_sub(1)?)?;
         let within = at.to_unit_offset(header)?;
@@ -207,16 +207,16 @@ impl<'a> Scopes<'a> {
                 unit
             }
         };
-        Some(Spot {
+        Some(EntryReference {
             sections,
-            unit: Held::Own(unit),
+            unit: UnitHandle::Shared(unit),
             is_shared,
             at: within,
         })
     }
 
     /// A function's linker name, and its plain one.
-    fn names(&self, spot: Spot<'_, 'a>) -> (Option<String>, Option<String>) {
+    fn names(&self, spot: EntryReference<'_, 'a>) -> (Option<String>, Option<String>) {
         let (mut linker, mut plain) = (None, None);
         for spot in self.origins(spot) {
             let Some(entry) = spot.entry() else { break };
@@ -228,10 +228,10 @@ impl<'a> Scopes<'a> {
     }
 
     /// The entries around one, outermost first.
-    fn path(&self, target: &Spot<'_, 'a>) -> Option<Vec<UnitOffset>> {
+    fn path(&self, target: &EntryReference<'_, 'a>) -> Option<Vec<UnitOffset>> {
         let mut path = Vec::new();
         let mut at = target.unit().header.root_offset();
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             let children = self.children(&target.beside(at))?;
             // Among sibling entries, the target is in the last one that does not begin after it.
             let behind = children.partition_point(|&child| child <= target.at.0);
@@ -245,7 +245,7 @@ impl<'a> Scopes<'a> {
         None
     }
 
-    fn children(&self, of: &Spot<'_, 'a>) -> Option<Rc<[usize]>> {
+    fn children(&self, of: &EntryReference<'_, 'a>) -> Option<Rc<[usize]>> {
         let unit = of.unit();
         let offset = unit.header.debug_info_offset().map_or(0, |at| at.0);
         let split = unit.dwo_id.map_or(0, |id| id.0);

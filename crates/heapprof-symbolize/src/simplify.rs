@@ -69,12 +69,12 @@ fn demangled(symbol: &str, style: NameStyle) -> Option<String> {
         _ if is_special(symbol) => demangle(symbol),
         _ => demangle_briefly(symbol),
     };
-    whole.map(|name| cut(symbol, &name, style))
+    whole.map(|name| cut_name(symbol, &name, style))
 }
 
 /// Cuts a demangled name. Its own parameters and return type are gone already, unless the style is
 /// `Full`.
-fn cut(symbol: &str, name: &str, style: NameStyle) -> String {
+fn cut_name(symbol: &str, name: &str, style: NameStyle) -> String {
     match style {
         NameStyle::Short if symbol.starts_with("_R") => without_generics(name),
         // In Rust's older scheme, types are part of the name.
@@ -136,7 +136,7 @@ fn without_arguments(name: &str, style: NameStyle, whole: bool) -> String {
             continue;
         }
         let group = match c {
-            '<' | '(' | '{' | '[' => &rest[..closed(rest)],
+            '<' | '(' | '{' | '[' => &rest[..find_closing(rest)],
             _ => &rest[..c.len_utf8()],
         };
         rest = &rest[group.len()..];
@@ -171,7 +171,7 @@ fn without_arguments_inside(group: &str, style: NameStyle) -> String {
     while let Some(at) = rest.find('<') {
         kept += &rest[..at];
         rest = &rest[at..];
-        rest = &rest[closed(rest)..];
+        rest = &rest[find_closing(rest)..];
     }
     kept + rest
 }
@@ -184,7 +184,7 @@ fn without_generics(name: &str) -> String {
         // A bracket that begins a path holds a type, not arguments.
         if c == '<' && (kept.ends_with("::") || kept.ends_with(is_word)) {
             kept += "<>";
-            rest = &rest[closed(rest)..];
+            rest = &rest[find_closing(rest)..];
             continue;
         }
         kept.push(c);
@@ -198,7 +198,7 @@ fn is_word(c: char) -> bool {
 }
 
 /// Where the bracket that the text begins with is closed; the end of the text if it is not.
-fn closed(text: &str) -> usize {
+fn find_closing(text: &str) -> usize {
     let mut open = Vec::new();
     let mut before = ' ';
     for (at, c) in text.char_indices() {

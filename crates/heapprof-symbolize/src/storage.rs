@@ -11,14 +11,14 @@ use memmap2::Mmap;
 use rustix::fs::OFlags;
 use typed_arena::Arena;
 
-use crate::Options;
+use crate::SymbolizeOptions;
 use crate::public::open_public;
 
 /// The most bytes that are read, for one binary, from files that others may write to.
-const MOST: u64 = 1 << 30;
+const MAX_COPIED_BYTES: u64 = 1 << 30;
 
 /// The owner of all bytes of one binary. It is dropped before the next binary is opened.
-pub(crate) struct Storage {
+pub(crate) struct FileStorage {
     maps: Arena<Mmap>,
     bytes: Arena<Vec<u8>>,
     /// How many bytes may still be read from files that others may write to.
@@ -29,20 +29,20 @@ pub(crate) struct Storage {
     root: Option<PathBuf>,
 }
 
-impl Storage {
+impl FileStorage {
     /// Opens what this process may read.
     pub(crate) fn new() -> Self {
         Self {
             maps: Arena::new(),
             bytes: Arena::new(),
-            left: Cell::new(MOST),
+            left: Cell::new(MAX_COPIED_BYTES),
             is_public: false,
             root: None,
         }
     }
 
     /// Opens what this process may read, or only what everybody may if the options say so.
-    pub(crate) fn with(options: &Options) -> Self {
+    pub(crate) fn with_options(options: &SymbolizeOptions) -> Self {
         Self {
             is_public: options.public_files_only,
             root: options.root.clone(),

@@ -7,7 +7,7 @@ use heapprof_profile::MappingIndex;
 /// What [`symbolize`](crate::symbolize) did.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Summary {
+pub struct SymbolizeSummary {
     /// Each mapped file that locations point into, in the order of the profile's mappings.
     pub files: Vec<FileSummary>,
     /// How many locations belong to no mapping. Nothing can be found out about them.
@@ -17,7 +17,7 @@ pub struct Summary {
     pub kept: usize,
 }
 
-impl Summary {
+impl SymbolizeSummary {
     /// How many locations lines were wanted for.
     pub fn seen(&self) -> usize {
         self.unmapped + self.files.iter().map(|f| f.seen).sum::<usize>()
@@ -47,7 +47,7 @@ pub struct FileSummary {
     /// The separate debug file that was used, if any.
     pub debug_file: Option<PathBuf>,
     /// The best source that answered for at least one location.
-    pub source: Option<Source>,
+    pub source: Option<SymbolSource>,
     /// How many locations lines were wanted for.
     pub seen: usize,
     /// How many locations got a function name.
@@ -55,13 +55,13 @@ pub struct FileSummary {
     /// How many locations without a name are named by the place where their function begins.
     pub numbered: usize,
     /// What stood in the way, even if another source answered.
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<SymbolizeWarning>,
 }
 
 /// Where names come from, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Source {
+pub enum SymbolSource {
     /// Debug information: functions, files, lines and inlined frames.
     Dwarf,
     /// The symbol table `.symtab`: functions only.
@@ -75,7 +75,7 @@ pub enum Source {
 /// What stood in the way. Each displays as one line that begins with the file's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Warning {
+pub enum SymbolizeWarning {
     /// Neither the file nor a debug file with its build id is here.
     #[error(
         "{file}: there is no such file, nor a debug file with its build id; name a folder with \

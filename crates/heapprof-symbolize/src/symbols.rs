@@ -2,28 +2,28 @@
 
 use object::{Object, ObjectSymbol, ObjectSymbolTable, SymbolIndex, SymbolKind};
 
-use crate::elf::Elf;
+use crate::elf::ElfBinary;
 
 /// The functions of one table, by address. Names stay in the file.
-pub(crate) struct Symbols {
-    functions: Vec<Function>,
+pub(crate) struct FunctionSymbols {
+    functions: Vec<FunctionSymbol>,
     is_dynamic: bool,
 }
 
-struct Function {
+struct FunctionSymbol {
     start: u64,
     end: u64,
     index: SymbolIndex,
-    /// The nearest function before this one that reaches beyond this one's start; [`NONE`] if there
-    /// is none.
+    /// The nearest function before this one that reaches beyond this one's start; [`NO_FUNCTION`]
+    /// if there is none.
     around: u32,
 }
 
-const NONE: u32 = u32::MAX;
+const NO_FUNCTION: u32 = u32::MAX;
 
-impl Symbols {
+impl FunctionSymbols {
     /// Reads the functions of `.symtab`, or of `.dynsym` if `is_dynamic`.
-    pub(crate) fn new(elf: &Elf<'_>, is_dynamic: bool) -> Self {
+    pub(crate) fn new(elf: &ElfBinary<'_>, is_dynamic: bool) -> Self {
         let code_ends = elf.code_ends();
         let symbols = match is_dynamic {
             false => elf.object.symbols(),
@@ -40,7 +40,7 @@ impl Symbols {
             if start >= limit || !is_name(symbol.name_bytes().unwrap_or_default()) {
                 continue;
             }
-            functions.push(Function {
+            functions.push(FunctionSymbol {
                 start,
                 // Functions without a size get an end below.
                 end: match symbol.size() {
@@ -48,7 +48,7 @@ impl Symbols {
                     size => start.saturating_add(size).min(limit),
                 },
                 index: symbol.index(),
-                around: NONE,
+                around: NO_FUNCTION,
             });
         }
         // Among several names for one place the best is sorted last, and that one is found.
@@ -79,7 +79,7 @@ impl Symbols {
             {
                 open.pop();
             }
-            functions[i].around = open.last().copied().unwrap_or(NONE);
+            functions[i].around = open.last().copied().unwrap_or(NO_FUNCTION);
             open.push(i as u32);
         }
         Self {
@@ -90,7 +90,12 @@ impl Symbols {
 
     /// The linker name of the function that holds `address`, without a version. If no function
     /// holds it and `nearest` is set, the name of the function before it, or of the first function.
-    pub(crate) fn find<'a>(&self, elf: &Elf<'a>, address: u64, nearest: bool) -> Option<&'a str> {
+    pub(crate) fn find<'a>(
+        &self,
+        elf: &ElfBinary<'a>,
+        address: u64,
+        nearest: bool,
+    ) -> Option<&'a str> {
         let after = self.functions.partition_point(|f| f.start <= address);
         let before = self.functions.get(after.saturating_sub(1))?;
         let mut function = Some(before).filter(|f| f.start <= address);
@@ -107,13 +112,13 @@ impl Symbols {
     }
 }
 
-fn name<'a>(elf: &Elf<'a>, index: SymbolIndex, is_dynamic: bool) -> Option<&'a str> {
+fn name<'a>(elf: &ElfBinary<'a>, index: SymbolIndex, is_dynamic: bool) -> Option<&'a str> {
     symbol(elf, index, is_dynamic)?.name().ok()
 }
 
 /// The symbol in `.symtab`, or in `.dynsym` if `is_dynamic`.
 fn symbol<'e, 'a>(
-    elf: &'e Elf<'a>,
+    elf: &'e ElfBinary<'a>,
     index: SymbolIndex,
     is_dynamic: bool,
 ) -> Option<impl ObjectSymbol<'a> + use<'e, 'a>> {
@@ -132,7 +137,7 @@ fn is_name(name: &[u8]) -> bool {
 /// Ranks several names for one place. The best is the one that a reader knows: of a known size,
 /// global, with few underscores.
 fn rank(
-    elf: &Elf<'_>,
+    elf: &ElfBinary<'_>,
     index: SymbolIndex,
     is_dynamic: bool,
 ) -> (bool, u8, std::cmp::Reverse<(usize, String)>) {

@@ -9,7 +9,7 @@
 //! "Construction of confidence limits about effect measures: a general approach" (2008), for
 //! differences (MOVER).
 
-use heapprof_profile::{Family, Unit};
+use heapprof_profile::{Unit, UnitFamily};
 
 /// What is known of a sum beside its value. Behind the sum stand `samples` blocks that a sampler
 /// took.
@@ -86,7 +86,7 @@ fn quantile(probability: f64) -> f64 {
 
 /// The sampling period in bytes; `None` if one block was not sampled every so many bytes.
 pub fn period_in_bytes(r#type: &str, unit: &str, period: i64) -> Option<i64> {
-    let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes)?;
+    let unit = Unit::parse(unit).filter(|unit| unit.family == UnitFamily::Bytes)?;
     let period = period.checked_mul(unit.factor)?;
     (r#type == "space" && period > 1).then_some(period)
 }
@@ -104,7 +104,7 @@ pub struct Step {
 impl Step {
     /// The step of bytes, from the period in bytes. Without a period it is not known.
     pub fn of_bytes(period: Option<i64>, unit: &str) -> Self {
-        let unit = Unit::parse(unit).filter(|unit| unit.family == Family::Bytes);
+        let unit = Unit::parse(unit).filter(|unit| unit.family == UnitFamily::Bytes);
         let known = period.zip(unit);
         known.map_or(Self::default(), |(period, unit)| Self {
             each: period as f64 / unit.factor as f64,

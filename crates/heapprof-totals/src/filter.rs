@@ -1,7 +1,7 @@
 //! Filters compiled against one profile, so that each regular expression is tried once on each
 //! function, and bits decide after that.
 
-use heapprof_profile::{ALLOCATORS, LocationIndex, Profile, after_allocators};
+use heapprof_profile::{ALLOCATOR_REGEX, LocationIndex, Profile, after_allocators};
 use regex::Regex;
 
 use crate::error::Error;
@@ -202,7 +202,7 @@ impl Compiled {
         let mut drop = whole(profile.drop_frames, "drop_frames", &mut self.notes);
         // The text that was added to our own table is wrong, so the table is used without it.
         if drop.is_none() && after_allocators(profile.text(profile.drop_frames)).is_some() {
-            drop = Regex::new(&format!("^(?:{ALLOCATORS})$")).ok();
+            drop = Regex::new(&format!("^(?:{ALLOCATOR_REGEX})$")).ok();
         }
         if drop.is_none() && wrappers.is_none() {
             return Ok(());
@@ -422,7 +422,7 @@ pub fn simple_name(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use heapprof_profile::{ALLOCATORS, WRAPPERS};
+    use heapprof_profile::{ALLOCATION_WRAPPERS, ALLOCATOR_REGEX};
     use regex::Regex;
 
     #[test]
@@ -443,7 +443,7 @@ mod tests {
     /// program's code.
     #[test]
     fn wrappers_are_these_and_no_others() {
-        let table = Regex::new(&format!("^(?:{ALLOCATORS})$")).unwrap();
+        let table = Regex::new(&format!("^(?:{ALLOCATOR_REGEX})$")).unwrap();
         let is_one = |name: &str| table.is_match(super::simple_name(name));
         for name in [
             "malloc",
@@ -515,7 +515,7 @@ mod tests {
         ] {
             assert!(!is_one(name), "{name}");
         }
-        for (source, names) in WRAPPERS {
+        for (source, names) in ALLOCATION_WRAPPERS {
             for name in *names {
                 assert!(Regex::new(name).is_ok(), "{source}: {name}");
             }

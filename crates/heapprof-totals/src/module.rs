@@ -476,9 +476,9 @@ mod tests {
             ["/home/me/app", "/usr/lib/liba.so"],
         ] {
             let mut b = ProfileBuilder::new(&[("space", "bytes")]);
-            b.folded("main;both", &[1]);
-            b.folded("other;both", &[1]);
-            b.folded("main;library", &[1]);
+            b.add_folded("main;both", &[1]);
+            b.add_folded("other;both", &[1]);
+            b.add_folded("main;library", &[1]);
             let mut profile = b.finish();
             for path in [first, second] {
                 let filename = profile.strings.intern(path);

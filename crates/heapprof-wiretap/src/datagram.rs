@@ -1,30 +1,30 @@
 //! What a datagram says, and the words that it says it with.
 //!
-//! A datagram is text of at most [`MOST_BYTES`] bytes. Its first line is [`FIRST_LINE`]. Each of
-//! the other lines is `key=value`. In values, `%` and control characters stand as `%` and two hex
-//! digits. The last line is `mac=` and 64 hex digits, if the datagram is signed. Each line ends
-//! with a line feed.
+//! A datagram is text of at most [`MAX_DATAGRAM_BYTES`] bytes. Its first line is [`FIRST_LINE`].
+//! Each of the other lines is `key=value`. In values, `%` and control characters stand as `%` and
+//! two hex digits. The last line is `mac=` and 64 hex digits, if the datagram is signed. Each line
+//! ends with a line feed.
 
 /// The most bytes of a datagram. A larger one might be sent in pieces.
-pub const MOST_BYTES: usize = 1200;
+pub const MAX_DATAGRAM_BYTES: usize = 1200;
 
 /// The first line of each datagram: what it is, and the version of its form.
 pub(crate) const FIRST_LINE: &str = "heapprof wiretap 1";
 
 /// What the line of the signature begins with.
-pub(crate) const MAC: &str = "mac=";
+pub(crate) const MAC_PREFIX: &str = "mac=";
 
 /// The largest number of a datagram, and the most datagrams that a sender may say it has sent. It
 /// keeps the sums of a million senders below 2^63.
-pub(crate) const MOST_SEQ: u64 = 1_000_000_000_000;
+pub(crate) const MAX_SEQ: u64 = 1_000_000_000_000;
 /// The latest time: the end of the year 9999.
-pub(crate) const MOST_MS: u64 = 253_402_300_799_999;
+pub(crate) const MAX_TIME_MS: u64 = 253_402_300_799_999;
 /// The most microseconds that loading a module may have taken: an hour.
-pub(crate) const MOST_US: u64 = 3_600_000_000;
+pub(crate) const MAX_LOAD_US: u64 = 3_600_000_000;
 
 /// A datagram that was understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Datagram {
+pub struct WiretapDatagram {
     /// The name of the sender's machine.
     pub host: String,
     /// The number that the sender has drawn for this image of its process.
@@ -39,12 +39,12 @@ pub struct Datagram {
     /// When it was sent, in milliseconds since 1970 UTC.
     pub ms: u64,
     /// What it says.
-    pub event: Event,
+    pub event: WiretapEvent,
 }
 
 /// What a datagram says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum WiretapEvent {
     /// Code ran.
     Alive {
         /// The name of the code.
@@ -59,7 +59,7 @@ pub enum Event {
         /// Where it was asked for; may be empty.
         site: String,
         /// What became of it.
-        outcome: Outcome,
+        outcome: ModuleOutcome,
         /// How many microseconds it took.
         us: u64,
     },
@@ -72,7 +72,7 @@ pub enum Event {
 
 /// What became of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum ModuleOutcome {
     /// It was loaded.
     Loaded,
     /// It was found, and could not be loaded.
@@ -81,7 +81,7 @@ pub enum Outcome {
     Missing,
 }
 
-impl Outcome {
+impl ModuleOutcome {
     /// All outcomes.
     pub const ALL: [Self; 3] = [Self::Loaded, Self::Failed, Self::Missing];
 

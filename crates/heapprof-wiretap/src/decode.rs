@@ -3,13 +3,14 @@
 use std::fmt;
 
 use crate::datagram::{
-    Datagram, Event, FIRST_LINE, MAC, MOST_BYTES, MOST_MS, MOST_SEQ, MOST_US, Outcome,
+    FIRST_LINE, MAC_PREFIX, MAX_DATAGRAM_BYTES, MAX_LOAD_US, MAX_SEQ, MAX_TIME_MS, ModuleOutcome,
+    WiretapDatagram, WiretapEvent,
 };
-use crate::key::Key;
+use crate::key::SigningKey;
 
 /// Why a datagram was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum DatagramError {
     /// It is longer than a datagram may be.
     TooLong,
     /// It is not UTF-8, or does not end with a line feed.
@@ -31,7 +32,7 @@ pub enum Refused {
     Signature,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for DatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLong => "it is longer than 1200 bytes",
@@ -47,39 +48,42 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for DatagramError {}
 
 /// Reads a datagram. With a key, its signature must be right, which is looked at first. Without
 /// one, a signature can't be checked and is left out.
 ///
 /// # Errors
 /// The datagram is not understood, or its signature is not right.
-pub fn decode(bytes: &[u8], key: Option<&Key>) -> Result<Datagram, Refused> {
-    if bytes.len() > MOST_BYTES {
-        return Err(Refused::TooLong);
+pub fn decode(bytes: &[u8], key: Option<&SigningKey>) -> Result<WiretapDatagram, DatagramError> {
+    if bytes.len() > MAX_DATAGRAM_BYTES {
+        return Err(DatagramError::TooLong);
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| Refused::NotText);
-    let (said, mac) = match text.and_then(|text| signed(text, key.is_some())) {
+    let text = std::str::from_utf8(bytes).map_err(|_| DatagramError::NotText);
+    let (said, mac) = match text.and_then(|text| split_signature(text, key.is_some())) {
         Ok(parts) => parts,
         // Whoever has no key learns nothing of how a datagram is read.
-        Err(_) if key.is_some() => return Err(Refused::Signature),
+        Err(_) if key.is_some() => return Err(DatagramError::Signature),
         Err(refused) => return Err(refused),
     };
     if let (Some(key), Some(mac)) = (key, &mac)
         && !key.verify(said.as_bytes(), mac)
     {
-        return Err(Refused::Signature);
+        return Err(DatagramError::Signature);
     }
     read(said)
 }
 
 /// What was signed, and its signature, if it has one. It must have one if `must` says so.
-fn signed(text: &str, must: bool) -> Result<(&str, Option<[u8; 32]>), Refused> {
-    let lines = text.strip_suffix('\n').ok_or(Refused::NotText)?;
+fn split_signature(text: &str, must: bool) -> Result<(&str, Option<[u8; 32]>), DatagramError> {
+    let lines = text.strip_suffix('\n').ok_or(DatagramError::NotText)?;
     let last = lines.rfind('\n').map_or(0, |at| at + 1);
-    match lines[last..].strip_prefix(MAC) {
-        Some(hex) => Ok((&text[..last], Some(mac(hex).ok_or(Refused::Signature)?))),
-        None if must => Err(Refused::Signature),
+    match lines[last..].strip_prefix(MAC_PREFIX) {
+        Some(hex) => Ok((
+            &text[..last],
+            Some(mac(hex).ok_or(DatagramError::Signature)?),
+        )),
+        None if must => Err(DatagramError::Signature),
         None => Ok((text, None)),
     }
 }
@@ -106,7 +110,7 @@ fn nibble(digit: u8) -> Option<u8> {
 
 /// The values of a datagram by their keys, as they stand there.
 #[derive(Default)]
-struct Lines<'a> {
+struct DatagramFields<'a> {
     kind: Option<&'a str>,
     host: Option<&'a str>,
     sender: Option<&'a str>,
@@ -121,7 +125,7 @@ struct Lines<'a> {
     count: Option<&'a str>,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> DatagramFields<'a> {
     fn place(&mut self, key: &str) -> Option<&mut Option<&'a str>> {
         Some(match key {
             "kind" => &mut self.kind,
@@ -141,99 +145,99 @@ impl<'a> Lines<'a> {
     }
 }
 
-fn read(text: &str) -> Result<Datagram, Refused> {
+fn read(text: &str) -> Result<WiretapDatagram, DatagramError> {
     let mut all = text.split_terminator('\n');
     if all.next() != Some(FIRST_LINE) {
-        return Err(Refused::NotOurs);
+        return Err(DatagramError::NotOurs);
     }
-    let mut lines = Lines::default();
+    let mut lines = DatagramFields::default();
     for line in all {
-        let (key, value) = line.split_once('=').ok_or(Refused::Line)?;
-        let place = lines.place(key).ok_or(Refused::Line)?;
+        let (key, value) = line.split_once('=').ok_or(DatagramError::Line)?;
+        let place = lines.place(key).ok_or(DatagramError::Line)?;
         if place.replace(value).is_some() {
-            return Err(Refused::Line);
+            return Err(DatagramError::Line);
         }
     }
     let is_there = |values: &[Option<&str>]| values.iter().any(Option::is_some);
-    let kind = lines.kind.ok_or(Refused::Missing)?;
+    let kind = lines.kind.ok_or(DatagramError::Missing)?;
     let is_right = match kind {
         "alive" => !is_there(&[lines.outcome, lines.us, lines.count]),
         "load" => !is_there(&[lines.count]),
         "end" => !is_there(&[lines.code, lines.site, lines.outcome, lines.us]),
-        _ => return Err(Refused::Kind),
+        _ => return Err(DatagramError::Kind),
     };
     if !is_right {
-        return Err(Refused::Line);
+        return Err(DatagramError::Line);
     }
-    let seq = number(lines.seq, MOST_SEQ)?;
+    let seq = number(lines.seq, MAX_SEQ)?;
     let event = match kind {
-        "alive" => Event::Alive {
+        "alive" => WiretapEvent::Alive {
             code: name(lines.code)?,
             site: value(lines.site)?,
         },
-        "load" => Event::Load {
+        "load" => WiretapEvent::Load {
             code: name(lines.code)?,
             site: value(lines.site)?,
             outcome: outcome(lines.outcome)?,
-            us: number(lines.us, MOST_US)?,
+            us: number(lines.us, MAX_LOAD_US)?,
         },
-        _ => Event::End {
-            count: number(lines.count, MOST_SEQ)?,
+        _ => WiretapEvent::End {
+            count: number(lines.count, MAX_SEQ)?,
         },
     };
     // Numbers begin at 1.
     if seq == 0 {
-        return Err(Refused::Number);
+        return Err(DatagramError::Number);
     }
     let id = |text| number(text, u64::from(u32::MAX)).map(|number| number as u32);
-    Ok(Datagram {
+    Ok(WiretapDatagram {
         host: value(lines.host)?,
         sender: sender(lines.sender)?,
         pid: id(lines.pid)?,
         parent: id(lines.parent)?,
         seq,
-        ms: number(lines.ms, MOST_MS)?,
+        ms: number(lines.ms, MAX_TIME_MS)?,
         event,
     })
 }
 
-fn number(text: Option<&str>, most: u64) -> Result<u64, Refused> {
-    let text = text.ok_or(Refused::Missing)?;
+fn number(text: Option<&str>, most: u64) -> Result<u64, DatagramError> {
+    let text = text.ok_or(DatagramError::Missing)?;
     let is_plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let number = text.parse().ok().filter(|&number| number <= most);
-    number.filter(|_| is_plain).ok_or(Refused::Number)
+    number.filter(|_| is_plain).ok_or(DatagramError::Number)
 }
 
-fn sender(text: Option<&str>) -> Result<u64, Refused> {
-    let text = text.ok_or(Refused::Missing)?.as_bytes();
+fn sender(text: Option<&str>) -> Result<u64, DatagramError> {
+    let text = text.ok_or(DatagramError::Missing)?.as_bytes();
     if text.len() != 16 {
-        return Err(Refused::Number);
+        return Err(DatagramError::Number);
     }
     let mut digits = text.iter().map(|&digit| nibble(digit));
     let number = digits.try_fold(0u64, |number, digit| {
         Some((number << 4) | u64::from(digit?))
     });
-    number.ok_or(Refused::Number)
+    number.ok_or(DatagramError::Number)
 }
 
-fn outcome(text: Option<&str>) -> Result<Outcome, Refused> {
-    let text = text.ok_or(Refused::Missing)?;
-    let found = Outcome::ALL.into_iter().find(|o| o.word() == text);
-    found.ok_or(Refused::Line)
+fn outcome(text: Option<&str>) -> Result<ModuleOutcome, DatagramError> {
+    let text = text.ok_or(DatagramError::Missing)?;
+    let found = ModuleOutcome::ALL.into_iter().find(|o| o.word() == text);
+    found.ok_or(DatagramError::Line)
 }
 
 /// A value that must not be empty.
-fn name(text: Option<&str>) -> Result<String, Refused> {
+fn name(text: Option<&str>) -> Result<String, DatagramError> {
     let name = value(text)?;
     match name.is_empty() {
-        true => Err(Refused::Missing),
+        true => Err(DatagramError::Missing),
         false => Ok(name),
     }
 }
 
 /// A value without its escapes. Bytes that are no UTF-8 are replaced.
-fn value(text: Option<&str>) -> Result<String, Refused> {
-    let text = text.ok_or(Refused::Missing)?.as_bytes();
+fn value(text: Option<&str>) -> Result<String, DatagramError> {
+    let text = text.ok_or(DatagramError::Missing)?.as_bytes();
     let mut made = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, after @ ..] = rest {
@@ -241,14 +245,14 @@ fn value(text: Option<&str>) -> Result<String, Refused> {
         match *first {
             b'%' => {
                 let [high, low, after @ ..] = rest else {
-                    return Err(Refused::Escape);
+                    return Err(DatagramError::Escape);
                 };
                 let (high, low) = (nibble(*high), nibble(*low));
-                let (high, low) = high.zip(low).ok_or(Refused::Escape)?;
+                let (high, low) = high.zip(low).ok_or(DatagramError::Escape)?;
                 made.push((high << 4) | low);
                 rest = after;
             }
-            0..=0x1f | 0x7f => return Err(Refused::Escape),
+            0..=0x1f | 0x7f => return Err(DatagramError::Escape),
             byte => made.push(byte),
         }
     }
@@ -263,7 +267,7 @@ mod tests {
                         pid=12\nparent=1\nseq=7\nms=1795183786479\ncode=orders.cancel\n\
                         site=orders.c:12\n";
 
-    fn with(from: &str, to: &str) -> Result<Datagram, Refused> {
+    fn with(from: &str, to: &str) -> Result<WiretapDatagram, DatagramError> {
         assert!(GOOD.contains(from), "{from:?}");
         decode(GOOD.replacen(from, to, 1).as_bytes(), None)
     }
@@ -272,58 +276,81 @@ mod tests {
     fn damage_is_told_by_its_kind() {
         assert!(with("web1", "web2").is_ok());
         let long = format!("code={}", "x".repeat(1200));
-        let table: &[(&str, &str, Refused)] = &[
-            ("code=orders.cancel", long.as_str(), Refused::TooLong),
-            ("c:12\n", "c:12", Refused::NotText),
-            ("wiretap 1", "wiretap 2", Refused::NotOurs),
-            ("heapprof", "heapproof", Refused::NotOurs),
-            ("kind=alive", "kind=dead", Refused::Kind),
-            ("kind=alive\n", "", Refused::Missing),
-            ("kind=alive", "kind", Refused::Line),
-            ("kind=alive", "kind=alive\nkind=alive", Refused::Line),
-            ("kind=alive", "kind=alive\nanswer=42", Refused::Line),
-            ("kind=alive", "kind=alive\nus=1", Refused::Line),
-            ("kind=alive", "kind=end", Refused::Line),
-            ("kind=alive", "kind=load", Refused::Missing),
-            ("kind=alive", "kind=load\noutcome=lost\nus=1", Refused::Line),
+        let table: &[(&str, &str, DatagramError)] = &[
+            ("code=orders.cancel", long.as_str(), DatagramError::TooLong),
+            ("c:12\n", "c:12", DatagramError::NotText),
+            ("wiretap 1", "wiretap 2", DatagramError::NotOurs),
+            ("heapprof", "heapproof", DatagramError::NotOurs),
+            ("kind=alive", "kind=dead", DatagramError::Kind),
+            ("kind=alive\n", "", DatagramError::Missing),
+            ("kind=alive", "kind", DatagramError::Line),
+            ("kind=alive", "kind=alive\nkind=alive", DatagramError::Line),
+            ("kind=alive", "kind=alive\nanswer=42", DatagramError::Line),
+            ("kind=alive", "kind=alive\nus=1", DatagramError::Line),
+            ("kind=alive", "kind=end", DatagramError::Line),
+            ("kind=alive", "kind=load", DatagramError::Missing),
+            (
+                "kind=alive",
+                "kind=load\noutcome=lost\nus=1",
+                DatagramError::Line,
+            ),
             (
                 "kind=alive",
                 "kind=load\noutcome=failed\nus=-1",
-                Refused::Number,
+                DatagramError::Number,
             ),
-            ("kind=alive", "\nkind=alive", Refused::Line),
-            ("host=web1\n", "", Refused::Missing),
-            ("code=orders.cancel", "code=", Refused::Missing),
-            ("site=orders.c:12\n", "", Refused::Missing),
-            ("00000000000000ab", "ab", Refused::Number),
-            ("00000000000000ab", "00000000000000AB", Refused::Number),
-            ("00000000000000ab", "0000000000000üb", Refused::Number),
-            ("pid=12", "pid=", Refused::Number),
-            ("pid=12", "pid=+12", Refused::Number),
-            ("pid=12", "pid=4294967296", Refused::Number),
-            ("parent=1", "parent= 1", Refused::Number),
-            ("seq=7", "seq=0", Refused::Number),
-            ("seq=7", "seq=1000000000001", Refused::Number),
-            ("seq=7", "seq=99999999999999999999999999", Refused::Number),
-            ("ms=1795183786479", "ms=253402300800000", Refused::Number),
-            ("orders.cancel", "orders%", Refused::Escape),
-            ("orders.cancel", "orders%4", Refused::Escape),
-            ("orders.cancel", "orders%4G", Refused::Escape),
-            ("orders.cancel", "orders\tcancel", Refused::Escape),
-            ("orders.cancel", "orders\u{7f}cancel", Refused::Escape),
-            ("site=orders.c:12\n", "site=\nmac=12\n", Refused::Signature),
+            ("kind=alive", "\nkind=alive", DatagramError::Line),
+            ("host=web1\n", "", DatagramError::Missing),
+            ("code=orders.cancel", "code=", DatagramError::Missing),
+            ("site=orders.c:12\n", "", DatagramError::Missing),
+            ("00000000000000ab", "ab", DatagramError::Number),
+            (
+                "00000000000000ab",
+                "00000000000000AB",
+                DatagramError::Number,
+            ),
+            ("00000000000000ab", "0000000000000üb", DatagramError::Number),
+            ("pid=12", "pid=", DatagramError::Number),
+            ("pid=12", "pid=+12", DatagramError::Number),
+            ("pid=12", "pid=4294967296", DatagramError::Number),
+            ("parent=1", "parent= 1", DatagramError::Number),
+            ("seq=7", "seq=0", DatagramError::Number),
+            ("seq=7", "seq=1000000000001", DatagramError::Number),
+            (
+                "seq=7",
+                "seq=99999999999999999999999999",
+                DatagramError::Number,
+            ),
+            (
+                "ms=1795183786479",
+                "ms=253402300800000",
+                DatagramError::Number,
+            ),
+            ("orders.cancel", "orders%", DatagramError::Escape),
+            ("orders.cancel", "orders%4", DatagramError::Escape),
+            ("orders.cancel", "orders%4G", DatagramError::Escape),
+            ("orders.cancel", "orders\tcancel", DatagramError::Escape),
+            ("orders.cancel", "orders\u{7f}cancel", DatagramError::Escape),
+            (
+                "site=orders.c:12\n",
+                "site=\nmac=12\n",
+                DatagramError::Signature,
+            ),
         ];
         for (from, to, expected) in table {
             assert_eq!(with(from, to), Err(*expected), "{from:?} {to:?}");
         }
-        assert_eq!(decode(b"\xff\n", None), Err(Refused::NotText));
-        assert_eq!(decode(b"", None), Err(Refused::NotText));
+        assert_eq!(decode(b"\xff\n", None), Err(DatagramError::NotText));
+        assert_eq!(decode(b"", None), Err(DatagramError::NotText));
     }
 
     #[test]
     fn a_signature_must_be_right_if_there_is_a_key() {
-        let (key, other) = (Key::new(b"one").unwrap(), Key::new(b"two").unwrap());
-        let signed = |key: &Key| {
+        let (key, other) = (
+            SigningKey::new(b"one").unwrap(),
+            SigningKey::new(b"two").unwrap(),
+        );
+        let signed = |key: &SigningKey| {
             let mac = key.sign(GOOD.as_bytes());
             let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("{GOOD}mac={hex}\n")
@@ -337,7 +364,7 @@ mod tests {
         let behind = format!("{good}us=1\n");
         for wrong in [GOOD, &signed(&other), &changed, &cut, &behind, "", "mac="] {
             let found = decode(wrong.as_bytes(), Some(&key));
-            assert_eq!(found, Err(Refused::Signature), "{wrong}");
+            assert_eq!(found, Err(DatagramError::Signature), "{wrong}");
         }
     }
 
@@ -358,7 +385,7 @@ mod tests {
     #[test]
     fn a_hundred_thousand_damaged_datagrams() {
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
-        let key = Key::new(b"secret").unwrap();
+        let key = SigningKey::new(b"secret").unwrap();
         let mut understood = 0;
         for round in 0..100_000 {
             let mut bytes: Vec<u8> = match round % 4 {

@@ -2,20 +2,20 @@
 
 use std::fmt::Write;
 
-use crate::datagram::{FIRST_LINE, MAC, MOST_BYTES, Outcome};
-use crate::key::Key;
+use crate::datagram::{FIRST_LINE, MAC_PREFIX, MAX_DATAGRAM_BYTES, ModuleOutcome};
+use crate::key::SigningKey;
 
 /// The most bytes of values as they stand in a datagram. With these limits every datagram fits.
-const MOST_HOST: usize = 100;
-const MOST_CODE: usize = 400;
-const MOST_SITE: usize = 300;
+const MAX_HOST_BYTES: usize = 100;
+const MAX_CODE_BYTES: usize = 400;
+const MAX_SITE_BYTES: usize = 300;
 
 /// What stands at the end of a value that was cut.
-const CUT: &str = "…";
+const CUT_MARK: &str = "…";
 
 /// What is to be said. The names are bytes as programs have them.
 #[derive(Clone, Copy)]
-pub(crate) enum Said<'a> {
+pub(crate) enum OutgoingEvent<'a> {
     Alive {
         code: &'a [u8],
         site: &'a [u8],
@@ -23,7 +23,7 @@ pub(crate) enum Said<'a> {
     Load {
         code: &'a [u8],
         site: &'a [u8],
-        outcome: Outcome,
+        outcome: ModuleOutcome,
         us: u64,
     },
     End {
@@ -33,7 +33,7 @@ pub(crate) enum Said<'a> {
 
 /// Who says it.
 #[derive(Clone, Copy)]
-pub(crate) struct Origin<'a> {
+pub(crate) struct SenderIdentity<'a> {
     pub(crate) host: &'a [u8],
     pub(crate) sender: u64,
     pub(crate) pid: u32,
@@ -41,39 +41,39 @@ pub(crate) struct Origin<'a> {
 }
 
 /// A datagram in the making.
-pub(crate) struct Encoded {
-    bytes: [u8; MOST_BYTES],
+pub(crate) struct EncodedDatagram {
+    bytes: [u8; MAX_DATAGRAM_BYTES],
     length: usize,
 }
 
-impl Encoded {
+impl EncodedDatagram {
     /// Writes a datagram, with a signature if there is a key.
     pub(crate) fn new(
-        origin: &Origin<'_>,
+        origin: &SenderIdentity<'_>,
         seq: u64,
         ms: u64,
-        said: &Said<'_>,
-        key: Option<&Key>,
+        said: &OutgoingEvent<'_>,
+        key: Option<&SigningKey>,
     ) -> Self {
         let mut made = Self {
-            bytes: [0; MOST_BYTES],
+            bytes: [0; MAX_DATAGRAM_BYTES],
             length: 0,
         };
         made.raw(FIRST_LINE.as_bytes());
         let kind = match said {
-            Said::Alive { .. } => "alive",
-            Said::Load { .. } => "load",
-            Said::End { .. } => "end",
+            OutgoingEvent::Alive { .. } => "alive",
+            OutgoingEvent::Load { .. } => "load",
+            OutgoingEvent::End { .. } => "end",
         };
         made.line(format_args!("\nkind={kind}\nhost="));
-        made.value(origin.host, MOST_HOST);
+        made.value(origin.host, MAX_HOST_BYTES);
         made.line(format_args!("\nsender={:016x}", origin.sender));
         made.line(format_args!("\npid={}", origin.pid));
         made.line(format_args!("\nparent={}", origin.parent));
         made.line(format_args!("\nseq={seq}\nms={ms}\n"));
         match *said {
-            Said::Alive { code, site } => made.names(code, site),
-            Said::Load {
+            OutgoingEvent::Alive { code, site } => made.names(code, site),
+            OutgoingEvent::Load {
                 code,
                 site,
                 outcome,
@@ -82,11 +82,11 @@ impl Encoded {
                 made.names(code, site);
                 made.line(format_args!("outcome={}\nus={us}\n", outcome.word()));
             }
-            Said::End { count } => made.line(format_args!("count={count}\n")),
+            OutgoingEvent::End { count } => made.line(format_args!("count={count}\n")),
         }
         if let Some(key) = key {
             let mac = key.sign(made.bytes());
-            made.raw(MAC.as_bytes());
+            made.raw(MAC_PREFIX.as_bytes());
             for byte in mac {
                 made.line(format_args!("{byte:02x}"));
             }
@@ -102,9 +102,9 @@ impl Encoded {
 
     fn names(&mut self, code: &[u8], site: &[u8]) {
         self.raw(b"code=");
-        self.value(code, MOST_CODE);
+        self.value(code, MAX_CODE_BYTES);
         self.raw(b"\nsite=");
-        self.value(site, MOST_SITE);
+        self.value(site, MAX_SITE_BYTES);
         self.raw(b"\n");
     }
 
@@ -122,7 +122,7 @@ impl Encoded {
             for c in part.valid().chars() {
                 let mut bytes = [0; 4];
                 let fits = match c {
-                    '\0'..='\x1f' | '\x7f' | '%' => self.escaped(c as u8, end, &mut cut),
+                    '\0'..='\x1f' | '\x7f' | '%' => self.push_escaped(c as u8, end, &mut cut),
                     c => self.piece(c.encode_utf8(&mut bytes).as_bytes(), end, &mut cut),
                 };
                 if !fits {
@@ -131,14 +131,14 @@ impl Encoded {
             }
             // Bytes that are no UTF-8 are escaped, too: a datagram is text.
             for &byte in part.invalid() {
-                if !self.escaped(byte, end, &mut cut) {
+                if !self.push_escaped(byte, end, &mut cut) {
                     return;
                 }
             }
         }
     }
 
-    fn escaped(&mut self, byte: u8, end: usize, cut: &mut usize) -> bool {
+    fn push_escaped(&mut self, byte: u8, end: usize, cut: &mut usize) -> bool {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
         self.piece(&[b'%', digits[0], digits[1]], end, cut)
@@ -150,11 +150,11 @@ impl Encoded {
     fn piece(&mut self, piece: &[u8], end: usize, cut: &mut usize) -> bool {
         if self.length + piece.len() > end {
             self.length = *cut;
-            self.raw(CUT.as_bytes());
+            self.raw(CUT_MARK.as_bytes());
             return false;
         }
         self.raw(piece);
-        if self.length + CUT.len() <= end {
+        if self.length + CUT_MARK.len() <= end {
             *cut = self.length;
         }
         true
@@ -170,7 +170,7 @@ impl Encoded {
     }
 }
 
-impl Write for Encoded {
+impl Write for EncodedDatagram {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         self.raw(text.as_bytes());
         Ok(())
@@ -181,22 +181,22 @@ impl Write for Encoded {
 mod tests {
     use super::*;
     use crate::decode::decode;
-    use crate::{Datagram, Event};
+    use crate::{WiretapDatagram, WiretapEvent};
 
-    const ORIGIN: Origin<'static> = Origin {
+    const ORIGIN: SenderIdentity<'static> = SenderIdentity {
         host: b"web1",
         sender: 0xab,
         pid: 12,
         parent: 1,
     };
 
-    fn encoded(said: Said<'_>, key: Option<&Key>) -> Vec<u8> {
-        let made = Encoded::new(&ORIGIN, 7, 1_795_183_786_479, &said, key);
+    fn encoded(said: OutgoingEvent<'_>, key: Option<&SigningKey>) -> Vec<u8> {
+        let made = EncodedDatagram::new(&ORIGIN, 7, 1_795_183_786_479, &said, key);
         made.bytes().to_vec()
     }
 
-    fn datagram(event: Event) -> Datagram {
-        Datagram {
+    fn datagram(event: WiretapEvent) -> WiretapDatagram {
+        WiretapDatagram {
             host: "web1".to_string(),
             sender: 0xab,
             pid: 12,
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_datagram_is_lines_of_text() {
-        let said = Said::Alive {
+        let said = OutgoingEvent::Alive {
             code: b"orders.cancel",
             site: b"orders.c:12",
         };
@@ -223,26 +223,26 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
-        let key = Key::new(b"secret").unwrap();
+        let key = SigningKey::new(b"secret").unwrap();
         let odd = "50% of\na \u{7f}line, ünï…";
         for key in [None, Some(&key)] {
-            let alive = Said::Alive {
+            let alive = OutgoingEvent::Alive {
                 code: odd.as_bytes(),
                 site: b"",
             };
-            let event = Event::Alive {
+            let event = WiretapEvent::Alive {
                 code: odd.to_string(),
                 site: String::new(),
             };
             assert_eq!(decode(&encoded(alive, key), key), Ok(datagram(event)));
-            for outcome in Outcome::ALL {
-                let load = Said::Load {
+            for outcome in ModuleOutcome::ALL {
+                let load = OutgoingEvent::Load {
                     code: b"/lib/x.so",
                     site: b"main.c:3",
                     outcome,
                     us: 250,
                 };
-                let event = Event::Load {
+                let event = WiretapEvent::Load {
                     code: "/lib/x.so".to_string(),
                     site: "main.c:3".to_string(),
                     outcome,
@@ -250,15 +250,18 @@ mod tests {
                 };
                 assert_eq!(decode(&encoded(load, key), key), Ok(datagram(event)));
             }
-            let end = encoded(Said::End { count: 7 }, key);
-            assert_eq!(decode(&end, key), Ok(datagram(Event::End { count: 7 })));
+            let end = encoded(OutgoingEvent::End { count: 7 }, key);
+            assert_eq!(
+                decode(&end, key),
+                Ok(datagram(WiretapEvent::End { count: 7 }))
+            );
         }
     }
 
     #[test]
     fn long_names_are_cut_between_characters() {
-        let key = Key::new(b"secret").unwrap();
-        let longest = Origin {
+        let key = SigningKey::new(b"secret").unwrap();
+        let longest = SenderIdentity {
             host: &[b'%'; 500],
             sender: u64::MAX,
             pid: u32::MAX,
@@ -271,36 +274,40 @@ mod tests {
             &[b'\n'; 3000],
         ];
         for name in names {
-            let said = Said::Load {
+            let said = OutgoingEvent::Load {
                 code: name,
                 site: name,
-                outcome: Outcome::Missing,
+                outcome: ModuleOutcome::Missing,
                 us: 3_600_000_000,
             };
-            let made = Encoded::new(
+            let made = EncodedDatagram::new(
                 &longest,
-                crate::datagram::MOST_SEQ,
-                crate::datagram::MOST_MS,
+                crate::datagram::MAX_SEQ,
+                crate::datagram::MAX_TIME_MS,
                 &said,
                 Some(&key),
             );
-            assert!(made.bytes().len() <= MOST_BYTES);
-            let Event::Load { code, site, .. } = decode(made.bytes(), Some(&key)).unwrap().event
+            assert!(made.bytes().len() <= MAX_DATAGRAM_BYTES);
+            let WiretapEvent::Load { code, site, .. } =
+                decode(made.bytes(), Some(&key)).unwrap().event
             else {
                 panic!("it is no load");
             };
-            assert!(code.ends_with(CUT) && site.ends_with(CUT), "{code} {site}");
+            assert!(
+                code.ends_with(CUT_MARK) && site.ends_with(CUT_MARK),
+                "{code} {site}"
+            );
             assert!(code.len() > site.len());
         }
         // A name that just fits is not cut.
         for (length, is_cut) in [(400, false), (401, true)] {
             let name = "x".repeat(length);
-            let said = Said::Alive {
+            let said = OutgoingEvent::Alive {
                 code: name.as_bytes(),
                 site: b"",
             };
             let text = String::from_utf8(encoded(said, None)).unwrap();
-            assert_eq!(text.contains(CUT), is_cut, "{length}");
+            assert_eq!(text.contains(CUT_MARK), is_cut, "{length}");
         }
     }
 }

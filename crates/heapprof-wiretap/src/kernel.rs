@@ -11,7 +11,7 @@ use libc::{c_int, c_long};
 
 /// The least number of the socket, so that the program's own files have the numbers that they would
 /// have without it.
-const LEAST: c_int = 200;
+const MIN_SOCKET_FD: c_int = 200;
 
 /// Runs `work`, and puts errno back as it was.
 pub fn keeping_errno<R>(work: impl FnOnce() -> R) -> R {
@@ -38,7 +38,7 @@ pub(crate) fn open_socket(to: &SocketAddr) -> Option<c_int> {
         return None;
     }
     // SAFETY: the descriptor was just opened; the others are plain numbers.
-    let high = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, LEAST) };
+    let high = unsafe { libc::fcntl(low, libc::F_DUPFD_CLOEXEC, MIN_SOCKET_FD) };
     close(low);
     (high >= 0).then_some(high)
 }

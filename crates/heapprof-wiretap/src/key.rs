@@ -12,13 +12,13 @@ use sha2::Sha256;
 use crate::kernel;
 
 /// The most bytes of a key.
-const MOST: u64 = 4096;
+const MAX_KEY_BYTES: u64 = 4096;
 
 /// A key of HMAC-SHA256.
 #[derive(Clone)]
-pub struct Key(Hmac<Sha256>);
+pub struct SigningKey(Hmac<Sha256>);
 
-impl Key {
+impl SigningKey {
     /// Makes a key of some bytes. `None` if there are none.
     #[must_use]
     pub fn new(bytes: &[u8]) -> Option<Self> {
@@ -46,10 +46,10 @@ impl Key {
             return Err(KeyError::OthersWrite);
         }
         let mut bytes = Vec::new();
-        file.take(MOST + 1)
+        file.take(MAX_KEY_BYTES + 1)
             .read_to_end(&mut bytes)
             .map_err(KeyError::Unreadable)?;
-        if bytes.len() as u64 > MOST {
+        if bytes.len() as u64 > MAX_KEY_BYTES {
             return Err(KeyError::TooLong);
         }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
@@ -114,7 +114,7 @@ mod tests {
     /// The first of the test cases of RFC 4231, and a wrong signature.
     #[test]
     fn signatures_are_those_of_the_standard() {
-        let key = Key::new(&[0x0b; 20]).unwrap();
+        let key = SigningKey::new(&[0x0b; 20]).unwrap();
         let mac = key.sign(b"Hi There");
         assert_eq!(
             (mac[..4].to_vec(), mac[28..].to_vec()),
@@ -123,7 +123,7 @@ mod tests {
         assert!(key.verify(b"Hi There", &mac));
         assert!(!key.verify(b"Hi there", &mac));
         assert!(!key.verify(b"Hi There", &mac[..31]));
-        assert!(Key::new(b"").is_none());
+        assert!(SigningKey::new(b"").is_none());
     }
 
     #[test]
@@ -134,9 +134,9 @@ mod tests {
         let read = |content: &[u8], mode: u32| {
             fs::write(&path, content).unwrap();
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            Key::read(&path).map(|key| key.sign(b"x"))
+            SigningKey::read(&path).map(|key| key.sign(b"x"))
         };
-        let expected = Key::new(b"secret").unwrap().sign(b"x");
+        let expected = SigningKey::new(b"secret").unwrap().sign(b"x");
         for content in [&b"secret"[..], b"secret\n", b"secret\r\n"] {
             assert_eq!(read(content, 0o600).unwrap(), expected);
         }
@@ -146,8 +146,11 @@ mod tests {
         assert!(matches!(read(b"\n", 0o600), Err(KeyError::Empty)));
         assert!(matches!(read(&[1; 4097], 0o600), Err(KeyError::TooLong)));
         assert!(read(&[1; 4096], 0o600).is_ok());
-        assert!(matches!(Key::read(folder.path()), Err(KeyError::NoFile)));
-        let missing = Key::read(&folder.path().join("missing"));
+        assert!(matches!(
+            SigningKey::read(folder.path()),
+            Err(KeyError::NoFile)
+        ));
+        let missing = SigningKey::read(&folder.path().join("missing"));
         assert!(matches!(missing, Err(KeyError::Unreadable(_))));
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A program sends one datagram for each call of `alive`, over UDP, and does not wait for anything.
 //! Whoever listens counts them by code, and knows by their numbers how many were lost.
-//! [`Sender`] is in the program, [`decode()`] and [`Losses`] are where somebody listens. Nothing
-//! here knows a database, a terminal or a command line, because the crate is a part of every
-//! program that is profiled.
+//! [`DatagramSender`] is in the program, [`decode()`] and [`LossTracker`] are where somebody
+//! listens. Nothing here knows a database, a terminal or a command line, because the crate is a
+//! part of every program that is profiled.
 #![deny(unsafe_code)]
 
 mod datagram;
@@ -18,11 +18,11 @@ mod route;
 mod sender;
 
 pub use crate::{
-    datagram::{Datagram, Event, MOST_BYTES, Outcome},
-    decode::{Refused, decode},
+    datagram::{MAX_DATAGRAM_BYTES, ModuleOutcome, WiretapDatagram, WiretapEvent},
+    decode::{DatagramError, decode},
     kernel::keeping_errno,
-    key::{Key, KeyError},
-    losses::{Losses, MOST_SENDERS, SenderLosses, State, Sums, Taken},
-    route::{NotSet, Route},
-    sender::Sender,
+    key::{KeyError, SigningKey},
+    losses::{DatagramReceipt, LossSums, LossTracker, MAX_SENDERS, SenderLosses, SenderState},
+    route::{RouteError, WiretapRoute},
+    sender::DatagramSender,
 };

@@ -5,36 +5,36 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::kernel;
-use crate::key::{Key, KeyError};
+use crate::key::{KeyError, SigningKey};
 
 /// The longest name of a machine.
-const MOST_HOST: usize = 64;
+const MAX_HOST_NAME_BYTES: usize = 64;
 
 /// Where a sender sends.
-pub struct Route {
+pub struct WiretapRoute {
     pub(crate) to: SocketAddr,
-    pub(crate) key: Option<Key>,
-    host: [u8; MOST_HOST],
+    pub(crate) key: Option<SigningKey>,
+    host: [u8; MAX_HOST_NAME_BYTES],
     host_length: usize,
 }
 
-impl Route {
+impl WiretapRoute {
     /// Reads an address, which is `IP:PORT` or `[IP]:PORT`, and a key, if a file is named. No name
     /// is looked up.
     ///
     /// # Errors
     /// The address is no such address, the file gives no key, or the address is not of this machine
     /// and there is no key. Nothing is sent then.
-    pub fn new(address: &[u8], key_file: Option<&Path>) -> Result<Self, NotSet> {
+    pub fn new(address: &[u8], key_file: Option<&Path>) -> Result<Self, RouteError> {
         let to = std::str::from_utf8(address).ok();
         let to = to.and_then(|text| text.parse::<SocketAddr>().ok());
-        let to = to.filter(|to| to.port() != 0).ok_or(NotSet::Address)?;
-        let key = key_file.map(Key::read).transpose();
-        let key = key.map_err(NotSet::Key)?;
+        let to = to.filter(|to| to.port() != 0).ok_or(RouteError::Address)?;
+        let key = key_file.map(SigningKey::read).transpose();
+        let key = key.map_err(RouteError::Key)?;
         if key.is_none() && !to.ip().is_loopback() {
-            return Err(NotSet::NeedsKey);
+            return Err(RouteError::NeedsKey);
         }
-        let mut host = [0; MOST_HOST];
+        let mut host = [0; MAX_HOST_NAME_BYTES];
         let host_length = kernel::host_name(&mut host);
         Ok(Self {
             to,
@@ -52,7 +52,7 @@ impl Route {
 
 /// Why nothing is sent.
 #[derive(Debug)]
-pub enum NotSet {
+pub enum RouteError {
     /// The address is not `IP:PORT`.
     Address,
     /// The address is not of this machine, and there is no key.
@@ -61,7 +61,7 @@ pub enum NotSet {
     Key(KeyError),
 }
 
-impl fmt::Display for NotSet {
+impl fmt::Display for RouteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Address => f.write_str("expected IP:PORT, such as 127.0.0.1:4711 or [::1]:4711"),
@@ -73,7 +73,7 @@ impl fmt::Display for NotSet {
     }
 }
 
-impl std::error::Error for NotSet {}
+impl std::error::Error for RouteError {}
 
 #[cfg(test)]
 mod tests {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn addresses_are_numbers() {
         for good in ["127.0.0.1:4711", "127.1.2.3:1", "[::1]:65535"] {
-            assert!(Route::new(good.as_bytes(), None).is_ok(), "{good}");
+            assert!(WiretapRoute::new(good.as_bytes(), None).is_ok(), "{good}");
         }
         let wrong = [
             "",
@@ -98,24 +98,24 @@ mod tests {
             "127.0.0.1:4711\n",
         ];
         for wrong in wrong {
-            let found = Route::new(wrong.as_bytes(), None).err();
-            assert!(matches!(found, Some(NotSet::Address)), "{wrong}");
+            let found = WiretapRoute::new(wrong.as_bytes(), None).err();
+            assert!(matches!(found, Some(RouteError::Address)), "{wrong}");
         }
         assert!(matches!(
-            Route::new(b"\xff", None).err(),
-            Some(NotSet::Address)
+            WiretapRoute::new(b"\xff", None).err(),
+            Some(RouteError::Address)
         ));
     }
 
     #[test]
     fn other_machines_need_a_key() {
         for far in ["192.0.2.1:4711", "[2001:db8::1]:4711", "0.0.0.0:4711"] {
-            let found = Route::new(far.as_bytes(), None).err();
-            assert!(matches!(found, Some(NotSet::NeedsKey)), "{far}");
+            let found = WiretapRoute::new(far.as_bytes(), None).err();
+            assert!(matches!(found, Some(RouteError::NeedsKey)), "{far}");
         }
         // A key that was named and is not there is not left out.
         let missing = Path::new("/nowhere/key");
-        let found = Route::new(b"127.0.0.1:4711", Some(missing)).err();
-        assert!(matches!(found, Some(NotSet::Key(_))));
+        let found = WiretapRoute::new(b"127.0.0.1:4711", Some(missing)).err();
+        assert!(matches!(found, Some(RouteError::Key(_))));
     }
 }

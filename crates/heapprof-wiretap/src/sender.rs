@@ -7,17 +7,17 @@ use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use crate::datagram::Outcome;
-use crate::encode::{Encoded, Origin, Said};
+use crate::datagram::ModuleOutcome;
+use crate::encode::{EncodedDatagram, OutgoingEvent, SenderIdentity};
 use crate::kernel;
-use crate::route::Route;
+use crate::route::WiretapRoute;
 
 /// How often a call looks whether another thread has drawn the number of this process.
-const TRIES: u32 = 1000;
+const MAX_TRIES: u32 = 1000;
 
 /// Sends datagrams, once it has a route. A process has one of them.
-pub struct Sender {
-    route: OnceLock<Route>,
+pub struct DatagramSender {
+    route: OnceLock<WiretapRoute>,
     /// The process that the numbers below are of, and whether a thread is changing them.
     process: AtomicU64,
     parent: AtomicU32,
@@ -31,16 +31,16 @@ pub struct Sender {
 }
 
 /// The word of a process whose numbers are right.
-fn settled(pid: u32) -> u64 {
+fn settled_word(pid: u32) -> u64 {
     u64::from(pid) << 1
 }
 
 /// The word of a process whose numbers a thread is changing.
-fn changing(pid: u32) -> u64 {
-    settled(pid) | 1
+fn changing_word(pid: u32) -> u64 {
+    settled_word(pid) | 1
 }
 
-impl Sender {
+impl DatagramSender {
     /// Makes a sender that sends nothing yet.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "it is for statics")]
@@ -57,9 +57,9 @@ impl Sender {
     }
 
     /// Sends along a route from now on. The first route stays.
-    pub fn set(&self, route: Route) {
+    pub fn set(&self, route: WiretapRoute) {
         if self.route.set(route).is_ok() {
-            self.forked();
+            self.note_fork();
         }
     }
 
@@ -71,12 +71,12 @@ impl Sender {
 
     /// Says that this process is another one than before. A child that was forked calls it before
     /// its first thread begins; a process that can't call it is noticed by its id.
-    pub fn forked(&self) {
+    pub fn note_fork(&self) {
         if self.is_set() {
             kernel::keeping_errno(|| {
                 // Threads of the parent that were changing the numbers are not here.
                 let pid = std::process::id();
-                self.process.store(changing(pid), Ordering::Relaxed);
+                self.process.store(changing_word(pid), Ordering::Relaxed);
                 self.renew(pid);
             });
         }
@@ -86,15 +86,15 @@ impl Sender {
     pub fn alive(&self, code: &[u8], site: &[u8]) {
         // A name is needed to be told by. An empty one would not be understood.
         if !code.is_empty() {
-            self.say(&Said::Alive { code, site });
+            self.say(&OutgoingEvent::Alive { code, site });
         }
     }
 
     /// Says what became of a module that was to be loaded, and how many microseconds that took.
-    pub fn load(&self, code: &[u8], site: &[u8], outcome: Outcome, us: u64) {
-        let us = us.min(crate::datagram::MOST_US);
+    pub fn load(&self, code: &[u8], site: &[u8], outcome: ModuleOutcome, us: u64) {
+        let us = us.min(crate::datagram::MAX_LOAD_US);
         if !code.is_empty() {
-            self.say(&Said::Load {
+            self.say(&OutgoingEvent::Load {
                 code,
                 site,
                 outcome,
@@ -111,7 +111,7 @@ impl Sender {
         };
         let pid = std::process::id();
         // The numbers may be another process's, whose memory this one shares or has a copy of.
-        if self.process.load(Ordering::Acquire) != settled(pid) {
+        if self.process.load(Ordering::Acquire) != settled_word(pid) {
             return;
         }
         let count = self.last.load(Ordering::Relaxed);
@@ -119,10 +119,10 @@ impl Sender {
             return;
         }
         let id = self.id.load(Ordering::Relaxed);
-        kernel::keeping_errno(|| self.send(route, (pid, id), count, &Said::End { count }));
+        kernel::keeping_errno(|| self.send(route, (pid, id), count, &OutgoingEvent::End { count }));
     }
 
-    fn say(&self, said: &Said<'_>) {
+    fn say(&self, said: &OutgoingEvent<'_>) {
         let Some(route) = self.route.get() else {
             return;
         };
@@ -139,12 +139,12 @@ impl Sender {
     /// thread that draws it. Such a datagram is not sent, and has no number.
     fn origin(&self) -> Option<(u32, u64)> {
         let pid = std::process::id();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             let found = self.process.load(Ordering::Acquire);
-            if found == settled(pid) {
+            if found == settled_word(pid) {
                 return Some((pid, self.id.load(Ordering::Relaxed)));
             }
-            let new = changing(pid);
+            let new = changing_word(pid);
             let is_mine = found != new
                 && self
                     .process
@@ -166,18 +166,24 @@ impl Sender {
         self.id.store(kernel::random(), Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
         self.ended.store(0, Ordering::Relaxed);
-        self.process.store(settled(pid), Ordering::Release);
+        self.process.store(settled_word(pid), Ordering::Release);
     }
 
     /// Sends a datagram. What the kernel refuses counts as sent, so that it is missed.
-    fn send(&self, route: &Route, (pid, sender): (u32, u64), seq: u64, said: &Said<'_>) {
-        let origin = Origin {
+    fn send(
+        &self,
+        route: &WiretapRoute,
+        (pid, sender): (u32, u64),
+        seq: u64,
+        said: &OutgoingEvent<'_>,
+    ) {
+        let origin = SenderIdentity {
             host: route.host(),
             sender,
             pid,
             parent: self.parent.load(Ordering::Relaxed),
         };
-        let made = Encoded::new(&origin, seq, kernel::now_ms(), said, route.key.as_ref());
+        let made = EncodedDatagram::new(&origin, seq, kernel::now_ms(), said, route.key.as_ref());
         if let Some(socket) = self.socket(&route.to) {
             kernel::send(socket, made.bytes(), &route.to);
         }
@@ -217,21 +223,21 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Datagram, Event, MOST_BYTES, decode};
+    use crate::{MAX_DATAGRAM_BYTES, WiretapDatagram, WiretapEvent, decode};
 
-    fn received(socket: &UdpSocket) -> Datagram {
-        let mut bytes = [0; MOST_BYTES];
+    fn received(socket: &UdpSocket) -> WiretapDatagram {
+        let mut bytes = [0; MAX_DATAGRAM_BYTES];
         let length = socket.recv(&mut bytes).unwrap();
         decode(&bytes[..length], None).unwrap()
     }
 
-    fn listening() -> (UdpSocket, Sender) {
+    fn listening() -> (UdpSocket, DatagramSender) {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let patience = Some(Duration::from_secs(10));
         socket.set_read_timeout(patience).unwrap();
-        let sender = Sender::new();
+        let sender = DatagramSender::new();
         let address = socket.local_addr().unwrap().to_string();
-        sender.set(Route::new(address.as_bytes(), None).unwrap());
+        sender.set(WiretapRoute::new(address.as_bytes(), None).unwrap());
         (socket, sender)
     }
 
@@ -241,28 +247,28 @@ mod tests {
         sender.end();
         sender.alive(b"a", b"main.c:1");
         sender.alive(b"", b"");
-        sender.load(b"/lib/b.so", b"", Outcome::Failed, u64::MAX);
+        sender.load(b"/lib/b.so", b"", ModuleOutcome::Failed, u64::MAX);
         sender.end();
         sender.end();
         sender.alive(b"c", b"");
         sender.end();
-        let all: Vec<Datagram> = (0..5).map(|_| received(&socket)).collect();
+        let all: Vec<WiretapDatagram> = (0..5).map(|_| received(&socket)).collect();
         assert_eq!(
             all.iter().map(|d| d.seq).collect::<Vec<_>>(),
             [1, 2, 2, 3, 3]
         );
-        assert_eq!(all[2].event, Event::End { count: 2 });
-        assert_eq!(all[4].event, Event::End { count: 3 });
+        assert_eq!(all[2].event, WiretapEvent::End { count: 2 });
+        assert_eq!(all[4].event, WiretapEvent::End { count: 3 });
         assert!(all.iter().all(|d| d.pid == std::process::id()));
         assert!(all.iter().all(|d| d.sender == all[0].sender));
         assert!(matches!(
             &all[1].event,
-            Event::Load {
+            WiretapEvent::Load {
                 us: 3_600_000_000,
                 ..
             }
         ));
-        sender.forked();
+        sender.note_fork();
         sender.alive(b"d", b"");
         let child = received(&socket);
         assert_eq!(child.seq, 1);
@@ -278,7 +284,7 @@ mod tests {
         }
         sender.end();
         // Without a route nothing happens.
-        let sender = Sender::new();
+        let sender = DatagramSender::new();
         sender.alive(b"a", b"");
         sender.end();
         assert!(!sender.is_set());

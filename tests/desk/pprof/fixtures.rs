@@ -272,8 +272,8 @@ fn long_names() -> Profile {
     let root = "path/to/module/v2/pkg/deep.(*Tree).insertWithRebalancing";
     let leaf = "ns::inner::(anonymous namespace)::Container<std::pair<int, \
                 char>>::allocate(unsigned long)";
-    b.folded(&format!("{root}@a.go:1;{leaf}@b.cc:2"), &[4096]);
-    b.folded(
+    b.add_folded(&format!("{root}@a.go:1;{leaf}@b.cc:2"), &[4096]);
+    b.add_folded(
         &format!("{root}@a.go:1;java.bar.foo.FooBar.run(Runnable)@f.java:3"),
         &[1024],
     );

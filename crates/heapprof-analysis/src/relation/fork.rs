@@ -69,8 +69,8 @@ pub(crate) static FORK_CHILD: Relation = Relation {
             3 => fork.generation.into(),
             4 => fork.program.as_str().into(),
             5 => fork.title.as_str().into(),
-            6 => fork.at.into(),
-            7 => fork.looked.into(),
+            6 => fork.forked_at.into(),
+            7 => fork.audited_age.into(),
             8 => fork.age.into(),
             9 => fork.ending.name().into(),
             10 => of.rss.into(),
@@ -88,7 +88,7 @@ pub(crate) static FORK_CHILD: Relation = Relation {
             22 => of.own_private.into(),
             23 => of.inherited.into(),
             24 => fork.period.into(),
-            _ => fork.lacks.as_str().into(),
+            _ => fork.missing.as_str().into(),
         }
     },
 };

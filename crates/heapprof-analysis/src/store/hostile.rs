@@ -36,7 +36,7 @@ fn profile(stacks: i64) -> Arc<heapprof_profile::Profile> {
     let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
     for i in 0..stacks {
         let stack = format!("main;a{};b{};c{i}", i % 7, i % 1009);
-        builder.folded(&stack, &[i + 1]);
+        builder.add_folded(&stack, &[i + 1]);
     }
     Arc::new(builder.finish())
 }

@@ -261,7 +261,7 @@ mod tests {
 
     fn sampled() -> Arc<Profile> {
         let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-        builder.folded("main;load", &[40_960]);
+        builder.add_folded("main;load", &[40_960]);
         let variance = 10.0 * 4096.0 * 4096.0;
         builder.profile.samples.set_spread(0, &[10], &[variance]);
         builder.profile.period_type = Some(builder.value_type("space", "bytes"));

@@ -22,7 +22,7 @@ pub(crate) struct CodeArgs {
 pub(super) fn regex(text: &str) -> Result<String, String> {
     // It becomes a part of a larger expression. There, a comment as in `(?x)a # b` would swallow
     // what follows.
-    let whole = format!("^(?:{}|.*(?:{text}).*)$", heapprof_profile::ALLOCATORS);
+    let whole = format!("^(?:{}|.*(?:{text}).*)$", heapprof_profile::ALLOCATOR_REGEX);
     match regex::Regex::new(text).and_then(|_| regex::Regex::new(&whole)) {
         Ok(_) => Ok(text.to_string()),
         Err(error) => Err(heapprof_analysis::regex_error(&error)),

@@ -11,7 +11,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     let factor = match unit.trim() {
         "" => 1,
         unit => match heapprof_profile::Unit::parse(unit) {
-            Some(unit) if unit.family == heapprof_profile::Family::Bytes => unit.factor,
+            Some(unit) if unit.family == heapprof_profile::UnitFamily::Bytes => unit.factor,
             _ => return Err(wrong()),
         },
     };

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use heapprof_environment as variable;
-use heapprof_wiretap::{NotSet, Route, Sender};
+use heapprof_wiretap::{DatagramSender, RouteError, WiretapRoute};
 
 use crate::args::AliveArgs;
 
@@ -17,13 +17,13 @@ pub(super) fn run(args: &AliveArgs) -> Result<()> {
         return Ok(());
     };
     let key_file = get(variable::WIRETAP_KEY_FILE.name);
-    let route = Route::new(
+    let route = WiretapRoute::new(
         address.as_encoded_bytes(),
         key_file.as_deref().map(Path::new),
     );
     let route = match route {
         Ok(route) => route,
-        Err(NotSet::Key(error)) => {
+        Err(RouteError::Key(error)) => {
             let file = key_file.unwrap_or_default();
             bail!(
                 "{}: {}: {error}",
@@ -33,7 +33,7 @@ pub(super) fn run(args: &AliveArgs) -> Result<()> {
         }
         Err(wrong) => bail!("{}: {}: {wrong}", variable::WIRETAP.name, address.display()),
     };
-    let sender = Sender::new();
+    let sender = DatagramSender::new();
     sender.set(route);
     sender.alive(args.name.as_bytes(), args.site.as_bytes());
     sender.end();

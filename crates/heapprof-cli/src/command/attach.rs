@@ -342,7 +342,7 @@ fn lacking(profile: &Profile, is_exact: bool) -> Vec<String> {
         let values = (0..profile.samples.len()).map(|i| profile.samples.values(i)[column]);
         values.fold(0, i64::saturating_add)
     });
-    let ends = early_ends(&EarlyEnds::of_comments(comments()), allocated);
+    let ends = early_ends(&EarlyEnds::from_comments(comments()), allocated);
     let unseen = unseen_frees(recorded::unseen_frees(comments())).filter(|_| is_exact);
     let unseen = unseen.map(|text| {
         format!(

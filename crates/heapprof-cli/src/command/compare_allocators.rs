@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use heapprof_analysis::RunFigures;
 use heapprof_process::{Counters, Ran, comm, descendants, maps, run as run_measured};
 use heapprof_report::{Candidate, Comparison, HeapInUse};
-use heapprof_symbolize::program::{Obstacle, inspect};
+use heapprof_symbolize::program::{PreloadObstacle, inspect};
 
 use self::allocator::{Allocator, chosen, is_known};
 use super::heap_run::{HowToRun, heap_of, joined};
@@ -107,11 +107,11 @@ fn must_take_a_preload(program: &OsStr) -> Result<()> {
     let looked = inspect(&path);
     for obstacle in &looked.obstacles {
         match obstacle {
-            Obstacle::Static => bail!(
+            PreloadObstacle::Static => bail!(
                 "{name}: is statically linked, so no allocator can be preloaded into it; link it \
                  with each instead"
             ),
-            Obstacle::OwnAllocator(function) => messages::note(&format!(
+            PreloadObstacle::OwnAllocator(function) => messages::note(&format!(
                 "{name}: has an allocator of its own linked in ({function}), which may go on \
                  whatever is preloaded"
             )),

@@ -119,8 +119,8 @@ mod tests {
         let mut step = |bytes: i64| {
             let mut builder =
                 ProfileBuilder::new(&[("alloc_space", "bytes"), ("inuse_space", "bytes")]);
-            builder.folded("main;keep", &[1 << 40, bytes]);
-            builder.folded("main;other", &[5, 5]);
+            builder.add_folded("main;keep", &[1 << 40, bytes]);
+            builder.add_folded("main;other", &[5, 5]);
             let grown = said.grown(builder.finish(), 100).unwrap();
             grown.into_iter().map(|(_, bytes)| bytes).sum::<i64>()
         };

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 use heapprof_analysis::{Filters, Granularity, Place, Query, Source, Types, top};
-use heapprof_profile::{History, Profile};
+use heapprof_profile::{HeapHistory, Profile};
 
 use super::Shared;
 use super::forks::profiles_of;
@@ -121,7 +121,7 @@ pub(super) fn heap_of(shared: &Shared, how: &HowToRun<'_>) -> Result<HeapRun> {
 
 /// The most bytes that were in use at a time.
 fn peak(profile: &Profile) -> i64 {
-    let noted = History::of(profile).and_then(|history| history.peak);
+    let noted = HeapHistory::from_profile(profile).and_then(|history| history.peak);
     noted.map_or_else(|| total(profile, "peak_space"), |peak| peak.bytes)
 }
 

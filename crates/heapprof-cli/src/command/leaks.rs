@@ -94,7 +94,7 @@ fn read_log(path: &Path) -> Result<Source> {
 }
 
 /// A log as a profile. Says so if it is not sure.
-fn matched(name: String, log: Result<EventLog, formats::Error>) -> Result<Source> {
+fn matched(name: String, log: Result<EventLog, formats::FormatError>) -> Result<Source> {
     let log = log.with_context(|| name.clone())?;
     if !log.has_program {
         bail!("{name}: has no program's events: none was recorded, or it could keep no file");

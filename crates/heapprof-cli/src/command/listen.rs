@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use heapprof_analysis::Store;
-use heapprof_wiretap::{Key, MOST_BYTES};
+use heapprof_wiretap::{MAX_DATAGRAM_BYTES, SigningKey};
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_recv_buffer_size_force};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -41,7 +41,7 @@ type Raw = Box<[u8]>;
 
 pub(super) fn run(shared: &Shared, args: &ListenArgs) -> Result<()> {
     let key = match &args.key_file {
-        Some(path) => Some(Key::read(path).with_context(|| path.display().to_string())?),
+        Some(path) => Some(SigningKey::read(path).with_context(|| path.display().to_string())?),
         None => None,
     };
     if key.is_none() && !args.udp.ip().is_loopback() {
@@ -105,7 +105,7 @@ pub(super) fn run(shared: &Shared, args: &ListenArgs) -> Result<()> {
 /// Takes datagrams off the socket, until it is over and the socket is empty.
 fn read(socket: &UdpSocket, sender: &SyncSender<Raw>, is_over: &AtomicBool) -> std::io::Result<()> {
     // One byte more tells a datagram that is too long.
-    let mut bytes = [0; MOST_BYTES + 1];
+    let mut bytes = [0; MAX_DATAGRAM_BYTES + 1];
     let mut last = None;
     loop {
         if last.is_none() && is_over.load(Ordering::Relaxed) {

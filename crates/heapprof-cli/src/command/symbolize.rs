@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use heapprof_formats::Format;
+use heapprof_formats::ProfileFormat;
 use heapprof_profile::encode;
-use heapprof_symbolize::{Options, Source, Summary, symbolize};
+use heapprof_symbolize::{SymbolSource, SymbolizeOptions, SymbolizeSummary, symbolize};
 
 use super::Shared;
 use crate::args::SymbolizeArgs;
@@ -28,7 +28,9 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
         }
     }
     let (source, format) = shared.sources.read_with_format(&args.file)?;
-    if let (Target::InPlace(..), Some(format)) = (&target, format.filter(|&f| f != Format::Pprof)) {
+    if let (Target::InPlace(..), Some(format)) =
+        (&target, format.filter(|&f| f != ProfileFormat::Pprof))
+    {
         bail!(
             "{}: has the format {} and would be a pprof profile afterwards; say with -o where to \
              write that",
@@ -38,7 +40,7 @@ pub(super) fn run(shared: &Shared, args: &SymbolizeArgs) -> Result<()> {
     }
     let name = source.name.clone();
     let mut profile = source::unshared(source);
-    let options = Options {
+    let options = SymbolizeOptions {
         debug_dirs: args.debug_dir.clone(),
         adjust: args.adjust,
         unnamed_mappings: false,
@@ -115,10 +117,10 @@ impl Target {
 }
 
 /// Says in one line how many addresses have names now, and from where.
-fn told(summary: &Summary) -> String {
+fn told(summary: &SymbolizeSummary) -> String {
     let resolved = summary.resolved();
     let lines = summary.files.iter();
-    let lines = lines.filter(|file| file.source == Some(Source::Dwarf));
+    let lines = lines.filter(|file| file.source == Some(SymbolSource::Dwarf));
     let mut text = match (summary.seen(), summary.kept) {
         (0, 0) => "has no addresses".to_string(),
         (0, _) => "all addresses have names already; --force looks them up again".to_string(),

@@ -14,7 +14,7 @@ use heapprof_heapwalk::{Core, Error, Image, Outside, capture, class, release};
 use heapprof_process::maps::Map;
 use heapprof_profile::Profile;
 use heapprof_report::Measure;
-use heapprof_symbolize::{Labels, Options, class_name, demangle};
+use heapprof_symbolize::{FileSymbols, SymbolizeOptions, class_name, demangle};
 
 use crate::outside::{open_core, root_of};
 use crate::place::Owner;
@@ -30,7 +30,7 @@ pub(in crate::command) struct Target {
     /// With whose rights the files are read that it names.
     pub(in crate::command) rights: ProcessRights,
     /// The symbols of each file that was asked about, by its path then.
-    labels: Mutex<HashMap<Vec<u8>, Labels>>,
+    labels: Mutex<HashMap<Vec<u8>, FileSymbols>>,
 }
 
 /// A process or a core file.
@@ -187,19 +187,21 @@ impl Target {
     }
 
     /// Asks the symbols of a mapped file, which is read once.
-    fn with_labels<T>(&self, map: &Map, ask: impl FnOnce(&Labels) -> Option<T>) -> Option<T> {
+    fn with_labels<T>(&self, map: &Map, ask: impl FnOnce(&FileSymbols) -> Option<T>) -> Option<T> {
         let mut labels = self.labels.lock().ok()?;
         if !labels.contains_key(&map.path) {
-            let options = Options {
+            let options = SymbolizeOptions {
                 public_files_only: self.rights == ProcessRights::Public,
-                ..Options::default()
+                ..SymbolizeOptions::default()
             };
             let found = self.rights.acting(|| {
                 let path = match &self.what {
                     What::Process(pid, _) => Some(path_of(*pid, &map.path)),
                     What::Core(_, core) => core.path_at(map.start).map(Path::to_path_buf),
                 };
-                path.map_or_else(Labels::default, |path| Labels::open(&path, &options))
+                path.map_or_else(FileSymbols::default, |path| {
+                    FileSymbols::open(&path, &options)
+                })
             });
             labels.insert(map.path.clone(), found.unwrap_or_default());
         }

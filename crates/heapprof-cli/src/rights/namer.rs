@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heapprof_profile::Profile;
-use heapprof_symbolize::allocators::{AllocatorSurvey, Unhooked};
-use heapprof_symbolize::{Options, Summary, Symbolizer};
+use heapprof_symbolize::allocators::{AllocatorSurvey, UnhookedAllocator};
+use heapprof_symbolize::{SymbolizeOptions, SymbolizeSummary, Symbolizer};
 
 use super::ProcessRights;
 
@@ -19,8 +19,8 @@ pub(crate) struct ProcessNamer {
 }
 
 impl ProcessNamer {
-    pub(crate) fn new(options: Options) -> Self {
-        let public = Options {
+    pub(crate) fn new(options: SymbolizeOptions) -> Self {
+        let public = SymbolizeOptions {
             public_files_only: true,
             // Who has opened them is not known to have had no more rights.
             opened: Vec::new(),
@@ -56,7 +56,7 @@ impl ProcessNamer {
         &mut self,
         profile: &mut Profile,
         rights: ProcessRights,
-    ) -> io::Result<Summary> {
+    ) -> io::Result<SymbolizeSummary> {
         let symbolizer = self.of(rights);
         rights.acting(|| symbolizer.symbolize(profile))
     }
@@ -70,12 +70,12 @@ impl ProcessNamer {
         &mut self,
         files: impl Iterator<Item = &'a Path> + Send,
         rights: ProcessRights,
-    ) -> io::Result<Vec<Unhooked>> {
+    ) -> io::Result<Vec<UnhookedAllocator>> {
         let survey = match rights {
             ProcessRights::User(_) => &mut self.own_survey,
             ProcessRights::Public => &mut self.public_survey,
         };
-        rights.acting(|| survey.look(files))
+        rights.acting(|| survey.survey_files(files))
     }
 
     /// Gives a profile names, and reads the files of others for so long at most. Returns whether

@@ -42,7 +42,7 @@ fn profile(n: i64, more: &[(&str, i64)]) -> Profile {
         ("main;metrics::observe", 500_000 - n * 1000),
     ];
     for &(stack, bytes) in stacks.iter().chain(more) {
-        builder.folded(stack, &[bytes / 320, bytes, bytes / 320, bytes]);
+        builder.add_folded(stack, &[bytes / 320, bytes, bytes / 320, bytes]);
     }
     let comments = [
         "collector: heapprof 0.2.0",
@@ -151,18 +151,18 @@ fn a_file_shows_its_own_curve() {
     let (text, ..) = curve(profile(3, &[]));
     assert!(text.contains(" 1 moment, at 00:03.0: 3.45MiB"), "{text}");
     let mut recorded = profile(3, &[]);
-    let moment = |micros, bytes| heapprof_profile::Moment {
+    let moment = |micros, bytes| heapprof_profile::HeapMoment {
         micros,
         bytes,
         objects: 1,
     };
-    let history = heapprof_profile::History {
+    let history = heapprof_profile::HeapHistory {
         moments: vec![moment(0, 0), moment(3_000_000, 3 << 20)],
-        resident: vec![heapprof_profile::Resident {
+        resident: vec![heapprof_profile::ResidentMoment {
             micros: 2_000_000,
             bytes: 60 << 20,
         }],
-        peak: Some(heapprof_profile::Peak {
+        peak: Some(heapprof_profile::HeapPeak {
             micros: 1_500_000,
             bytes: 55 << 20,
         }),
@@ -186,12 +186,12 @@ fn a_file_shows_its_own_curve() {
 #[test]
 fn a_series_names_the_largest_peak() {
     let spike = |n: i64, with_history| {
-        let peak = heapprof_profile::Peak {
+        let peak = heapprof_profile::HeapPeak {
             micros: 1_500_000,
             bytes: 55 << 20,
         };
         let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes"), ("peak_space", "bytes")]);
-        builder.folded(
+        builder.add_folded(
             "main;serve_one",
             &[n << 20, if n == 1 { n << 20 } else { peak.bytes }],
         );
@@ -199,9 +199,9 @@ fn a_series_names_the_largest_peak() {
         profile.time_nanos = 1_000_000_000_000 + n * 1_000_000_000;
         profile.duration_nanos = n * 1_000_000_000;
         if with_history {
-            let history = heapprof_profile::History {
+            let history = heapprof_profile::HeapHistory {
                 peak: Some(peak),
-                ..heapprof_profile::History::default()
+                ..heapprof_profile::HeapHistory::default()
             };
             history.put(&mut profile);
         }

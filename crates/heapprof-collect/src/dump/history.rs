@@ -6,7 +6,7 @@ use crate::platform::lock::{ForkLock, LockedValue, rank};
 use crate::platform::process::EngineProcess;
 use crate::platform::table_file;
 use crate::tables::moments::{HeapMoments, MAX_MOMENTS};
-use heapprof_profile::Moment;
+use heapprof_profile::HeapMoment;
 
 /// Moments of a recording. Times are microseconds since it began.
 pub(crate) struct RecordingHistory {
@@ -54,7 +54,7 @@ impl RecordingHistory {
     }
 
     /// Begins anew with a moment, at which the heap was largest so far.
-    pub(crate) fn begin(&self, process: &EngineProcess, first: Moment, peak: i64) {
+    pub(crate) fn begin(&self, process: &EngineProcess, first: HeapMoment, peak: i64) {
         let add = |moments: &mut HeapMoments| {
             moments.clear();
             let next = moments.add(first);
@@ -105,7 +105,7 @@ impl RecordingHistory {
     }
 
     /// Adds a moment.
-    pub(crate) fn add(&self, process: &EngineProcess, moment: Moment) {
+    pub(crate) fn add(&self, process: &EngineProcess, moment: HeapMoment) {
         let add = |moments: &mut HeapMoments| {
             let before = moments.len;
             let next = moments.add(moment);
@@ -119,10 +119,10 @@ impl RecordingHistory {
     }
 
     /// The moments before this time.
-    pub(crate) fn before(&self, process: &EngineProcess, micros: i64) -> Vec<Moment> {
+    pub(crate) fn before(&self, process: &EngineProcess, micros: i64) -> Vec<HeapMoment> {
         let mut all = Vec::with_capacity(MAX_MOMENTS + 1);
         self.moments.with(process, |moments| {
-            let before = |moment: &&Moment| moment.micros < micros;
+            let before = |moment: &&HeapMoment| moment.micros < micros;
             all.extend(moments.all().iter().take_while(before));
         });
         all

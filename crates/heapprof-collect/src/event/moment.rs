@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use heapprof_books::process_state;
-use heapprof_profile::Moment;
+use heapprof_profile::HeapMoment;
 
 use crate::dump::history::CheckPace;
 use crate::engine::Engine;
@@ -75,7 +75,7 @@ pub(crate) fn begin_history(engine: &Engine) {
 }
 
 /// What is in use now. Other threads may be in the middle of an event.
-fn current_moment(engine: &Engine, micros: i64) -> Moment {
+fn current_moment(engine: &Engine, micros: i64) -> HeapMoment {
     let (mut bytes, mut objects) = (engine.ledger.access.heap.in_use(), 0i64);
     for state in engine.threads.all() {
         // What a thread has taken in advance is not in use.
@@ -86,7 +86,7 @@ fn current_moment(engine: &Engine, micros: i64) -> Moment {
         bytes >>= BYTE_BITS;
         objects = objects_from_units(objects);
     }
-    Moment {
+    HeapMoment {
         micros,
         bytes: bytes.max(0),
         objects: objects.max(0),

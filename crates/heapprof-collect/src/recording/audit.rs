@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_profile::fork::Load;
+use heapprof_profile::fork::LoadAttempt;
 
 use crate::engine::Engine;
 use crate::options::RecordingOptions;
@@ -75,7 +75,7 @@ impl Engine {
 
     /// Tells whoever audits the children of a program that this child has tried to load something.
     /// Returns whether somebody was told.
-    pub fn report_load(&self, load: &Load) -> bool {
+    pub fn report_load(&self, load: &LoadAttempt) -> bool {
         let options = self.dumping.options.with(&self.process, |o| o.clone());
         let text = format!("\n{}", load.comment());
         options.is_some_and(|options| report(self, &options, LOAD_MESSAGE, &text, 0))

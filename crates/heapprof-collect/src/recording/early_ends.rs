@@ -15,7 +15,7 @@ pub(super) fn early_ends(engine: &Engine, sums: &[StackSums]) -> Vec<String> {
     let (mut known, mut frames): (Option<Vec<CodeMapping>>, Vec<u64>) = (None, Vec::new());
     for (id, sum) in sums.iter().enumerate() {
         let end = stacks.end(id as u32);
-        let reason = EarlyEndReason::of_number(end & stack_end::REASON_MASK);
+        let reason = EarlyEndReason::from_number(end & stack_end::REASON_MASK);
         // A stack without a value is not in the profile.
         let (Some(reason), true) = (reason, sum.allocated[0] > 0) else {
             continue;

@@ -1,6 +1,6 @@
 //! What a dump notes beside the samples: the history of the heap, and the sizes of allocations.
 
-use heapprof_profile::{History, Moment, Peak, Resident, Sizes};
+use heapprof_profile::{HeapHistory, HeapMoment, HeapPeak, ResidentMoment, SizeHistogram};
 
 use crate::engine::Engine;
 use crate::recording::sums::StackSums;
@@ -11,7 +11,7 @@ use crate::tables::sizes::objects_from_units;
 pub(super) fn notes(
     engine: &Engine,
     sums: &[StackSums],
-    mut sizes: Sizes,
+    mut sizes: SizeHistogram,
     resident: u64,
 ) -> [String; 2] {
     let (dumping, process) = (&engine.dumping, &engine.process);
@@ -25,19 +25,19 @@ pub(super) fn notes(
     let [objects, bytes] = total(StackSums::in_use);
     // The last moment is that of the samples, to the byte.
     let mut moments = dumping.history.before(process, micros);
-    moments.push(Moment {
+    moments.push(HeapMoment {
         micros,
         bytes,
         objects,
     });
     let peak = total(|sums| sums.peak)[1];
-    let history = History {
+    let history = HeapHistory {
         moments,
         resident: match i64::try_from(resident) {
-            Ok(bytes @ 1..) => vec![Resident { micros, bytes }],
+            Ok(bytes @ 1..) => vec![ResidentMoment { micros, bytes }],
             _ => Vec::new(),
         },
-        peak: Some(Peak {
+        peak: Some(HeapPeak {
             micros: if peak == bytes {
                 micros
             } else {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use heapprof_profile::{
     FrameText, Label, LabelSetIndex, LocationIndex, Mapping as ProfileMapping, MappingIndex,
-    ProfileBuilder, QuickSample, Sizes, encode_samples_quickly, recorded,
+    ProfileBuilder, QuickSample, SizeHistogram, encode_samples_quickly, recorded,
 };
 
 use crate::code::mappings::{self, CodeMapping, CodeScanOutcome};
@@ -109,7 +109,7 @@ pub(super) fn write_profile(
     let mut values = ValueRows::begin(engine);
     let names = values.types();
     let traced = names.iter().map(|(name, unit)| (name.as_str(), *unit));
-    let types: Vec<(&str, &str)> = recorded::TYPES[..width]
+    let types: Vec<(&str, &str)> = recorded::SAMPLE_TYPES[..width]
         .iter()
         .copied()
         .chain(traced)
@@ -245,7 +245,7 @@ fn write_stacks<'a>(
             if word == CUT {
                 return *cut.get_or_insert_with(|| {
                     builder.frame(&[FrameText {
-                        name: recorded::TRUNCATED,
+                        name: recorded::TRUNCATED_FRAME,
                         ..FrameText::default()
                     }])
                 });
@@ -281,7 +281,7 @@ fn script_location(builder: &mut ProfileBuilder, engine: &Engine, word: u64) -> 
     };
     let Some(frame) = frame else {
         return builder.frame(&[FrameText {
-            name: recorded::NAMELESS,
+            name: recorded::NAMELESS_FRAME,
             ..FrameText::default()
         }]);
     };
@@ -313,7 +313,7 @@ fn label_set(
                 let provider = engine.scripts.providers.get(provider);
                 let Some(provider) = provider else { continue };
                 for (key, text) in provider.labels(label) {
-                    let key = match has_thread && key == recorded::THREAD {
+                    let key = match has_thread && key == recorded::THREAD_LABEL {
                         true => format!("{} {key}", provider.language()),
                         false => key,
                     };
@@ -323,13 +323,13 @@ fn label_set(
             FrameWord::Thread(number) => {
                 let named = threads.entry(number);
                 let named = named.or_insert_with(|| engine.threads.names.find_named(number));
-                labels.push(builder.text_label(recorded::THREAD, &named.name));
+                labels.push(builder.text_label(recorded::THREAD_LABEL, &named.name));
                 let id = named
                     .id
-                    .map(|id| builder.number_label(recorded::TID, id.into(), ""));
+                    .map(|id| builder.number_label(recorded::TID_LABEL, id.into(), ""));
                 labels.extend(id);
                 if let generation @ 1.. = i64::from(named.generation) {
-                    labels.push(builder.number_label(recorded::GENERATION, generation, ""));
+                    labels.push(builder.number_label(recorded::GENERATION_LABEL, generation, ""));
                 }
             }
             FrameWord::Address(_) | FrameWord::Frame(_) => {}
@@ -384,7 +384,7 @@ fn frame_comments(engine: &Engine, reports: &[(usize, ProviderReport)]) -> Vec<S
 struct DumpFacts<'a> {
     sums: &'a [StackSums],
     /// What was counted by size, in the recording's unit.
-    sizes: Sizes,
+    sizes: SizeHistogram,
     reports: &'a [(usize, ProviderReport)],
     account: Vec<String>,
 }
@@ -406,7 +406,7 @@ fn process_comments(process: &EngineProcess, program: &str) -> Vec<String> {
         sys::EngineFile::open(path, libc::O_RDONLY, 0).map_or(0, |file| file.read(&mut bytes));
     bytes.truncate(read);
     let whole = tells_all.then(|| recorded::command_line(program, &bytes));
-    recorded::called(program, &bytes)
+    recorded::process_name_comments(program, &bytes)
         .chain(whole.flatten())
         .collect()
 }
@@ -448,10 +448,10 @@ fn describe(
         &dropped.unseen_bytes,
     ];
     let counts = counters.map(|counter| counter.load(Ordering::Relaxed));
-    comments.extend(recorded::dropped(counts));
+    comments.extend(recorded::dropped_comments(counts));
     comments.extend(early_ends(engine, facts.sums));
     if facts.sums.is_empty() {
-        comments.push(recorded::EMPTY.to_string());
+        comments.push(recorded::EMPTY_COMMENT.to_string());
     }
     comments.extend(notes(engine, facts.sums, facts.sizes, resident));
     for comment in comments {

@@ -1,6 +1,6 @@
 //! What the counters of all threads say of each stack, at one moment.
 
-use heapprof_profile::Sizes;
+use heapprof_profile::SizeHistogram;
 
 use crate::engine::Engine;
 use crate::platform::floating_point::undisturbed;
@@ -25,14 +25,14 @@ pub(super) fn sums(engine: &Engine) -> Vec<StackSums> {
 }
 
 /// The sums of every stack, and what was counted by size, in the recording's unit.
-pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<StackSums>, Sizes) {
+pub(super) fn sums_and_sizes(engine: &Engine) -> (Vec<StackSums>, SizeHistogram) {
     let (stacks, shared) = (&engine.ledger.stacks, &engine.ledger.access);
     let is_exact = engine.process.recorded.is_exact();
     let mut sums = vec![StackSums::default(); stacks.len() as usize];
     let add = |to: &mut [i64; 2], what: [i64; 2]| {
         *to = [to[0].wrapping_add(what[0]), to[1].wrapping_add(what[1])];
     };
-    let (mut spreads, mut sizes) = (Vec::new(), Sizes::default());
+    let (mut spreads, mut sizes) = (Vec::new(), SizeHistogram::default());
     // All sums must be of one moment, or what was allocated meanwhile would count as in use.
     shared.run_at_rest(&engine.process, &engine.threads, || {
         sums.resize(stacks.len() as usize, StackSums::default());

@@ -4,7 +4,7 @@
 //! goes, and the spacing doubles. Of two moments, the one stays that differs more from the last one
 //! that stayed, so that steps and teeth of the curve do not go first.
 
-use heapprof_profile::Moment;
+use heapprof_profile::HeapMoment;
 
 /// The most moments that are kept.
 pub(crate) const MAX_MOMENTS: usize = heapprof_books::moments::MAX_MOMENTS;
@@ -17,13 +17,13 @@ const FIRST_SPACING: i64 = 1000;
 pub(crate) struct HeapMoments {
     pub(crate) len: usize,
     spacing: i64,
-    pub(crate) all: [Moment; MAX_MOMENTS],
+    pub(crate) all: [HeapMoment; MAX_MOMENTS],
 }
 
 impl HeapMoments {
     /// No moments.
     pub(crate) const fn new() -> Self {
-        const NONE: Moment = Moment {
+        const NONE: HeapMoment = HeapMoment {
             micros: 0,
             bytes: 0,
             objects: 0,
@@ -42,13 +42,13 @@ impl HeapMoments {
     }
 
     /// The moments so far.
-    pub(crate) fn all(&self) -> &[Moment] {
+    pub(crate) fn all(&self) -> &[HeapMoment] {
         &self.all[..self.len]
     }
 
     /// Adds a moment, if it is not earlier than the last one. Returns the time before which the
     /// next one is not wanted.
-    pub(crate) fn add(&mut self, moment: Moment) -> i64 {
+    pub(crate) fn add(&mut self, moment: HeapMoment) -> i64 {
         let last = self.all().last().map_or(0, |last| last.micros);
         if moment.micros >= last {
             if self.len == MAX_MOMENTS {
@@ -84,8 +84,8 @@ impl HeapMoments {
 mod tests {
     use super::*;
 
-    fn at(micros: i64, bytes: i64) -> Moment {
-        Moment {
+    fn at(micros: i64, bytes: i64) -> HeapMoment {
+        HeapMoment {
             micros,
             bytes,
             objects: 0,

@@ -5,7 +5,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heapprof_profile::{CLASSES, Sizes};
+use heapprof_profile::{SIZE_CLASS_COUNT, SizeHistogram};
 
 use crate::tables::counters::{EventWeight, add};
 use crate::tables::sampler::{OBJECT_BITS, rounded};
@@ -20,7 +20,7 @@ pub(crate) struct SizeCounts {
 
 /// Objects of no bytes have a count of their own, so that no branch and no second instruction is
 /// needed for them. The last count is that of mappings.
-const SIZE_COUNTERS: usize = CLASSES + 1;
+const SIZE_COUNTERS: usize = SIZE_CLASS_COUNT + 1;
 const _: () = assert!(SIZE_COUNTERS == heapprof_books::SIZE_COUNT);
 const MAPPINGS_INDEX: usize = SIZE_COUNTERS - 1;
 
@@ -82,7 +82,7 @@ impl SizeCounts {
     }
 
     /// Adds these counts to `sizes`, in the recording's unit.
-    pub(crate) fn add_to(&self, sizes: &mut Sizes) {
+    pub(crate) fn add_to(&self, sizes: &mut SizeHistogram) {
         for (count, both) in self.both().enumerate() {
             let class = &mut sizes.classes[count.saturating_sub(1)];
             let allocated = both.0.load(Ordering::Relaxed) as i64;

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use crate::reshape;
-use heapprof_formats::{Format, Reading};
+use heapprof_formats::{ProfileFormat, ProfileReading};
 use heapprof_profile::{Function, FunctionIndex, Line, Location, LocationIndex, Profile};
 
 /// The file of a function that has a name in a symbolized profile, because such a profile names no
@@ -18,12 +18,12 @@ pub(super) const NO_FILE: &str = "?";
 pub(super) const UNKNOWN_FILE: &str = "??";
 
 /// The profile of a file as jeprof reads it.
-pub(super) fn as_jeprof_sees_it(reading: Reading) -> Profile {
+pub(super) fn as_jeprof_sees_it(reading: ProfileReading) -> Profile {
     let mut profile = reading.profile;
     match reading.format {
-        Format::Pprof => reshape::drop_empty_labels(&mut profile),
-        Format::Gperftools | Format::Jemalloc => leaves_return(&mut profile),
-        Format::Symbolized => {
+        ProfileFormat::Pprof => reshape::drop_empty_labels(&mut profile),
+        ProfileFormat::Gperftools | ProfileFormat::Jemalloc => leaves_return(&mut profile),
+        ProfileFormat::Symbolized => {
             // In the words of a CPU profile, which has one value for each sample, all addresses are
             // calls.
             if profile.sample_type.len() > 1 {

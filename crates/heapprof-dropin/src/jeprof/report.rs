@@ -291,10 +291,10 @@ mod tests {
     #[test]
     fn rows_and_stacks() {
         let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
-        builder.folded("main;parse;new", &[3 << 20]);
-        builder.folded("main;parse;main", &[1 << 20]);
-        builder.folded("main;free", &[-(1 << 19)]);
-        builder.folded("main>>walk", &[0]);
+        builder.add_folded("main;parse;new", &[3 << 20]);
+        builder.add_folded("main;parse;main", &[1 << 20]);
+        builder.add_folded("main;free", &[-(1 << 19)]);
+        builder.add_folded("main>>walk", &[0]);
         let mut profile = builder.finish();
         // Each row has its own function.
         profile.location.iter_mut().for_each(|l| l.address = 0);
@@ -345,8 +345,12 @@ main;walk[inline] 0
             "a;b;c;d<;e;f",
         ];
         let mut builder = ProfileBuilder::new(&[("space", "bytes")]);
-        stacks.iter().for_each(|stack| builder.folded(stack, &[1]));
-        stacks.iter().for_each(|stack| builder.folded(stack, &[1]));
+        stacks
+            .iter()
+            .for_each(|stack| builder.add_folded(stack, &[1]));
+        stacks
+            .iter()
+            .for_each(|stack| builder.add_folded(stack, &[1]));
         let mut out = Vec::new();
         let mut profile = builder.finish();
         profile.location.iter_mut().for_each(|l| l.address = 0);

@@ -1,7 +1,9 @@
 //! `-symbolize`: names for addresses, from the binaries and debug files of this machine.
 
 use heapprof_profile::Profile;
-use heapprof_symbolize::{NameStyle, Options, Warning, simplify_names, symbolize as look_up};
+use heapprof_symbolize::{
+    NameStyle, SymbolizeOptions, SymbolizeWarning, simplify_names, symbolize as look_up,
+};
 
 use super::binaries::search_path;
 use crate::host::Host;
@@ -80,13 +82,13 @@ expecting -symbolize=[local|fastlocal|remote|none][:force][:demangle=[none|full|
 
 /// Whether the file of each mapping is here, of those that something was asked of.
 fn local(host: &dyn Host, profile: &mut Profile, force: bool, nearest: bool) -> Vec<bool> {
-    let options = Options {
+    let options = SymbolizeOptions {
         number_functions: false,
         force,
         unnamed_mappings: true,
         nearest,
         debug_dirs: search_path(),
-        ..Options::default()
+        ..SymbolizeOptions::default()
     };
     let main = profile.mapping.first();
     let has_no_file = main.is_some_and(|m| m.filename.is_empty() && !m.has_functions);
@@ -101,11 +103,11 @@ fn local(host: &dyn Host, profile: &mut Profile, force: bool, nearest: bool) -> 
         }
         for warning in file.warnings {
             host.note(&match warning {
-                Warning::Missing { file } => format!(
+                SymbolizeWarning::Missing { file } => format!(
                     "Local symbolization failed for {file}: there is no such file, nor a debug \
                      file with its build id; PPROF_BINARY_PATH names folders to look in"
                 ),
-                Warning::NoSymbols { file, .. } => format!(
+                SymbolizeWarning::NoSymbols { file, .. } => format!(
                     "Local symbolization failed for {file}: it has no symbols for these addresses"
                 ),
                 other => format!("Local symbolization: {other}"),

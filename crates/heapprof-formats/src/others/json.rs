@@ -1,26 +1,26 @@
 //! JSON of other tools, recognized by names in its first bytes: nothing is parsed, and no more is
 //! read.
 
-use super::SPEEDSCOPE;
+use super::SPEEDSCOPE_ADVICE;
 
 /// The text for JSON of an unknown kind.
-pub(crate) const ANY: &str = "is JSON";
+pub(crate) const UNKNOWN_JSON: &str = "is JSON";
 
 /// What people can do with a file.
-enum Then {
+enum JsonAdvice {
     Speedscope,
-    Else(&'static str),
+    Other(&'static str),
 }
-use Then::{Else, Speedscope};
+use JsonAdvice::{Other, Speedscope};
 
 /// Names that are all in the file, what the file is, and what to do. The first row that matches
 /// counts.
-const KINDS: &[(&[&str], &str, Then)] = &[
+const JSON_KINDS: &[(&[&str], &str, JsonAdvice)] = &[
     (
         &["snapshot", "node_fields"],
         "a heap snapshot of V8 (.heapsnapshot), which has objects but not where they were \
          allocated",
-        Else("the memory panel of Chrome's developer tools reads it"),
+        Other("the memory panel of Chrome's developer tools reads it"),
     ),
     (
         &["head", "callFrame", "selfSize"],
@@ -61,42 +61,42 @@ const KINDS: &[(&[&str], &str, Then)] = &[
     (
         &["version", "mode", "interval", "gc_samples"],
         "a profile of stackprof",
-        Else("make folded stacks of its dump: stackprof --stackcollapse DUMP > out.txt"),
+        Other("make folded stacks of its dump: stackprof --stackcollapse DUMP > out.txt"),
     ),
     (
         &["total_num_allocations", "total_bytes_allocated"],
         "statistics of memray, without stacks",
-        Else("memray's own reports read its capture: memray tree CAPTURE"),
+        Other("memray's own reports read its capture: memray tree CAPTURE"),
     ),
     (
         &["flamebearer", "names"],
         "a flame graph of Pyroscope",
-        Else("export it as pprof there"),
+        Other("export it as pprof there"),
     ),
     (
         &["elapsed_time_sec", "max_footprint_mb"],
         "a profile of Scalene, which is by line, without stacks",
-        Else("scalene view reads it"),
+        Other("scalene view reads it"),
     ),
     (
         &["type", "attached_probes", "data"],
         "JSON of bpftrace",
-        Else("print text, without -f json"),
+        Other("print text, without -f json"),
     ),
     (
         &["resourceProfiles"],
         "a profile of OpenTelemetry as JSON",
-        Else("export it as pprof"),
+        Other("export it as pprof"),
     ),
     (
         &["sampleType", "stringTable"],
         "a profile of pprof as JSON",
-        Else("write it as protobuf, as pprof -proto does"),
+        Other("write it as protobuf, as pprof -proto does"),
     ),
     (
         &["name", "value", "children"],
         "a tree of stacks for d3-flame-graph",
-        Else("write folded stacks, a line each: main;f 7"),
+        Other("write folded stacks, a line each: main;f 7"),
     ),
 ];
 
@@ -114,11 +114,11 @@ pub(super) fn kind(head: &[u8]) -> Option<String> {
         let quoted = format!("\"{name}\"");
         memchr::memmem::find(inside, quoted.as_bytes()).is_some()
     };
-    let known = KINDS.iter().find(|(names, ..)| names.iter().all(has));
+    let known = JSON_KINDS.iter().find(|(names, ..)| names.iter().all(has));
     Some(match known {
-        Some((_, what, Speedscope)) => format!("is {what}; {SPEEDSCOPE}"),
-        Some((_, what, Else(then))) => format!("is {what}; {then}"),
-        None => ANY.to_string(),
+        Some((_, what, Speedscope)) => format!("is {what}; {SPEEDSCOPE_ADVICE}"),
+        Some((_, what, Other(then))) => format!("is {what}; {then}"),
+        None => UNKNOWN_JSON.to_string(),
     })
 }
 
@@ -178,9 +178,9 @@ mod tests {
                 r#"{"name":"root","value":7,"children":[{"name""#,
                 "is a tree of stacks",
             ),
-            (r#"{"a": 1}"#, ANY),
-            ("{}", ANY),
-            ("[{", ANY),
+            (r#"{"a": 1}"#, UNKNOWN_JSON),
+            ("{}", UNKNOWN_JSON),
+            ("[{", UNKNOWN_JSON),
         ];
         for (text, expected) in table {
             let found = kind(text.as_bytes()).unwrap();

@@ -12,15 +12,15 @@ mod maps;
 use heapprof_profile::{Label, LabelSetIndex, LocationIndex};
 
 use crate::cut_frames;
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::value;
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{Options, Reading};
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::symbol_frame;
-use crate::tally::{Tally, overflow};
-use crate::texts::Texts;
-use maps::Maps;
+use crate::tally::{SampleTally, overflow};
+use crate::texts::TextTable;
+use maps::BpftraceMaps;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
@@ -45,11 +45,14 @@ fn is_whole(rest: &[u8]) -> bool {
     memchr::memmem::find(rest, b"]: ").is_some()
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut file = File {
-        tally: Tally::new(&[]).within(options),
-        frames: Texts::default(),
-        maps: Maps::default(),
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut file = BpftraceFile {
+        tally: SampleTally::new(&[]).within(options),
+        frames: TextTable::default(),
+        maps: BpftraceMaps::default(),
         stack: Vec::new(),
         labels: Vec::new(),
     };
@@ -69,19 +72,19 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     file.reading(options)
 }
 
-struct File {
+struct BpftraceFile {
     /// The keys, with the numbers of frames instead of locations: frames that differ only in their
     /// offsets become one location, but are different keys. The values are kept in `maps`.
-    tally: Tally,
-    frames: Texts,
-    maps: Maps,
+    tally: SampleTally,
+    frames: TextTable,
+    maps: BpftraceMaps,
     stack: Vec<LocationIndex>,
     labels: Vec<Label>,
 }
 
-impl File {
+impl BpftraceFile {
     /// Reads the rest of an entry of a map: frames, other keys, and its value.
-    fn entry(&mut self, lines: &mut Lines<'_>, map: usize) -> Result<(), Error> {
+    fn entry(&mut self, lines: &mut LineReader<'_>, map: usize) -> Result<(), FormatError> {
         loop {
             if !lines.advance()? {
                 return Err(lines.ended("a frame, or ]: and a value"));
@@ -126,7 +129,7 @@ impl File {
         }
     }
 
-    fn close(&mut self, map: usize, values: MapValue) -> Result<(), Error> {
+    fn close(&mut self, map: usize, values: MapValue) -> Result<(), FormatError> {
         let labels: LabelSetIndex = self.tally.builder.label_set(&mut self.labels);
         let sample = self.tally.add(&self.stack, labels, &[])?;
         self.stack.clear();
@@ -134,7 +137,7 @@ impl File {
         self.maps.push(map, sample, values)
     }
 
-    fn reading(self, options: &Options) -> Result<Reading, Error> {
+    fn reading(self, options: &FormatReadOptions) -> Result<ProfileReading, FormatError> {
         let columns = self.maps.columns(options)?;
         let types: Vec<(&str, &str)> = columns
             .iter()
@@ -148,7 +151,7 @@ impl File {
             .map(|frame| tally.location(&[symbol_frame::parse(frame).0]))
             .collect();
         let mut tally = tally.relocated(&locations)?;
-        cut_frames::of_tracers(&mut tally.builder.profile);
+        cut_frames::add_tracer_frames(&mut tally.builder.profile);
         if let Some(bytes) = columns.iter().find(|c| c.unit == "bytes") {
             let shown = tally.builder.text(&bytes.name);
             tally.builder.profile.default_sample_type = shown;
@@ -156,8 +159,8 @@ impl File {
         if let Some(which) = self.maps.which(options)? {
             tally.comment(&which);
         }
-        Ok(Reading::new(
-            Format::Bpftrace,
+        Ok(ProfileReading::new(
+            ProfileFormat::Bpftrace,
             "none, as bpftrace aggregated",
             tally.finish(),
         ))
@@ -171,7 +174,7 @@ enum MapValue {
     CountAndTotal(i64, i64),
 }
 
-fn values(lines: &Lines<'_>, text: &[u8]) -> Result<MapValue, Error> {
+fn values(lines: &LineReader<'_>, text: &[u8]) -> Result<MapValue, FormatError> {
     let text = text.trim_ascii();
     if let Some(number) = value(text) {
         return Ok(MapValue::One(number));
@@ -196,7 +199,7 @@ fn values(lines: &Lines<'_>, text: &[u8]) -> Result<MapValue, Error> {
 
 #[cfg(test)]
 mod tests {
-    use crate::reading::{Options, Part};
+    use crate::reading::{FormatReadOptions, PartSelector};
     use crate::rendered::{read, read_with, samples, types};
 
     #[test]
@@ -220,11 +223,16 @@ mod tests {
     fn the_last_print_is_read_unless_another_is_asked_for() {
         let text = "@[\n    f+1\n]: 5\n@[\n    g+1\n]: 9\n\
             @[\n    g+1\n]: 4\n@[\n    f+1\n]: 7\n@[\n    f+1\n]: 8\n";
-        let part = |part| samples(&read_with(text, Options::default().part(Some(part))));
+        let part = |part| {
+            samples(&read_with(
+                text,
+                FormatReadOptions::default().part(Some(part)),
+            ))
+        };
         assert_eq!(samples(&read(text)), ["f 8"]);
-        assert_eq!(part(Part::Number(1)), ["f 5", "g 9"]);
-        assert_eq!(part(Part::Number(2)), ["f 7", "g 4"]);
-        assert_eq!(part(Part::Peak), ["f 5", "g 9"]);
+        assert_eq!(part(PartSelector::Number(1)), ["f 5", "g 9"]);
+        assert_eq!(part(PartSelector::Number(2)), ["f 7", "g 4"]);
+        assert_eq!(part(PartSelector::Peak), ["f 5", "g 9"]);
     }
 
     #[test]
@@ -232,7 +240,7 @@ mod tests {
         let values = |text: &str| {
             types(&read_with(
                 text,
-                Options::default().values("alloc_space/bytes".parse().ok()),
+                FormatReadOptions::default().values("alloc_space/bytes".parse().ok()),
             ))
         };
         assert_eq!(values("@[\n    f+1\n]: 5\n"), ["alloc_space/bytes"]);

@@ -12,28 +12,31 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde::{Deserialize, Deserializer};
 
 use crate::cut_frames;
-use crate::error::Error;
-use crate::format::Format;
-use crate::json::{self, Each, Whole};
-use crate::lines::Lines;
-use crate::reading::{Options, Reading};
-use crate::tally::Tally;
-use crate::texts::Texts;
-use crate::valgrind_frame::Stacks;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
+use crate::json::{self, EachElement, WholeNumber};
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, ProfileReading};
+use crate::tally::SampleTally;
+use crate::texts::TextTable;
+use crate::valgrind_frame::ValgrindStacks;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     json::begins(head) && memchr::memmem::find(head, b"\"dhatFileVersion\"").is_some()
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, _options: &Options) -> Result<Reading, Error> {
-    let mut file = File::default();
-    json::whole(lines, FileSeed(&mut file))?;
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    _options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut file = DhatFile::default();
+    json::whole(lines, DhatFileSeed(&mut file))?;
     file.reading()
 }
 
 /// What a file must record for its program points to have a value.
 #[derive(Clone, Copy)]
-enum Needs {
+enum ValueRequirement {
     Nothing,
     /// The file has `bklt`: how long blocks live.
     Lifetimes,
@@ -43,21 +46,21 @@ enum Needs {
 
 /// The numbers of a program point: the key in the format, the sample type, the unit, and what the
 /// file must record.
-const VALUES: [(&str, &str, &str, Needs); 9] = [
-    ("tbk", "alloc_objects", "count", Needs::Nothing),
-    ("tb", "alloc_space", "bytes", Needs::Nothing),
-    ("gbk", "peak_objects", "count", Needs::Lifetimes),
-    ("gb", "peak_space", "bytes", Needs::Lifetimes),
-    ("rb", "read_space", "bytes", Needs::Accesses),
-    ("wb", "written_space", "bytes", Needs::Accesses),
-    ("tl", "lifetime", "", Needs::Lifetimes),
-    ("ebk", "inuse_objects", "count", Needs::Lifetimes),
-    ("eb", "inuse_space", "bytes", Needs::Lifetimes),
+const POINT_VALUES: [(&str, &str, &str, ValueRequirement); 9] = [
+    ("tbk", "alloc_objects", "count", ValueRequirement::Nothing),
+    ("tb", "alloc_space", "bytes", ValueRequirement::Nothing),
+    ("gbk", "peak_objects", "count", ValueRequirement::Lifetimes),
+    ("gb", "peak_space", "bytes", ValueRequirement::Lifetimes),
+    ("rb", "read_space", "bytes", ValueRequirement::Accesses),
+    ("wb", "written_space", "bytes", ValueRequirement::Accesses),
+    ("tl", "lifetime", "", ValueRequirement::Lifetimes),
+    ("ebk", "inuse_objects", "count", ValueRequirement::Lifetimes),
+    ("eb", "inuse_space", "bytes", ValueRequirement::Lifetimes),
 ];
-const VALUE_COUNT: usize = VALUES.len();
+const VALUE_COUNT: usize = POINT_VALUES.len();
 
 #[derive(Default)]
-struct File {
+struct DhatFile {
     version: Option<u64>,
     mode: String,
     verb: String,
@@ -71,14 +74,14 @@ struct File {
     time: Option<String>,
     end_time: i64,
     peak_time: Option<i64>,
-    points: Points,
-    frames: Texts,
+    points: ProgramPoints,
+    frames: TextTable,
     has_frames: bool,
 }
 
 /// All program points, column by column.
 #[derive(Default)]
-struct Points {
+struct ProgramPoints {
     value: Vec<[i64; VALUE_COUNT]>,
     /// Which values any of them has.
     present: [bool; VALUE_COUNT],
@@ -86,33 +89,33 @@ struct Points {
     end: Vec<usize>,
 }
 
-impl File {
-    fn reading(self) -> Result<Reading, Error> {
+impl DhatFile {
+    fn reading(self) -> Result<ProfileReading, FormatError> {
         let sizes = self.sizes.as_deref().unwrap_or("bytes");
         let blocks = self.blocks.as_deref().unwrap_or("count");
         let time = self.time.as_deref().unwrap_or("");
         // The head says what is recorded, even in files without points. A point that has a value
         // shows it as well.
-        let is_recorded = |i: usize| match VALUES[i].3 {
-            Needs::Nothing => true,
-            Needs::Lifetimes => self.has_lifetimes,
-            Needs::Accesses => self.has_accesses,
+        let is_recorded = |i: usize| match POINT_VALUES[i].3 {
+            ValueRequirement::Nothing => true,
+            ValueRequirement::Lifetimes => self.has_lifetimes,
+            ValueRequirement::Accesses => self.has_accesses,
         };
         let kept: Vec<usize> = (0..VALUE_COUNT)
             .filter(|&i| is_recorded(i) || self.points.present[i])
             .collect();
         let types: Vec<(&str, &str)> = kept
             .iter()
-            .map(|&i| match VALUES[i] {
+            .map(|&i| match POINT_VALUES[i] {
                 (_, name, "bytes", _) => (name, sizes),
                 (_, name, "count", _) => (name, blocks),
                 (_, name, _, _) => (name, time),
             })
             .collect();
-        let mut tally = Tally::new(&types);
-        cut_frames::of_tracers(&mut tally.builder.profile);
-        let none = tally.labelled("", "");
-        let mut stacks = Stacks::new(&self.frames);
+        let mut tally = SampleTally::new(&types);
+        cut_frames::add_tracer_frames(&mut tally.builder.profile);
+        let none = tally.text_label_set("", "");
+        let mut stacks = ValgrindStacks::new(&self.frames);
         let mut values = Vec::new();
         let mut start = 0;
         for (point, &end) in self.points.value.iter().zip(&self.points.end) {
@@ -146,24 +149,24 @@ impl File {
             let shown = tally.builder.text("inuse_space");
             tally.builder.profile.default_sample_type = shown;
         }
-        Ok(Reading::new(
-            Format::Dhat,
+        Ok(ProfileReading::new(
+            ProfileFormat::Dhat,
             "none, DHAT measures every block",
             tally.finish(),
         ))
     }
 }
 
-struct FileSeed<'f>(&'f mut File);
+struct DhatFileSeed<'f>(&'f mut DhatFile);
 
-impl<'de> DeserializeSeed<'de> for FileSeed<'_> {
+impl<'de> DeserializeSeed<'de> for DhatFileSeed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for FileSeed<'_> {
+impl<'de> Visitor<'de> for DhatFileSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,7 +178,7 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "dhatFileVersion" => {
-                    let Whole(version) = map.next_value()?;
+                    let WholeNumber(version) = map.next_value()?;
                     if version != 2 {
                         let found = format!("expected dhatFileVersion 2, found {version}");
                         return Err(A::Error::custom(found));
@@ -185,18 +188,18 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
                 "mode" => file.mode = map.next_value()?,
                 "verb" => file.verb = map.next_value()?,
                 "cmd" => file.command = map.next_value()?,
-                "pid" => file.pid = Some(map.next_value::<Whole<i64>>()?.0),
+                "pid" => file.pid = Some(map.next_value::<WholeNumber<i64>>()?.0),
                 "bklt" => file.has_lifetimes = map.next_value()?,
                 "bkacc" => file.has_accesses = map.next_value()?,
                 "bsu" => file.sizes = Some(map.next_value()?),
                 "bksu" => file.blocks = Some(map.next_value()?),
                 "tu" => file.time = Some(map.next_value()?),
-                "te" => file.end_time = map.next_value::<Whole<i64>>()?.0,
-                "tg" => file.peak_time = Some(map.next_value::<Whole<i64>>()?.0),
-                "pps" => map.next_value_seed(PointsSeed(&mut file.points))?,
+                "te" => file.end_time = map.next_value::<WholeNumber<i64>>()?.0,
+                "tg" => file.peak_time = Some(map.next_value::<WholeNumber<i64>>()?.0),
+                "pps" => map.next_value_seed(ProgramPointsSeed(&mut file.points))?,
                 "ftbl" => {
                     file.has_frames = true;
-                    map.next_value_seed(Each::new("a list of frames", |text: String| {
+                    map.next_value_seed(EachElement::new("a list of frames", |text: String| {
                         file.frames.push(&text);
                         Ok(())
                     }))?;
@@ -227,16 +230,16 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
     }
 }
 
-struct PointsSeed<'f>(&'f mut Points);
+struct ProgramPointsSeed<'f>(&'f mut ProgramPoints);
 
-impl<'de> DeserializeSeed<'de> for PointsSeed<'_> {
+impl<'de> DeserializeSeed<'de> for ProgramPointsSeed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_seq(self)
     }
 }
 
-impl<'de> Visitor<'de> for PointsSeed<'_> {
+impl<'de> Visitor<'de> for ProgramPointsSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -244,22 +247,22 @@ impl<'de> Visitor<'de> for PointsSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element_seed(PointSeed(self.0))?.is_some() {}
+        while seq.next_element_seed(ProgramPointSeed(self.0))?.is_some() {}
         Ok(())
     }
 }
 
 /// One program point.
-struct PointSeed<'f>(&'f mut Points);
+struct ProgramPointSeed<'f>(&'f mut ProgramPoints);
 
-impl<'de> DeserializeSeed<'de> for PointSeed<'_> {
+impl<'de> DeserializeSeed<'de> for ProgramPointSeed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for PointSeed<'_> {
+impl<'de> Visitor<'de> for ProgramPointSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -270,20 +273,23 @@ impl<'de> Visitor<'de> for PointSeed<'_> {
         let points = self.0;
         let mut values = [0; VALUE_COUNT];
         let mut has_stack = false;
-        while let Some(key) = map.next_key::<Key>()? {
+        while let Some(key) = map.next_key::<PointKey>()? {
             match key {
-                Key::Value(i) => {
-                    values[i] = map.next_value::<Whole<i64>>()?.0;
+                PointKey::Value(i) => {
+                    values[i] = map.next_value::<WholeNumber<i64>>()?.0;
                     points.present[i] = true;
                 }
-                Key::Frames => {
+                PointKey::Frames => {
                     has_stack = true;
-                    map.next_value_seed(Each::new("a list of frames", |frame: Whole<u32>| {
-                        points.frame.push(frame.0);
-                        Ok(())
-                    }))?;
+                    map.next_value_seed(EachElement::new(
+                        "a list of frames",
+                        |frame: WholeNumber<u32>| {
+                            points.frame.push(frame.0);
+                            Ok(())
+                        },
+                    ))?;
                 }
-                Key::Other => {
+                PointKey::Other => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
@@ -300,32 +306,32 @@ impl<'de> Visitor<'de> for PointSeed<'_> {
 }
 
 /// A key of a program point. There are millions of them, so they are not kept as text.
-enum Key {
+enum PointKey {
     Value(usize),
     Frames,
     Other,
 }
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for PointKey {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct KeyVisitor;
-        impl Visitor<'_> for KeyVisitor {
-            type Value = Key;
+        struct PointKeyVisitor;
+        impl Visitor<'_> for PointKeyVisitor {
+            type Value = PointKey;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a key")
             }
 
-            fn visit_str<E>(self, key: &str) -> Result<Key, E> {
-                let value = VALUES.iter().position(|(name, ..)| *name == key);
+            fn visit_str<E>(self, key: &str) -> Result<PointKey, E> {
+                let value = POINT_VALUES.iter().position(|(name, ..)| *name == key);
                 Ok(match value {
-                    Some(i) => Key::Value(i),
-                    None if key == "fs" => Key::Frames,
-                    None => Key::Other,
+                    Some(i) => PointKey::Value(i),
+                    None if key == "fs" => PointKey::Frames,
+                    None => PointKey::Other,
                 })
             }
         }
-        json.deserialize_identifier(KeyVisitor)
+        json.deserialize_identifier(PointKeyVisitor)
     }
 }
 

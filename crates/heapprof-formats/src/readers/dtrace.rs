@@ -8,13 +8,13 @@
 use heapprof_profile::{Label, LocationIndex};
 
 use crate::cut_frames;
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::{address, value};
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{Options, Reading};
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::symbol_frame;
-use crate::tally::Tally;
+use crate::tally::SampleTally;
 
 /// Whether a line is a frame in any place.
 fn is_frame(text: &[u8]) -> bool {
@@ -35,19 +35,22 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
     in_stack
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     let values = options.values.as_ref();
     let kind = values.map_or(("samples", "count"), |v| {
         (v.r#type.as_str(), v.unit.as_str())
     });
-    let mut record = Record {
-        tally: Tally::new(&[kind]).within(options),
+    let mut record = DtraceRecord {
+        tally: SampleTally::new(&[kind]).within(options),
         labels: Vec::new(),
         stack: Vec::new(),
-        held: None,
+        pending_value: None,
         records: 0,
     };
-    cut_frames::of_tracers(&mut record.tally.builder.profile);
+    cut_frames::add_tracer_frames(&mut record.tally.builder.profile);
     while lines.advance()? {
         record.line(lines)?;
     }
@@ -58,24 +61,24 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     if record.records == 0 {
         return Err(lines.ended("a stack and its value"));
     }
-    Ok(Reading::new(
-        Format::Dtrace,
+    Ok(ProfileReading::new(
+        ProfileFormat::Dtrace,
         "none, as dtrace aggregated",
         record.tally.finish(),
     ))
 }
 
-struct Record {
-    tally: Tally,
+struct DtraceRecord {
+    tally: SampleTally,
     labels: Vec<Label>,
     stack: Vec<LocationIndex>,
     /// A number after frames. It is the value if the next line is empty.
-    held: Option<(i64, Vec<u8>)>,
+    pending_value: Option<(i64, Vec<u8>)>,
     records: usize,
 }
 
-impl Record {
-    fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+impl DtraceRecord {
+    fn line(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let line = lines.line();
         let text = lines.trimmed();
         let indented = line.first().is_some_and(u8::is_ascii_whitespace);
@@ -89,7 +92,7 @@ impl Record {
             }
             return Ok(());
         }
-        if let Some((_, digits)) = self.held.take() {
+        if let Some((_, digits)) = self.pending_value.take() {
             // The number was a key, or the address of a frame.
             match self.stack.is_empty() {
                 true => self.key(&digits),
@@ -97,7 +100,7 @@ impl Record {
             }
         }
         if let Some(value) = value(text) {
-            self.held = Some((value, text.to_vec()));
+            self.pending_value = Some((value, text.to_vec()));
         } else if self.stack.is_empty() && !is_frame(text) {
             let text = text.to_vec();
             self.key(&text);
@@ -119,15 +122,15 @@ impl Record {
         self.labels.push(label);
     }
 
-    fn frame(&mut self, text: &[u8]) -> Result<(), Error> {
+    fn frame(&mut self, text: &[u8]) -> Result<(), FormatError> {
         let location = symbol_frame::location(&mut self.tally, text)?;
         self.stack.push(location);
         Ok(())
     }
 
     /// Ends the record if its value was read.
-    fn release(&mut self) -> Result<(), Error> {
-        if let Some((value, _)) = self.held.take() {
+    fn release(&mut self) -> Result<(), FormatError> {
+        if let Some((value, _)) = self.pending_value.take() {
             let labels = self.tally.builder.label_set(&mut self.labels);
             self.tally.add(&self.stack, labels, &[value])?;
             self.stack.clear();

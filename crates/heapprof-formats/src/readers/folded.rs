@@ -6,13 +6,13 @@
 
 use heapprof_profile::LocationIndex;
 
-use crate::error::Error;
+use crate::error::FormatError;
 use crate::figures::{address, value};
-use crate::format::Format;
+use crate::format::ProfileFormat;
 use crate::json;
-use crate::lines::Lines;
-use crate::reading::{Options, Part, Reading};
-use crate::tally::{Frame, Module, Tally};
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, PartSelector, ProfileReading};
+use crate::tally::{FrameModule, SampleTally, TextFrame};
 
 /// How this crate's users write a stack without frames.
 const EMPTY_STACK: &[u8] = b"(empty stack)";
@@ -70,8 +70,11 @@ fn last_number(text: &[u8]) -> Option<(&[u8], i64)> {
     (!rest.is_empty()).then_some((rest, value(whole)?.checked_add(up)?))
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut file: Option<File> = None;
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut file: Option<FoldedFile> = None;
     while lines.advance()? {
         let entry = entry(lines.line());
         let entry = entry.ok_or_else(|| lines.wrong("a stack, a blank and a number"))?;
@@ -80,7 +83,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         };
         let file = match &mut file {
             Some(file) => file,
-            none => none.insert(File::new(first.is_some(), options)?),
+            none => none.insert(FoldedFile::new(first.is_some(), options)?),
         };
         if file.is_difference != first.is_some() {
             let expected = match file.is_difference {
@@ -93,28 +96,28 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     }
     let file = file.ok_or_else(|| lines.ended("a stack, a blank and a number"))?;
     let profile = file.tally.finish();
-    Ok(Reading::new(
-        Format::Folded,
+    Ok(ProfileReading::new(
+        ProfileFormat::Folded,
         "none, as the file says",
         profile,
     ))
 }
 
-struct File {
-    tally: Tally,
+struct FoldedFile {
+    tally: SampleTally,
     stack: Vec<LocationIndex>,
     is_difference: bool,
     /// The column that is asked for, if any.
     column: Option<usize>,
 }
 
-impl File {
-    fn new(is_difference: bool, options: &Options) -> Result<Self, Error> {
+impl FoldedFile {
+    fn new(is_difference: bool, options: &FormatReadOptions) -> Result<Self, FormatError> {
         let values = options.values.as_ref();
         let (name, unit) = values.map_or(("samples", "count"), |v| (&v.r#type, &v.unit));
         let columns = 1 + usize::from(is_difference);
         // There is no peak among columns.
-        let choose = |part: Part| part.choose("column", columns, columns);
+        let choose = |part: PartSelector| part.choose("column", columns, columns);
         let column = options.part.map(choose).transpose()?;
         let before = format!("{name}_before");
         let types: &[(&str, &str)] = match is_difference && column.is_none() {
@@ -122,25 +125,25 @@ impl File {
             false => &[(name, unit)],
         };
         Ok(Self {
-            tally: Tally::new(types).within(options),
+            tally: SampleTally::new(types).within(options),
             stack: Vec::new(),
             is_difference,
             column,
         })
     }
 
-    fn add(&mut self, stack: &[u8], first: Option<i64>, last: i64) -> Result<(), Error> {
+    fn add(&mut self, stack: &[u8], first: Option<i64>, last: i64) -> Result<(), FormatError> {
         self.stack.clear();
         if stack != EMPTY_STACK {
             for name in stack.rsplit(|&b| b == b';').filter(|name| !name.is_empty()) {
-                let location = self.tally.known(name, |tally| {
+                let location = self.tally.find_or_make(name, |tally| {
                     let name = String::from_utf8_lossy(name);
                     Ok(tally.location(&[frame(&name)]))
                 })?;
                 self.stack.push(location);
             }
         }
-        let none = self.tally.labelled("", "");
+        let none = self.tally.text_label_set("", "");
         let values = [first.unwrap_or(last), last];
         let values = match (first, self.column) {
             (Some(_), None) => &values[..],
@@ -152,25 +155,25 @@ impl File {
 }
 
 /// A frame: a name, or an unsymbolized frame as this crate's users write it, e.g. `0x401000 [app]`.
-pub(crate) fn frame(text: &str) -> Frame<'_> {
+pub(crate) fn frame(text: &str) -> TextFrame<'_> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
     let module = rest.strip_prefix('[').and_then(|r| r.strip_suffix(']'));
     match (address(digits.as_bytes()), module) {
-        (Some(address), Some(name)) => Frame {
+        (Some(address), Some(name)) => TextFrame {
             address,
-            module: Module {
+            module: FrameModule {
                 name,
-                ..Module::default()
+                ..FrameModule::default()
             },
-            ..Frame::default()
+            ..TextFrame::default()
         },
-        (Some(address), None) if rest.is_empty() => Frame {
+        (Some(address), None) if rest.is_empty() => TextFrame {
             address,
-            ..Frame::default()
+            ..TextFrame::default()
         },
-        _ => Frame {
+        _ => TextFrame {
             name: text,
-            ..Frame::default()
+            ..TextFrame::default()
         },
     }
 }
@@ -195,7 +198,7 @@ mod tests {
                 "0x401000@app;0x10 -3"
             ]
         );
-        let options = Options::default().values("inuse_space/bytes".parse().ok());
+        let options = FormatReadOptions::default().values("inuse_space/bytes".parse().ok());
         assert_eq!(types(&read_with(text, options)), ["inuse_space/bytes"]);
     }
 
@@ -205,7 +208,7 @@ mod tests {
         let part = |n| {
             samples(&read_with(
                 text,
-                Options::default().part(Some(Part::Number(n))),
+                FormatReadOptions::default().part(Some(PartSelector::Number(n))),
             ))
         };
         assert_eq!(

@@ -7,27 +7,30 @@
 use heapprof_profile::{Line, LocationIndex, ProfileBuilder};
 
 use crate::cut_frames;
-use crate::error::Error;
-use crate::format::Format;
-use crate::heap_line::{Addresses, Header};
-use crate::heap_samples::{HEADER, Kind, size_label};
-use crate::lines::Lines;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
+use crate::heap_line::{HeapHeaderLine, HexAddresses};
+use crate::heap_samples::{EXPECTED_HEADER, HeapProfileKind, size_label};
+use crate::lines::LineReader;
 use crate::mapped_files;
-use crate::reading::{Options, Reading};
+use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::stacks;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let first = head.split(|&b| b == b'\n').next();
-    let header = first.and_then(Header::find);
+    let header = first.and_then(HeapHeaderLine::find);
     header.is_some_and(|header| header.name_and_period().0 == b"heap")
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     if !lines.advance()? {
-        return Err(lines.ended(HEADER));
+        return Err(lines.ended(EXPECTED_HEADER));
     }
-    let mut kind = Kind::of(lines, options)?;
-    let mut records = Records {
+    let mut kind = HeapProfileKind::from_header(lines, options)?;
+    let mut records = GoSampleReader {
         builder: ProfileBuilder::default(),
         pending: false,
         values: Vec::new(),
@@ -57,38 +60,46 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     records.flush();
     let has_names = records.has_names;
     let mut profile = records.builder.finish();
-    stacks::map(&mut profile, files);
+    stacks::assign_mappings(&mut profile, files);
     if has_names {
         profile.mark_symbolized(|_| true);
     } else {
-        cut_frames::as_pprof(&mut profile);
+        cut_frames::add_pprof_frames(&mut profile);
     }
-    Ok(Reading::new(Format::GoText, kind.rule(), profile))
+    Ok(ProfileReading::new(
+        ProfileFormat::GoText,
+        kind.rule(),
+        profile,
+    ))
 }
 
 /// How many addresses are searched for a named frame. Go leaves out fewer frames at once.
-const HIDDEN: usize = 256;
+const MAX_SEARCHED_ADDRESSES: usize = 256;
 
 /// A comment that names a frame.
-struct Named {
+struct GoNamedFrame {
     address: u64,
     line: Line,
 }
 
 /// The samples, and the one whose comments are being read.
-struct Records {
+struct GoSampleReader {
     builder: ProfileBuilder,
     pending: bool,
     values: Vec<i64>,
     mean_size: i64,
     /// The addresses of the calls, leaf first.
     addresses: Vec<u64>,
-    named: Vec<Named>,
+    named: Vec<GoNamedFrame>,
     has_names: bool,
 }
 
-impl Records {
-    fn sample(&mut self, kind: &mut Kind, lines: &Lines<'_>) -> Result<(), Error> {
+impl GoSampleReader {
+    fn sample(
+        &mut self,
+        kind: &mut HeapProfileKind,
+        lines: &LineReader<'_>,
+    ) -> Result<(), FormatError> {
         let counted = kind.sample(lines, &mut self.values)?;
         self.mean_size = counted.mean_size;
         counted.calls(lines, &mut self.addresses)?;
@@ -98,7 +109,7 @@ impl Records {
 
     /// Reads a comment: `# 0x57f970 go/ast.NewScope+0x50 go/ast/scope.go:28`, with tabs between the
     /// parts, or `# MaxRSS = 18370560` at the end of the file.
-    fn comment(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+    fn comment(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let text = String::from_utf8_lossy(&lines.trimmed()[1..]);
         let mut fields = text.split('\t').map(str::trim).filter(|f| !f.is_empty());
         let first = fields.next().unwrap_or_default();
@@ -113,7 +124,7 @@ impl Records {
         if !first.starts_with("0x") || !self.pending {
             return Ok(());
         }
-        let Some(Ok(address)) = Addresses(first.as_bytes()).next() else {
+        let Some(Ok(address)) = HexAddresses(first.as_bytes()).next() else {
             return Err(lines.wrong("`#`, an address of 64 bits, a function and its line"));
         };
         // Without a function, it is an address that Go could not name either.
@@ -138,7 +149,7 @@ impl Records {
             line,
             column: 0,
         };
-        self.named.push(Named { address, line });
+        self.named.push(GoNamedFrame { address, line });
         Ok(())
     }
 
@@ -166,13 +177,13 @@ impl Records {
 /// inlined into one call share its address. Go leaves out its runtime's functions at the leaf (how
 /// the allocation was made) and the outermost function, `runtime.goexit`. Its protobuf profiles
 /// leave them out too, and so do we. A frame that Go does not know stays an address.
-fn frames(addresses: &[u64], named: &[Named]) -> Vec<(u64, Vec<Line>)> {
+fn frames(addresses: &[u64], named: &[GoNamedFrame]) -> Vec<(u64, Vec<Line>)> {
     if named.is_empty() {
         return addresses.iter().map(|&a| (a, Vec::new())).collect();
     }
     let mut frames: Vec<(u64, Vec<Line>)> = Vec::with_capacity(named.len());
     let mut next = 0;
-    for Named { address, line } in named {
+    for GoNamedFrame { address, line } in named {
         // Early versions of Go write the return address.
         let same = |a: u64| a == *address || a.checked_add(1) == Some(*address);
         let rest = &addresses[next..];
@@ -180,7 +191,10 @@ fn frames(addresses: &[u64], named: &[Named]) -> Vec<(u64, Vec<Line>)> {
         let found = match rest.first() {
             Some(&first) if same(first) => Some(0),
             _ if inlined => None,
-            _ => rest.iter().take(HIDDEN).position(|&a| same(a)),
+            _ => rest
+                .iter()
+                .take(MAX_SEARCHED_ADDRESSES)
+                .position(|&a| same(a)),
         };
         match (found, frames.last_mut()) {
             (Some(skipped), last) => {
@@ -210,7 +224,10 @@ mod tests {
 
     fn parsed(text: &str) -> Profile {
         let mut input = text.as_bytes();
-        let reading = read(&mut Lines::new(&mut input), &Options::default());
+        let reading = read(
+            &mut LineReader::new(&mut input),
+            &FormatReadOptions::default(),
+        );
         reading.unwrap().profile
     }
 

@@ -1,44 +1,52 @@
 //! The heap profile text of gperftools and tcmalloc: `HEAPPROFILE` dumps, `/pprof/heap`, growth and
 //! fragmentation.
 //!
-//! It is read as pprof reads it, with exactly pprof's numbers if `Options::as_pprof` is set:
-//! `heapprof pprof` prints the same bytes as pprof for such a file.
+//! It is read as pprof reads it, with exactly pprof's numbers if
+//! `FormatReadOptions::add_pprof_frames` is set: `heapprof pprof` prints the same bytes as pprof
+//! for such a file.
 
 use heapprof_profile::Profile;
 
 use crate::cut_frames;
-use crate::error::Error;
-use crate::format::Format;
-use crate::heap_line::Header;
-use crate::heap_samples::{HEADER, Kind, size_label};
-use crate::lines::Lines;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
+use crate::heap_line::HeapHeaderLine;
+use crate::heap_samples::{EXPECTED_HEADER, HeapProfileKind, size_label};
+use crate::lines::LineReader;
 use crate::mapped_files;
-use crate::reading::{Options, Reading};
+use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::stacks::{self, AddressLocations};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let first = head.split(|&b| b == b'\n').next();
-    first.is_some_and(|line| Header::find(line).is_some())
+    first.is_some_and(|line| HeapHeaderLine::find(line).is_some())
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     if !lines.advance()? {
-        return Err(lines.ended(HEADER));
+        return Err(lines.ended(EXPECTED_HEADER));
     }
-    let mut kind = Kind::of(lines, options)?;
+    let mut kind = HeapProfileKind::from_header(lines, options)?;
     let mut profile = samples(&mut kind, lines, |_| false)?;
     let files = mapped_files::read(lines)?;
-    stacks::map(&mut profile, files);
-    cut_frames::as_pprof(&mut profile);
-    Ok(Reading::new(Format::Gperftools, kind.rule(), profile))
+    stacks::assign_mappings(&mut profile, files);
+    cut_frames::add_pprof_frames(&mut profile);
+    Ok(ProfileReading::new(
+        ProfileFormat::Gperftools,
+        kind.rule(),
+        profile,
+    ))
 }
 
 /// Reads samples up to the memory map or a line that ends them. `lines` is on that line afterwards.
 pub(crate) fn samples(
-    kind: &mut Kind,
-    lines: &mut Lines<'_>,
+    kind: &mut HeapProfileKind,
+    lines: &mut LineReader<'_>,
     ends: impl Fn(&[u8]) -> bool,
-) -> Result<Profile, Error> {
+) -> Result<Profile, FormatError> {
     let mut profile = kind.profile();
     let mut locations = AddressLocations::new();
     let (mut values, mut calls, mut stack) = (Vec::new(), Vec::new(), Vec::new());

@@ -15,17 +15,17 @@ use std::borrow::Cow;
 use heapprof_profile::{Error as ProfileError, LocationIndex};
 
 use crate::cut_frames;
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::hex;
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{Options, Reading};
-use crate::tally::{Frame, Frames, Module, Tally};
-use crate::texts::Texts;
-use sites::{Allocation, Sites};
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, ProfileReading};
+use crate::tally::{FrameBudget, FrameModule, SampleTally, TextFrame};
+use crate::texts::TextTable;
+use sites::{HeaptrackAllocation, HeaptrackSites};
 
 /// The newest version of the format that is known, that of heaptrack 1.4 and 1.5.
-const NEWEST: u64 = 3;
+const NEWEST_VERSION: u64 = 3;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let line = head.split(|&b| b == b'\n').next().unwrap_or_default();
@@ -35,16 +35,19 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
         && words.all(|word| hex(word).is_some())
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     /// How many bytes are read before the memory is checked again.
-    const LOOKED_AT_EVERY: u64 = 1 << 20;
+    const MEMORY_CHECK_INTERVAL: u64 = 1 << 20;
     let limit = options.max_memory();
-    let mut file = File::default();
-    let mut look_at = LOOKED_AT_EVERY;
+    let mut file = HeaptrackFile::default();
+    let mut look_at = MEMORY_CHECK_INTERVAL;
     while lines.advance()? {
         file.line(lines)?;
         if lines.bytes() >= look_at {
-            look_at = lines.bytes() + LOOKED_AT_EVERY;
+            look_at = lines.bytes() + MEMORY_CHECK_INTERVAL;
             if file.memory() > limit {
                 return Err(ProfileError::TooMuchMemory { limit }.into());
             }
@@ -54,25 +57,25 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 }
 
 #[derive(Default)]
-struct File {
+struct HeaptrackFile {
     version: u64,
-    texts: Texts,
-    instructions: Vec<Instruction>,
+    texts: TextTable,
+    instructions: Vec<HeaptrackInstruction>,
     /// The functions of all instructions, one instruction after the other.
-    frames: Vec<Function>,
+    frames: Vec<HeaptrackFunction>,
     /// The instruction and the parent of each trace, both from 1. The parent of a root is 0.
     traces: Vec<(u32, u32)>,
-    sites: Sites,
+    sites: HeaptrackSites,
     command: String,
     is_attached: bool,
     /// Milliseconds since the start.
     time: i64,
     page_size: i64,
     /// The largest resident set, in pages.
-    most_resident: i64,
+    max_resident: i64,
 }
 
-struct Instruction {
+struct HeaptrackInstruction {
     address: u64,
     module: u32,
     /// Where its functions end in `frames`.
@@ -81,13 +84,13 @@ struct Instruction {
 
 /// A function: the numbers of its name and file in the texts, and a line.
 #[derive(Clone, Copy)]
-struct Function {
+struct HeaptrackFunction {
     name: u32,
     file: u32,
     line: u32,
 }
 
-impl File {
+impl HeaptrackFile {
     /// About how many bytes its tables take.
     fn memory(&self) -> u64 {
         let tables = size_of_val(&self.instructions[..])
@@ -96,7 +99,7 @@ impl File {
         tables as u64 + self.texts.memory() + self.sites.memory()
     }
 
-    fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+    fn line(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let line = lines.line();
         let rest = line.get(2..).unwrap_or_default();
         match line.first() {
@@ -124,11 +127,11 @@ impl File {
             Some(b'+') if self.version == 0 => {
                 let [size, trace, pointer] = numbers(lines, rest, "+ SIZE TRACE POINTER")?;
                 let allocation = self.allocation(lines, size, trace)?;
-                self.sites.allocated_at(pointer, allocation)
+                self.sites.count_allocation_at(pointer, allocation)
             }
             Some(b'-') if self.version == 0 => {
                 let [pointer] = numbers(lines, rest, "- POINTER")?;
-                self.sites.freed_at(pointer)
+                self.sites.count_free_at(pointer)
             }
             Some(sign @ (b'+' | b'-')) => {
                 let [number] = numbers(lines, rest, "the number of an allocation")?;
@@ -139,8 +142,8 @@ impl File {
                     lines.wrong_part(expected, shortened(rest))
                 })?;
                 match sign {
-                    b'+' => self.sites.allocated(number),
-                    _ => self.sites.freed(number),
+                    b'+' => self.sites.count_allocation(number),
+                    _ => self.sites.count_free(number),
                 }
             }
             Some(b'c') => {
@@ -151,7 +154,7 @@ impl File {
             Some(b'R') => {
                 let [pages] = numbers(lines, rest, "R PAGES")?;
                 let pages = i64::try_from(pages).unwrap_or(i64::MAX);
-                self.most_resident = self.most_resident.max(pages);
+                self.max_resident = self.max_resident.max(pages);
                 Ok(())
             }
             Some(b'I') => {
@@ -180,7 +183,7 @@ impl File {
         }
     }
 
-    fn version(&mut self, lines: &Lines<'_>, rest: &[u8]) -> Result<(), Error> {
+    fn version(&mut self, lines: &LineReader<'_>, rest: &[u8]) -> Result<(), FormatError> {
         let mut words = rest.split(|&b| b == b' ').map(hex);
         let heaptrack = words.next().flatten();
         let format = words.next();
@@ -189,17 +192,17 @@ impl File {
             // format.
             (Some(0x1_0200), None) => 1,
             (Some(_), None) => 0,
-            (Some(_), Some(Some(version))) if version <= NEWEST => version,
+            (Some(_), Some(Some(version))) if version <= NEWEST_VERSION => version,
             _ => {
                 return Err(lines.wrong(format!(
-                    "v HEAPTRACK FORMAT with a format of at most {NEWEST}"
+                    "v HEAPTRACK FORMAT with a format of at most {NEWEST_VERSION}"
                 )));
             }
         };
         Ok(())
     }
 
-    fn text(&mut self, lines: &Lines<'_>, rest: &[u8]) -> Result<(), Error> {
+    fn text(&mut self, lines: &LineReader<'_>, rest: &[u8]) -> Result<(), FormatError> {
         let text = match self.version {
             ..=2 => rest,
             _ => {
@@ -216,29 +219,30 @@ impl File {
         Ok(())
     }
 
-    fn instruction(&mut self, lines: &Lines<'_>, rest: &[u8]) -> Result<(), Error> {
-        const FORM: &str = "i ADDRESS MODULE and FUNCTION FILE LINE of each function";
+    fn instruction(&mut self, lines: &LineReader<'_>, rest: &[u8]) -> Result<(), FormatError> {
+        const EXPECTED_INSTRUCTION: &str =
+            "i ADDRESS MODULE and FUNCTION FILE LINE of each function";
         let mut words = rest.split(|&b| b == b' ').map(hex);
         let mut word = || {
             words
                 .next()
-                .map(|word| word.ok_or_else(|| lines.wrong(FORM)))
+                .map(|word| word.ok_or_else(|| lines.wrong(EXPECTED_INSTRUCTION)))
         };
         let texts = self.texts.len();
         let text = |number| index(lines, number, texts, "a text");
-        let address = word().unwrap_or_else(|| Err(lines.wrong(FORM)))?;
+        let address = word().unwrap_or_else(|| Err(lines.wrong(EXPECTED_INSTRUCTION)))?;
         let module = word().transpose()?.map_or(Ok(0), text)?;
         while let Some(name) = word().transpose()? {
             let name = text(name)?;
             let file = word().transpose()?.map_or(Ok(0), text)?;
             let line = word().transpose()?.unwrap_or(0);
-            self.frames.push(Function {
+            self.frames.push(HeaptrackFunction {
                 name,
                 file,
-                line: u32::try_from(line).map_err(|_| lines.wrong(FORM))?,
+                line: u32::try_from(line).map_err(|_| lines.wrong(EXPECTED_INSTRUCTION))?,
             });
         }
-        self.instructions.push(Instruction {
+        self.instructions.push(HeaptrackInstruction {
             address,
             module,
             end: self.frames.len(),
@@ -246,20 +250,29 @@ impl File {
         Ok(())
     }
 
-    fn allocation(&self, lines: &Lines<'_>, size: u64, trace: u64) -> Result<Allocation, Error> {
+    fn allocation(
+        &self,
+        lines: &LineReader<'_>,
+        size: u64,
+        trace: u64,
+    ) -> Result<HeaptrackAllocation, FormatError> {
         let size =
             i64::try_from(size).map_err(|_| lines.wrong("the size of a block below 2^63"))?;
         let trace = index(lines, trace, self.traces.len(), "a trace")?;
-        Ok(Allocation { size, trace })
+        Ok(HeaptrackAllocation { size, trace })
     }
 
-    fn reading(self, lines: &Lines<'_>, options: &Options) -> Result<Reading, Error> {
-        let mut tally = Tally::new(&sites::TYPES).within(options);
-        cut_frames::of_tracers(&mut tally.builder.profile);
-        let none = tally.labelled("", "");
+    fn reading(
+        self,
+        lines: &LineReader<'_>,
+        options: &FormatReadOptions,
+    ) -> Result<ProfileReading, FormatError> {
+        let mut tally = SampleTally::new(&sites::SAMPLE_TYPES).within(options);
+        cut_frames::add_tracer_frames(&mut tally.builder.profile);
+        let none = tally.text_label_set("", "");
         let locations = self.locations(&mut tally);
         let mut stack = Vec::new();
-        let mut frames = Frames::of(lines.bytes());
+        let mut frames = FrameBudget::for_file_bytes(lines.bytes());
         for (trace, values) in self.sites.values() {
             stack.clear();
             let mut next = trace;
@@ -271,7 +284,7 @@ impl File {
             }
             tally.add(&stack, none, &values)?;
         }
-        let resident = self.most_resident.saturating_mul(self.page_size);
+        let resident = self.max_resident.saturating_mul(self.page_size);
         let comments = [
             (!self.command.is_empty()).then(|| format!("command: {}", self.command)),
             self.is_attached
@@ -286,11 +299,15 @@ impl File {
         let shown = tally.builder.text("inuse_space");
         tally.builder.profile.default_sample_type = shown;
         let unsampling: Cow<'static, str> = "none, heaptrack records every block".into();
-        Ok(Reading::new(Format::Heaptrack, unsampling, tally.finish()))
+        Ok(ProfileReading::new(
+            ProfileFormat::Heaptrack,
+            unsampling,
+            tally.finish(),
+        ))
     }
 
     /// A location for each instruction.
-    fn locations(&self, tally: &mut Tally) -> Vec<LocationIndex> {
+    fn locations(&self, tally: &mut SampleTally) -> Vec<LocationIndex> {
         let text = |number: u32| {
             number
                 .checked_sub(1)
@@ -299,19 +316,19 @@ impl File {
         };
         let mut start = 0;
         let locations = self.instructions.iter().map(|instruction| {
-            let frame = Frame {
+            let frame = TextFrame {
                 address: instruction.address,
-                module: Module {
+                module: FrameModule {
                     name: text(instruction.module),
-                    ..Module::default()
+                    ..FrameModule::default()
                 },
-                ..Frame::default()
+                ..TextFrame::default()
             };
             let functions = &self.frames[start..instruction.end];
             start = instruction.end;
-            let mut frames: Vec<Frame<'_>> = functions
+            let mut frames: Vec<TextFrame<'_>> = functions
                 .iter()
-                .map(|function| Frame {
+                .map(|function| TextFrame {
                     name: text(function.name),
                     file: text(function.file),
                     line: i64::from(function.line),
@@ -333,7 +350,12 @@ fn entry<T>(table: &[T], number: u32) -> Option<&T> {
 }
 
 /// A number that may be 0 or that of an entry of a table.
-fn index(lines: &Lines<'_>, number: u64, entries: usize, what: &str) -> Result<u32, Error> {
+fn index(
+    lines: &LineReader<'_>,
+    number: u64,
+    entries: usize,
+    what: &str,
+) -> Result<u32, FormatError> {
     let index = u32::try_from(number)
         .ok()
         .filter(|&n| n as usize <= entries);
@@ -345,10 +367,10 @@ fn index(lines: &Lines<'_>, number: u64, entries: usize, what: &str) -> Result<u
 
 /// The first hexadecimal numbers of a line. More may follow.
 fn numbers<const N: usize>(
-    lines: &Lines<'_>,
+    lines: &LineReader<'_>,
     rest: &[u8],
     form: &'static str,
-) -> Result<[u64; N], Error> {
+) -> Result<[u64; N], FormatError> {
     let mut words = rest.split(|&b| b == b' ').map(hex);
     let mut numbers = [0; N];
     for number in &mut numbers {

@@ -8,31 +8,34 @@ use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Line, ProfileBuilder, StringId};
 
 use crate::cut_frames;
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::value;
-use crate::format::Format;
-use crate::heap_line::Addresses;
+use crate::format::ProfileFormat;
+use crate::heap_line::HexAddresses;
 use crate::heap_samples::size_label;
-use crate::lines::Lines;
-use crate::reading::{Options, Reading};
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::sampling::Unsampler;
 use crate::stacks::{self, AddressLocations};
 
-const START: &str = "--- heapz 1 ---";
+const FIRST_LINE: &str = "--- heapz 1 ---";
 /// The agent's sampling period in bytes, which the file does not say.
-const PERIOD: i64 = 512 << 10;
+const SAMPLING_PERIOD: i64 = 512 << 10;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let first = head.split(|&b| b == b'\n').next().unwrap_or_default();
-    first.trim_ascii() == START.as_bytes()
+    first.trim_ascii() == FIRST_LINE.as_bytes()
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     lines.advance()?;
     let unit = attributes(lines)?;
     let mut builder = ProfileBuilder::new(&[("inuse_objects", "count"), ("inuse_space", &unit)]);
     let mut locations = AddressLocations::new();
-    let mut unsampler = Unsampler::new(PERIOD, options.as_pprof);
+    let mut unsampler = Unsampler::new(SAMPLING_PERIOD, options.as_pprof);
     let mut stack = Vec::new();
     while lines.advance()? {
         let line = lines.trimmed();
@@ -53,13 +56,13 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         let values = unsampler.next(count, bytes).ok_or_else(|| {
             let found = format!("{bytes} bytes in {count} objects");
             lines.wrong_part(
-                format!("objects that sampling every {PERIOD} bytes can find"),
+                format!("objects that sampling every {SAMPLING_PERIOD} bytes can find"),
                 found,
             )
         })?;
         let profile = &mut builder.profile;
         stack.clear();
-        for id in Addresses(ids) {
+        for id in HexAddresses(ids) {
             let id = id.map_err(|text| lines.wrong_part("an id of 64 bits", shortened(text)))?;
             stack.push(locations.get(profile, id));
         }
@@ -70,13 +73,13 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     }
     names(lines, &mut builder, &locations)?;
     let mut profile = builder.finish();
-    cut_frames::as_pprof(&mut profile);
-    let rule = format!("heapz 1, count and bytes divided by 1 - exp(-mean size/{PERIOD})");
-    Ok(Reading::new(Format::JavaHeapz, rule, profile))
+    cut_frames::add_pprof_frames(&mut profile);
+    let rule = format!("heapz 1, count and bytes divided by 1 - exp(-mean size/{SAMPLING_PERIOD})");
+    Ok(ProfileReading::new(ProfileFormat::JavaHeapz, rule, profile))
 }
 
 /// Reads `name = value` lines and returns the value of `resolution`, which is the unit.
-fn attributes(lines: &mut Lines<'_>) -> Result<String, Error> {
+fn attributes(lines: &mut LineReader<'_>) -> Result<String, FormatError> {
     let mut unit = None;
     while lines.advance()? {
         let line = lines.text();
@@ -113,10 +116,10 @@ fn sample(line: &[u8]) -> Option<[&[u8]; 3]> {
 
 /// Reads the names of the frames and gives them to the locations.
 fn names(
-    lines: &mut Lines<'_>,
+    lines: &mut LineReader<'_>,
     builder: &mut ProfileBuilder,
     locations: &AddressLocations,
-) -> Result<(), Error> {
+) -> Result<(), FormatError> {
     // The first file that a name comes with.
     let mut files: HashMap<StringId, StringId> = HashMap::new();
     let mut named: Vec<Option<(StringId, i64)>> = vec![None; builder.profile.location.len()];
@@ -159,7 +162,7 @@ fn names(
     stacks::set_lines(&mut builder.profile, lines);
     // A location without a name gets pprof's mapping of everything. Its number is not an address
     // either.
-    stacks::map(&mut builder.profile, Vec::new());
+    stacks::assign_mappings(&mut builder.profile, Vec::new());
     for location in &mut builder.profile.location {
         location.address = 0;
     }

@@ -9,20 +9,20 @@ use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::{Label, LocationIndex, Profile, ProfileBuilder, Samples, StringId};
 
 use crate::cut_frames;
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::value;
-use crate::format::Format;
-use crate::heap_line::{Addresses, values};
+use crate::format::ProfileFormat;
+use crate::heap_line::{HexAddresses, values};
 use crate::heap_samples::size_label;
-use crate::lines::Lines;
+use crate::lines::LineReader;
 use crate::mapped_files;
-use crate::reading::{Options, Reading};
-use crate::sampling::{InUse, Unsampler, unsampled};
+use crate::reading::{FormatReadOptions, ProfileReading};
+use crate::sampling::{InUseValues, Unsampler, unsampled};
 use crate::stacks::{self, AddressLocations};
 
-const HEADER: &str = "`heap_v2/PERIOD`";
-const COUNTS: &str = "`t*: N: BYTES [N: BYTES]`";
-const LINE: &str =
+const EXPECTED_HEADER: &str = "`heap_v2/PERIOD`";
+const EXPECTED_COUNTS: &str = "`t*: N: BYTES [N: BYTES]`";
+const EXPECTED_LINE: &str =
     "`@ 0xADDRESS …`, `t*: N: BYTES [N: BYTES]`, the same of a thread, or MAPPED_LIBRARIES:";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -36,14 +36,17 @@ fn period(line: &[u8]) -> Option<&[u8]> {
     (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some(digits)
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     if !lines.advance()? {
-        return Err(lines.ended(HEADER));
+        return Err(lines.ended(EXPECTED_HEADER));
     }
-    let digits = period(lines.trimmed()).ok_or_else(|| lines.wrong(HEADER))?;
+    let digits = period(lines.trimmed()).ok_or_else(|| lines.wrong(EXPECTED_HEADER))?;
     let period = value(digits)
         .ok_or_else(|| lines.wrong_part("a sampling period below 2^63", shortened(digits)))?;
-    let mut dump = Dump::new(period);
+    let mut dump = JemallocDump::new(period);
     dump.as_counted = options.threads_as_counted;
     let mut files = Vec::new();
     while lines.advance()? {
@@ -58,13 +61,13 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         match line {
             [b'@', ..] => dump.stack(lines)?,
             [b't', ..] => dump.counts(lines)?,
-            _ => return Err(lines.wrong(LINE)),
+            _ => return Err(lines.wrong(EXPECTED_LINE)),
         }
     }
     dump.flush(lines)?;
     let mut profile = dump.finish();
-    stacks::map(&mut profile, files);
-    cut_frames::of_jemalloc(&mut profile);
+    stacks::assign_mappings(&mut profile, files);
+    cut_frames::add_jemalloc_frames(&mut profile);
     let rule = match period {
         0 | 1 => format!("none, a period of {period} samples everything"),
         period => format!(
@@ -72,13 +75,13 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
              and allocated each with its own mean; threads share their stack's result"
         ),
     };
-    Ok(Reading::new(Format::Jemalloc, rule, profile))
+    Ok(ProfileReading::new(ProfileFormat::Jemalloc, rule, profile))
 }
 
 /// The count and bytes in use, and the count and bytes allocated.
-type Counts = [i64; 4];
+type JemallocCounts = [i64; 4];
 
-struct Dump {
+struct JemallocDump {
     period: i64,
     /// Whether threads keep their own numbers.
     as_counted: bool,
@@ -98,12 +101,12 @@ struct Dump {
     has_allocations: bool,
     stack: Vec<LocationIndex>,
     /// The totals of the stack, as in the file and unsampled.
-    total: Option<(Counts, Counts)>,
+    total: Option<(JemallocCounts, JemallocCounts)>,
     /// The threads of the stack, with their counts as in the file and unsampled.
-    threads: Vec<(StringId, Counts, Counts)>,
+    threads: Vec<(StringId, JemallocCounts, JemallocCounts)>,
 }
 
-impl Dump {
+impl JemallocDump {
     fn new(period: i64) -> Self {
         let mut builder = ProfileBuilder::new(&[]);
         builder.profile.period_type = Some(builder.value_type("space", "bytes"));
@@ -158,10 +161,10 @@ impl Dump {
     }
 
     /// Reads `@ 0x7f9b08ca2630 0x55e4e4942191`.
-    fn stack(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+    fn stack(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         self.flush(lines)?;
         self.in_stacks = true;
-        for address in Addresses(lines.trimmed()) {
+        for address in HexAddresses(lines.trimmed()) {
             let address = address
                 .map_err(|text| lines.wrong_part("an address of 64 bits", shortened(text)))?;
             // All are return addresses. The first one is that of jemalloc's own call.
@@ -173,15 +176,15 @@ impl Dump {
 
     /// Reads `t*: 1147: 1650727 [1335: 1752220]`, or the same of a thread. In the head, the names
     /// of threads follow.
-    fn counts(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+    fn counts(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let mut rest = &lines.trimmed()[1..];
-        let colon = memchr::memchr(b':', rest).ok_or_else(|| lines.wrong(COUNTS))?;
+        let colon = memchr::memchr(b':', rest).ok_or_else(|| lines.wrong(EXPECTED_COUNTS))?;
         let thread = &rest[..colon];
         if thread != b"*" && (thread.is_empty() || !thread.iter().all(u8::is_ascii_digit)) {
-            return Err(lines.wrong(COUNTS));
+            return Err(lines.wrong(EXPECTED_COUNTS));
         }
         rest = &rest[colon + 1..];
-        let digits = values(&mut rest).ok_or_else(|| lines.wrong(COUNTS))?;
+        let digits = values(&mut rest).ok_or_else(|| lines.wrong(EXPECTED_COUNTS))?;
         let mut raw = [0; 4];
         for (number, digits) in raw.iter_mut().zip(digits) {
             *number = value(digits)
@@ -219,7 +222,7 @@ impl Dump {
                     lines.wrong_part(expected, format!("{bytes} bytes in {count} objects"))
                 })?;
             }
-            in_use = Some(InUse {
+            in_use = Some(InUseValues {
                 sampled,
                 objects: *count,
             });
@@ -253,10 +256,10 @@ impl Dump {
 
     /// Adds the samples of the stack that was read: one for each thread. Together they add up to
     /// the stack's totals.
-    fn flush(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+    fn flush(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let Some((raw, total)) = self.total.take() else {
             return match self.in_stacks {
-                true => Err(lines.wrong(COUNTS)),
+                true => Err(lines.wrong(EXPECTED_COUNTS)),
                 false => Ok(()),
             };
         };
@@ -300,7 +303,7 @@ impl Dump {
         Ok(())
     }
 
-    fn push(&mut self, thread: Option<StringId>, raw: Counts, counts: Counts) {
+    fn push(&mut self, thread: Option<StringId>, raw: JemallocCounts, counts: JemallocCounts) {
         let [count, bytes, all_count, all_bytes] = raw;
         let mean = bytes
             .checked_div(count)
@@ -328,12 +331,12 @@ mod tests {
     use super::*;
 
     fn samples(text: &str) -> String {
-        samples_with(text, &Options::default())
+        samples_with(text, &FormatReadOptions::default())
     }
 
-    fn samples_with(text: &str, options: &Options) -> String {
+    fn samples_with(text: &str, options: &FormatReadOptions) -> String {
         let mut input = text.as_bytes();
-        let reading = read(&mut Lines::new(&mut input), options).unwrap();
+        let reading = read(&mut LineReader::new(&mut input), options).unwrap();
         let profile = reading.profile;
         let lines = (0..profile.samples.len()).map(|i| {
             let labels = profile.label_sets.get(profile.samples.label_set(i)).iter();
@@ -391,7 +394,7 @@ mod tests {
     fn threads_as_they_are_counted() {
         let text =
             "heap_v2/1\n@ 0x11\n  t*: 3: 30 [9: 90]\n  t7: 1: 11 [0: 0]\n  t8: 1: 11 [9: 90]\n";
-        let options = Options::default().threads_as_counted(true);
+        let options = FormatReadOptions::default().threads_as_counted(true);
         let expected = "[0, 0, 1, 11] 10 7, 11\n[9, 90, 1, 11] 10 8, 11";
         assert_eq!(samples_with(text, &options), expected);
     }

@@ -10,16 +10,16 @@
 use std::borrow::Cow;
 
 use crate::cut_frames;
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::{address, decimal, value};
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{Options, Reading};
-use crate::tally::{Frame, Module, Tally};
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, ProfileReading};
+use crate::tally::{FrameModule, SampleTally, TextFrame};
 
 use heapprof_profile::LocationIndex;
 
-const FRAME: &str =
+const EXPECTED_FRAME: &str =
     "a frame, #N 0xADDRESS (leave stack_trace_format out of ASAN_OPTIONS and LSAN_OPTIONS)";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -51,10 +51,13 @@ fn uncoloured(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(plain)
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     let types = [("inuse_objects", "count"), ("inuse_space", "bytes")];
-    let mut report = Report {
-        tally: Tally::new(&types).within(options),
+    let mut report = LeakSanitizerReport {
+        tally: SampleTally::new(&types).within(options),
         open: None,
         stack: Vec::new(),
         not_a_frame: None,
@@ -62,7 +65,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         is_omitting: false,
         leaks: 0,
     };
-    cut_frames::of_tracers(&mut report.tally.builder.profile);
+    cut_frames::add_tracer_frames(&mut report.tally.builder.profile);
     while lines.advance()? {
         report.line(lines)?;
     }
@@ -76,35 +79,35 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
             .comment("the report has no SUMMARY line; it may be cut short");
     }
     let unsampling = "none, LeakSanitizer knows every block";
-    Ok(Reading::new(
-        Format::LeakSanitizer,
+    Ok(ProfileReading::new(
+        ProfileFormat::LeakSanitizer,
         unsampling,
         report.tally.finish(),
     ))
 }
 
-struct Report {
-    tally: Tally,
+struct LeakSanitizerReport {
+    tally: SampleTally,
     /// The leak whose frames are being read: its kind, and its objects and bytes.
     open: Option<(&'static str, [i64; 2])>,
     stack: Vec<LocationIndex>,
     /// The error for a line where the leak's first frame should be. The line may be other output.
-    not_a_frame: Option<Error>,
+    not_a_frame: Option<FormatError>,
     /// The objects and bytes since the last summary.
     sums: [i64; 2],
     is_omitting: bool,
     leaks: usize,
 }
 
-impl Report {
-    fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+impl LeakSanitizerReport {
+    fn line(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let line = uncoloured(lines.line());
         let line = line.trim_ascii();
         if self.open.is_some() && line.starts_with(b"#") {
-            let text = frame_text(line).ok_or_else(|| lines.wrong(FRAME))?;
-            let location = self.tally.known(text, |tally| {
+            let text = frame_text(line).ok_or_else(|| lines.wrong(EXPECTED_FRAME))?;
+            let location = self.tally.find_or_make(text, |tally| {
                 let text = String::from_utf8_lossy(text);
-                let frame = frame(&text).ok_or_else(|| lines.wrong(FRAME))?;
+                let frame = frame(&text).ok_or_else(|| lines.wrong(EXPECTED_FRAME))?;
                 Ok(tally.location(&[frame]))
             })?;
             self.stack.push(location);
@@ -116,7 +119,8 @@ impl Report {
             || line.starts_with(b"SUMMARY: ")
             || leak(line).is_some();
         if is_frame_expected && !is_known {
-            self.not_a_frame.get_or_insert_with(|| lines.wrong(FRAME));
+            self.not_a_frame
+                .get_or_insert_with(|| lines.wrong(EXPECTED_FRAME));
             return Ok(());
         }
         self.close()?;
@@ -145,7 +149,7 @@ impl Report {
     }
 
     /// Adds the open leak.
-    fn close(&mut self) -> Result<(), Error> {
+    fn close(&mut self) -> Result<(), FormatError> {
         let Some((kind, values)) = self.open.take() else {
             return Ok(());
         };
@@ -154,7 +158,7 @@ impl Report {
         {
             return Err(error);
         }
-        let labels = self.tally.labelled("leak", kind);
+        let labels = self.tally.text_label_set("leak", kind);
         self.tally.add(&self.stack, labels, &values)?;
         self.stack.clear();
         self.leaks += 1;
@@ -164,7 +168,7 @@ impl Report {
         Ok(())
     }
 
-    fn summary(&mut self, lines: &Lines<'_>, said: [i64; 2]) -> Result<(), Error> {
+    fn summary(&mut self, lines: &LineReader<'_>, said: [i64; 2]) -> Result<(), FormatError> {
         let rest = [
             said[0].saturating_sub(self.sums[0]),
             said[1].saturating_sub(self.sums[1]),
@@ -172,7 +176,7 @@ impl Report {
         if rest != [0; 2] {
             if !self.is_omitting || rest.iter().any(|&n| n < 0) {
                 let [objects, bytes] = self.sums;
-                return Err(Error::Contradiction {
+                return Err(FormatError::Contradiction {
                     line: lines.number(),
                     defect: format!(
                         "expected the sums of the leaks above, {bytes} bytes in {objects} \
@@ -181,8 +185,8 @@ impl Report {
                     ),
                 });
             }
-            let stack = [self.tally.named("(omitted by max_leaks)")];
-            let none = self.tally.labelled("", "");
+            let stack = [self.tally.named_location("(omitted by max_leaks)")];
+            let none = self.tally.text_label_set("", "");
             self.tally.add(&stack, none, &rest)?;
         }
         self.sums = [0; 2];
@@ -219,11 +223,11 @@ fn frame_text(line: &[u8]) -> Option<&[u8]> {
 
 /// Reads a frame: `0x55c in function file:line:column`, `0x55c in function (module+0x12) (BuildId:
 /// 0a1b)` or `0x55c (module+0x12)`.
-fn frame(text: &str) -> Option<Frame<'_>> {
+fn frame(text: &str) -> Option<TextFrame<'_>> {
     let (digits, rest) = text.split_once(' ').unwrap_or((text, ""));
-    let mut frame = Frame {
+    let mut frame = TextFrame {
         address: address(digits.as_bytes())?,
-        ..Frame::default()
+        ..TextFrame::default()
     };
     let rest = rest.trim();
     let (rest, build_id) = match rest
@@ -246,7 +250,7 @@ fn frame(text: &str) -> Option<Frame<'_>> {
         && let Some(offset) = address(offset.as_bytes())
         && name != "<null>"
     {
-        frame.module = Module {
+        frame.module = FrameModule {
             name,
             build_id,
             base: frame.address.saturating_sub(offset),
@@ -317,12 +321,12 @@ mod tests {
 
     #[test]
     fn frames() {
-        let module = |name, build_id, base| Module {
+        let module = |name, build_id, base| FrameModule {
             name,
             build_id,
             base,
         };
-        let frame_of = |address, name, file, line, column, module| Frame {
+        let frame_of = |address, name, file, line, column, module| TextFrame {
             address,
             name,
             file,
@@ -330,7 +334,7 @@ mod tests {
             column,
             module,
         };
-        let nowhere = Module::default();
+        let nowhere = FrameModule::default();
         let table = [
             (
                 "0x562c in jar /src/pantry.c:21",
@@ -467,7 +471,7 @@ mod tests {
                 "Direct leak of 32 byte(s) in 2 object(s) allocated from:\n{stack}\n\
                  SUMMARY: AddressSanitizer: 32 byte(s) leaked in 2 allocation(s).\n"
             );
-            crate::read(text.as_bytes(), &Options::default())
+            crate::read(text.as_bytes(), &FormatReadOptions::default())
         };
         for stack in ["[frame=0\n[frame=1\n", "#0 main\n", "main\nSUMMARY: none\n"] {
             let error = report(stack).unwrap_err().to_string();

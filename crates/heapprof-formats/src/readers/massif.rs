@@ -8,15 +8,15 @@
 
 mod snapshot;
 
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::value;
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{Options, Part, Reading};
-use crate::tally::Tally;
-use crate::texts::Texts;
-use crate::valgrind_frame::Stacks;
-use snapshot::Snapshot;
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, PartSelector, ProfileReading};
+use crate::tally::SampleTally;
+use crate::texts::TextTable;
+use crate::valgrind_frame::ValgrindStacks;
+use snapshot::MassifSnapshot;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let mut lines = head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii);
@@ -39,7 +39,7 @@ fn is_aside(line: &[u8]) -> bool {
 }
 
 /// Goes to the next line that is neither empty nor a comment; false at the end of the file.
-fn advance(lines: &mut Lines<'_>) -> Result<bool, Error> {
+fn advance(lines: &mut LineReader<'_>) -> Result<bool, FormatError> {
     while lines.advance()? {
         if !is_aside(lines.line()) {
             return Ok(true);
@@ -48,10 +48,13 @@ fn advance(lines: &mut Lines<'_>) -> Result<bool, Error> {
     Ok(false)
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut file = File::default();
-    let mut frames = Texts::default();
-    let mut chosen: Option<Snapshot> = None;
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut file = MassifFile::default();
+    let mut frames = TextTable::default();
+    let mut chosen: Option<MassifSnapshot> = None;
     while advance(lines)? {
         if lines.line().starts_with(b"snapshot=") {
             let snapshot = snapshot::read(lines, &mut frames)?;
@@ -71,15 +74,19 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 }
 
 /// Whether a snapshot replaces the one chosen so far.
-fn is_chosen(part: Option<Part>, new: &Snapshot, old: Option<&Snapshot>) -> bool {
+fn is_chosen(
+    part: Option<PartSelector>,
+    new: &MassifSnapshot,
+    old: Option<&MassifSnapshot>,
+) -> bool {
     match part {
-        Some(Part::Number(number)) => new.number == number,
-        Some(Part::Last) => true,
+        Some(PartSelector::Number(number)) => new.number == number,
+        Some(PartSelector::Last) => true,
         // Measures are not moments. The first measure is what is in use.
         None if new.measure().is_some() => old.is_none(),
         // Massif marks the peak. If it did not, the largest snapshot with stacks is the best
         // choice.
-        Some(Part::Peak) | None => old.is_none_or(|old| {
+        Some(PartSelector::Peak) | None => old.is_none_or(|old| {
             (new.is_peak, new.has_tree(), new.total()) > (old.is_peak, old.has_tree(), old.total())
         }),
     }
@@ -87,7 +94,7 @@ fn is_chosen(part: Option<Part>, new: &Snapshot, old: Option<&Snapshot>) -> bool
 
 /// What a file says besides the snapshot that is read.
 #[derive(Default)]
-struct File {
+struct MassifFile {
     options: String,
     command: String,
     time_unit: String,
@@ -100,8 +107,8 @@ struct File {
     detailed: String,
 }
 
-impl File {
-    fn header(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+impl MassifFile {
+    fn header(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let text = lines.text();
         let (field, rest) = match text.split_once(':') {
             Some(("desc", rest)) => (&mut self.options, rest),
@@ -117,43 +124,47 @@ impl File {
         Ok(())
     }
 
-    fn count(&mut self, snapshot: &Snapshot) {
+    fn count(&mut self, snapshot: &MassifSnapshot) {
         /// The most bytes of the list. More numbers help nobody.
-        const MOST: usize = 400;
+        const MAX_LIST_BYTES: usize = 400;
         if self.snapshots == 0 {
             self.first = snapshot.number;
         }
         self.snapshots += 1;
         self.has_heap |= snapshot.heap != 0;
         self.last = snapshot.number;
-        if snapshot.has_tree() && self.detailed.len() < MOST {
+        if snapshot.has_tree() && self.detailed.len() < MAX_LIST_BYTES {
             let comma = if self.detailed.is_empty() { "" } else { ", " };
             self.detailed
                 .push_str(&format!("{comma}{}", snapshot.number));
             if snapshot.is_peak {
                 self.detailed.push_str(" (peak)");
             }
-            if self.detailed.len() >= MOST {
+            if self.detailed.len() >= MAX_LIST_BYTES {
                 self.detailed.push_str(", …");
             }
         }
     }
 
-    fn no_part(&self, part: Option<Part>) -> Error {
+    fn no_part(&self, part: Option<PartSelector>) -> FormatError {
         let asked = part.map_or(String::new(), |part| format!("snapshot {part}"));
         let present = format!("{} to {}, and peak and last", self.first, self.last);
-        Error::NoPart { asked, present }
+        FormatError::NoPart { asked, present }
     }
 
-    fn profile(&self, snapshot: &Snapshot, frames: &Texts) -> Result<Reading, Error> {
+    fn profile(
+        &self,
+        snapshot: &MassifSnapshot,
+        frames: &TextTable,
+    ) -> Result<ProfileReading, FormatError> {
         let measure = snapshot.measure();
         let types = match measure {
             Some(measure) => vec![measure],
             None => vec![("total_space", "bytes"), ("inuse_space", "bytes")],
         };
-        let mut tally = Tally::new(&types);
-        let none = tally.labelled("", "");
-        let mut stacks = Stacks::new(frames);
+        let mut tally = SampleTally::new(&types);
+        let none = tally.text_label_set("", "");
+        let mut stacks = ValgrindStacks::new(frames);
         snapshot.own_bytes(|path, bytes| {
             let stack = stacks.locations(&mut tally, path);
             // Borrowed from `stacks`, so no copy is needed.
@@ -165,7 +176,7 @@ impl File {
                 ("(heap administration)", snapshot.extra),
                 ("(stacks)", snapshot.stacks),
             ] {
-                let stack = [tally.named(name)];
+                let stack = [tally.named_location(name)];
                 tally.add(&stack, none, &[bytes, 0])?;
             }
             if !self.has_heap {
@@ -180,15 +191,15 @@ impl File {
             tally.comment(&format!("options: {}", self.options));
         }
         tally.comment(&self.which(snapshot));
-        Ok(Reading::new(
-            Format::Massif,
+        Ok(ProfileReading::new(
+            ProfileFormat::Massif,
             "none, Massif measures every block",
             tally.finish(),
         ))
     }
 
     /// Says which snapshot this is, and which others there are.
-    fn which(&self, snapshot: &Snapshot) -> String {
+    fn which(&self, snapshot: &MassifSnapshot) -> String {
         let peak = if snapshot.is_peak { " (peak)" } else { "" };
         let detailed = match self.detailed.as_str() {
             "" => "none has stacks".to_string(),
@@ -203,15 +214,18 @@ impl File {
 }
 
 /// The value of a line `key=value`.
-fn field<'l>(lines: &'l mut Lines<'_>, key: &'static str) -> Result<&'l [u8], Error> {
+fn field<'l>(lines: &'l mut LineReader<'_>, key: &'static str) -> Result<&'l [u8], FormatError> {
     match advance(lines)? {
-        true => here(lines, key),
+        true => current_value(lines, key),
         false => Err(lines.ended(format!("{key}="))),
     }
 }
 
 /// The value of the current line, which is `key=value`.
-fn here<'l>(lines: &'l Lines<'_>, key: &'static str) -> Result<&'l [u8], Error> {
+fn current_value<'l>(
+    lines: &'l LineReader<'_>,
+    key: &'static str,
+) -> Result<&'l [u8], FormatError> {
     let value = lines
         .line()
         .strip_prefix(key.as_bytes())
@@ -221,7 +235,7 @@ fn here<'l>(lines: &'l Lines<'_>, key: &'static str) -> Result<&'l [u8], Error> 
 }
 
 /// The bytes of a line `key=bytes`.
-fn bytes(lines: &mut Lines<'_>, key: &'static str) -> Result<i64, Error> {
+fn bytes(lines: &mut LineReader<'_>, key: &'static str) -> Result<i64, FormatError> {
     let text = field(lines, key)?.to_vec();
     let bytes = value(&text).filter(|&bytes| bytes >= 0);
     bytes.ok_or_else(|| {
@@ -284,13 +298,16 @@ mod tests {
             snapshot(3, 1, "empty\n"),
         ]
         .concat();
-        let first = |part: Option<Part>| {
-            samples(&read_with(&text, Options::default().part(part)))[0].clone()
+        let first = |part: Option<PartSelector>| {
+            samples(&read_with(&text, FormatReadOptions::default().part(part)))[0].clone()
         };
         assert_eq!(first(None), "f40@f.c:1 40 40");
-        assert_eq!(first(Some(Part::Peak)), "f40@f.c:1 40 40");
-        assert_eq!(first(Some(Part::Number(0))), "f7@f.c:1 7 7");
-        assert_eq!(first(Some(Part::Last)), "(no stacks in this snapshot) 1 1");
+        assert_eq!(first(Some(PartSelector::Peak)), "f40@f.c:1 40 40");
+        assert_eq!(first(Some(PartSelector::Number(0))), "f7@f.c:1 7 7");
+        assert_eq!(
+            first(Some(PartSelector::Last)),
+            "(no stacks in this snapshot) 1 1"
+        );
         // Without a mark, the largest snapshot with a tree is the peak.
         let text = text.replace("=peak", "=detailed");
         assert_eq!(samples(&read(&text))[0], "f40@f.c:1 40 40");
@@ -328,8 +345,8 @@ mod tests {
             ([HEAD, &without].concat(), "total_space"),
             ([HEAD, &without, &with].concat(), ""),
         ] {
-            for part in [None, Some(Part::Number(0))] {
-                let profile = read_with(&text, Options::default().part(part));
+            for part in [None, Some(PartSelector::Number(0))] {
+                let profile = read_with(&text, FormatReadOptions::default().part(part));
                 assert_eq!(profile.text(profile.default_sample_type), shown);
             }
         }

@@ -7,16 +7,16 @@
 use heapprof_profile::{LocationIndex, Profile};
 
 use crate::cut_frames;
-use crate::error::Error;
+use crate::error::FormatError;
 use crate::figures::value;
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{Options, Part, Reading};
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, PartSelector, ProfileReading};
 use crate::symbol_frame;
-use crate::tally::Tally;
+use crate::tally::SampleTally;
 
-const REPORT: &[u8] = b" stacks with outstanding allocations:";
-const STACK: &[u8] = b" allocations from stack";
+const REPORT_MARK: &[u8] = b" stacks with outstanding allocations:";
+const STACK_MARK: &[u8] = b" allocations from stack";
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     head.split(|&b| b == b'\n').any(begins)
@@ -27,12 +27,15 @@ pub(crate) fn begins(line: &[u8]) -> bool {
     is_report(line) || entry(line).is_some()
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut file = File {
-        part: options.part.unwrap_or(Part::Last),
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut file = MemleakFile {
+        part: options.part.unwrap_or(PartSelector::Last),
         reports: 0,
         largest: (0, -1),
-        current: Report::new(),
+        current: MemleakReport::new(),
         chosen: None,
     };
     let mut is_open = false;
@@ -65,12 +68,12 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 }
 
 fn is_report(line: &[u8]) -> bool {
-    line.starts_with(b"[") && line.ends_with(REPORT)
+    line.starts_with(b"[") && line.ends_with(REPORT_MARK)
 }
 
 /// The objects and bytes in `80 bytes in 5 allocations from stack`.
 fn entry(line: &[u8]) -> Option<[i64; 2]> {
-    let line = line.trim_ascii().strip_suffix(STACK)?;
+    let line = line.trim_ascii().strip_suffix(STACK_MARK)?;
     let mut words = line.split(|&b| b == b' ');
     let bytes = value(words.next()?)?;
     let known = words.next() == Some(b"bytes") && words.next() == Some(b"in");
@@ -78,19 +81,19 @@ fn entry(line: &[u8]) -> Option<[i64; 2]> {
     (known && words.next().is_none()).then_some([objects, bytes])
 }
 
-struct File {
-    part: Part,
+struct MemleakFile {
+    part: PartSelector,
     reports: u64,
     /// The number and bytes of the largest report.
     largest: (u64, i64),
-    current: Report,
+    current: MemleakReport,
     chosen: Option<Profile>,
 }
 
-impl File {
+impl MemleakFile {
     /// Ends the current report, and keeps it if it is the one that is asked for.
-    fn close(&mut self) -> Result<(), Error> {
-        let mut report = std::mem::replace(&mut self.current, Report::new());
+    fn close(&mut self) -> Result<(), FormatError> {
+        let mut report = std::mem::replace(&mut self.current, MemleakReport::new());
         report.close_stack()?;
         self.reports += 1;
         let is_largest = report.bytes > self.largest.1;
@@ -98,9 +101,9 @@ impl File {
             self.largest = (self.reports, report.bytes);
         }
         let is_chosen = match self.part {
-            Part::Number(number) => number == self.reports,
-            Part::Peak => is_largest,
-            Part::Last => true,
+            PartSelector::Number(number) => number == self.reports,
+            PartSelector::Peak => is_largest,
+            PartSelector::Last => true,
         };
         if is_chosen {
             let mut tally = report.tally;
@@ -111,23 +114,23 @@ impl File {
         Ok(())
     }
 
-    fn reading(self) -> Result<Reading, Error> {
+    fn reading(self) -> Result<ProfileReading, FormatError> {
         let count = usize::try_from(self.reports).unwrap_or(usize::MAX);
         self.part.choose("report", count, count.saturating_sub(1))?;
         let mut profile = self.chosen.unwrap_or_default();
         let which = format!("the file has {count} reports; name another as FILE#N, from 1");
         let comment = profile.strings.intern(&which);
         profile.comment.push(comment);
-        Ok(Reading::new(
-            Format::Memleak,
+        Ok(ProfileReading::new(
+            ProfileFormat::Memleak,
             "none, memleak watches every block",
             profile,
         ))
     }
 }
 
-struct Report {
-    tally: Tally,
+struct MemleakReport {
+    tally: SampleTally,
     time: String,
     /// Objects and bytes of the stack that is being read.
     values: Option<[i64; 2]>,
@@ -135,10 +138,10 @@ struct Report {
     bytes: i64,
 }
 
-impl Report {
+impl MemleakReport {
     fn new() -> Self {
-        let mut tally = Tally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
-        cut_frames::of_tracers(&mut tally.builder.profile);
+        let mut tally = SampleTally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]);
+        cut_frames::add_tracer_frames(&mut tally.builder.profile);
         Self {
             tally,
             time: String::new(),
@@ -154,7 +157,7 @@ impl Report {
         self.values.is_some() && line.starts_with(b"    ") && !line.trim_ascii().is_empty()
     }
 
-    fn frame(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+    fn frame(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let text = lines.trimmed();
         // With -a there is a line for each block.
         if text.starts_with(b"addr = ") {
@@ -168,9 +171,9 @@ impl Report {
         Ok(())
     }
 
-    fn close_stack(&mut self) -> Result<(), Error> {
+    fn close_stack(&mut self) -> Result<(), FormatError> {
         if let Some(values) = self.values.take() {
-            let none = self.tally.labelled("", "");
+            let none = self.tally.text_label_set("", "");
             self.tally.add(&self.stack, none, &values)?;
             self.bytes = self.bytes.saturating_add(values[1]);
             self.stack.clear();
@@ -192,10 +195,18 @@ mod tests {
                     allocations from stack\n\t\tmain+0x80 [app]\n[11:16:34] Top 2 stacks with \
                     outstanding allocations:\n8 bytes in 2 allocations from stack\n\t0 [<10>] \
                     f+0x1 [/bin/app]\n\t1 [<20>] <null sym>\n";
-        let part = |part| samples(&read_with(text, Options::default().part(Some(part))));
+        let part = |part| {
+            samples(&read_with(
+                text,
+                FormatReadOptions::default().part(Some(part)),
+            ))
+        };
         assert_eq!(samples(&read(text)), ["0x20;f 2 8"]);
-        assert_eq!(part(Part::Last), ["0x20;f 2 8"]);
-        assert_eq!(part(Part::Number(1)), ["start;main 5 96", "main 1 4"]);
-        assert_eq!(part(Part::Peak), ["start;main 5 96", "main 1 4"]);
+        assert_eq!(part(PartSelector::Last), ["0x20;f 2 8"]);
+        assert_eq!(
+            part(PartSelector::Number(1)),
+            ["start;main 5 96", "main 1 4"]
+        );
+        assert_eq!(part(PartSelector::Peak), ["start;main 5 96", "main 1 4"]);
     }
 }

@@ -22,33 +22,36 @@ use std::io::Read;
 
 use heapprof_profile::Error as ProfileError;
 
-use crate::bytes::Bytes;
-use crate::error::Error;
-use crate::reading::{Options, Reading};
-use capture::Capture;
-use header::{Header, MAGIC};
-use record::Record;
-use records::Records;
+use crate::bytes::BinaryReader;
+use crate::error::FormatError;
+use crate::reading::{FormatReadOptions, ProfileReading};
+use capture::MemrayCapture;
+use header::{MAGIC, MemrayHeader};
+use record::MemrayRecord;
+use records::MemrayRecords;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     head.starts_with(MAGIC)
 }
 
-pub(crate) fn read(stream: &mut dyn Read, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    stream: &mut dyn Read,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     /// How many bytes are read before the memory is checked again.
-    const LOOKED_AT_EVERY: u64 = 64 << 10;
+    const MEMORY_CHECK_INTERVAL: u64 = 64 << 10;
     let limit = options.max_memory();
     // The file grows in large steps, so a program that is killed leaves zeros at its end.
-    let mut bytes = Bytes::new(stream).without_padding();
-    let header = Header::read(&mut bytes)?;
-    let mut capture = Capture::new(&header);
-    let mut records = Records::new(bytes, &header);
-    let mut look_at = LOOKED_AT_EVERY;
+    let mut bytes = BinaryReader::new(stream).without_padding();
+    let header = MemrayHeader::read(&mut bytes)?;
+    let mut capture = MemrayCapture::new(&header);
+    let mut records = MemrayRecords::new(bytes, &header);
+    let mut look_at = MEMORY_CHECK_INTERVAL;
     loop {
         let record = records.next()?;
         let offset = records.offset();
         match record {
-            Record::End { is_marked } => {
+            MemrayRecord::End { is_marked } => {
                 return capture.reading(&header, is_marked, offset, options);
             }
             record => capture
@@ -56,7 +59,7 @@ pub(crate) fn read(stream: &mut dyn Read, options: &Options) -> Result<Reading, 
                 .map_err(|error| error.at_byte(offset))?,
         }
         if offset >= look_at {
-            look_at = offset + LOOKED_AT_EVERY;
+            look_at = offset + MEMORY_CHECK_INTERVAL;
             if capture.memory() > limit {
                 return Err(ProfileError::TooMuchMemory { limit }.into());
             }

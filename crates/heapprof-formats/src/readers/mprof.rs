@@ -17,15 +17,15 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
 
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::decimal;
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{MprofCall, Options, Reading};
-use crate::tally::{Frames, Tally, overflow};
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, MprofCall, ProfileReading};
+use crate::tally::{FrameBudget, SampleTally, overflow};
 
 /// The size of a page on the machines that Perl profiles come from. The file does not say it.
-const PAGE: i64 = 4096;
+const PAGE_SIZE: i64 = 4096;
 
 /// The three parts of a line. Perl's names contain colons themselves.
 fn parts(line: &[u8]) -> Option<(&[u8], i64, i64)> {
@@ -51,7 +51,7 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
 }
 
 /// A call that has ended, and others that are counted with it.
-struct Call {
+struct MprofCallGroup {
     function: u32,
     before: i64,
     /// How many calls it stands for.
@@ -66,12 +66,15 @@ struct Call {
 const NO_CALLER: u32 = u32::MAX;
 
 /// A stack: a function, and the number of the stack that called it or [`NO_CALLER`].
-type Stack = (LocationIndex, u32);
+type MprofStack = (LocationIndex, u32);
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut tally = Tally::new(&[("calls", "count"), ("growth", "bytes")]).within(options);
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut tally = SampleTally::new(&[("calls", "count"), ("growth", "bytes")]).within(options);
     let (mut asked, mut names) = (Vec::new(), HashMap::<u32, Rc<str>>::new());
-    let mut calls: Vec<Call> = Vec::new();
+    let mut calls: Vec<MprofCallGroup> = Vec::new();
     // Ended calls whose caller is still running, with their growth.
     let mut waiting: Vec<(u32, i64)> = Vec::new();
     // The last call of each function that began at a number of pages and changed something.
@@ -81,10 +84,9 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         let line = lines.line().trim_ascii_end();
         let (name, before, after) = parts(line)
             .ok_or_else(|| lines.wrong_part("function:before:after, in pages", shortened(line)))?;
-        let function = tally.known(
-            name,
-            |tally| Ok(tally.named(&String::from_utf8_lossy(name))),
-        )?;
+        let function = tally.find_or_make(name, |tally| {
+            Ok(tally.named_location(&String::from_utf8_lossy(name)))
+        })?;
         asked.push(MprofCall {
             function: Rc::clone(names.entry(function.0).or_insert_with(|| {
                 // The name is the profile's, too.
@@ -105,7 +107,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
         while growth != 0
             && let Some(&(within, grown)) = waiting.last()
         {
-            let is_within = |call: &&Call| {
+            let is_within = |call: &&MprofCallGroup| {
                 let is_before = grown != 0 && call.before.checked_add(grown) == Some(before);
                 call.before >= before && !is_before
             };
@@ -143,7 +145,7 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
                     latest.insert((function.0, before), number);
                 }
                 waiting.push((number, growth));
-                calls.push(Call {
+                calls.push(MprofCallGroup {
                     function: function.0,
                     before,
                     calls: 1,
@@ -157,17 +159,21 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     if calls.is_empty() {
         return Err(lines.ended("function:before:after, in pages"));
     }
-    let mut reading = profile(tally, calls, Frames::of(lines.bytes()))?;
+    let mut reading = profile(tally, calls, FrameBudget::for_file_bytes(lines.bytes()))?;
     reading.calls = asked;
     Ok(reading)
 }
 
-fn profile(mut tally: Tally, calls: Vec<Call>, mut frames: Frames) -> Result<Reading, Error> {
+fn profile(
+    mut tally: SampleTally,
+    calls: Vec<MprofCallGroup>,
+    mut frames: FrameBudget,
+) -> Result<ProfileReading, FormatError> {
     // Many calls have the same stack. It is made once, after that of its caller.
     let mut stack_of = vec![NO_CALLER; calls.len()];
     let mut path = Vec::new();
-    let mut numbers: HashMap<Stack, u32> = HashMap::new();
-    let mut stacks: Vec<Stack> = Vec::new();
+    let mut numbers: HashMap<MprofStack, u32> = HashMap::new();
+    let mut stacks: Vec<MprofStack> = Vec::new();
     for i in 0..calls.len() {
         let mut at = i;
         let mut caller = NO_CALLER;
@@ -190,14 +196,14 @@ fn profile(mut tally: Tally, calls: Vec<Call>, mut frames: Frames) -> Result<Rea
         }
     }
     drop(numbers);
-    let none = tally.labelled("", "");
+    let none = tally.text_label_set("", "");
     let mut sample: Vec<Option<u32>> = vec![None; stacks.len()];
     let mut frame = Vec::new();
     for (call, &number) in calls.iter().zip(&stack_of) {
-        let at_line = |error: Error| error.at_line(call.line);
+        let at_line = |error: FormatError| error.at_line(call.line);
         let bytes = call
             .own
-            .checked_mul(PAGE)
+            .checked_mul(PAGE_SIZE)
             .ok_or_else(|| at_line(overflow("the growth of a call")))?;
         let number = number as usize;
         if let Some(sample) = sample[number] {
@@ -220,7 +226,11 @@ fn profile(mut tally: Tally, calls: Vec<Call>, mut frames: Frames) -> Result<Rea
         );
     }
     let unsampling = "pages of the address space times 4096";
-    Ok(Reading::new(Format::Mprof, unsampling, tally.finish()))
+    Ok(ProfileReading::new(
+        ProfileFormat::Mprof,
+        unsampling,
+        tally.finish(),
+    ))
 }
 
 #[cfg(test)]

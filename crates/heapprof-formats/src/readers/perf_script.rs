@@ -12,13 +12,13 @@ mod event;
 use heapprof_profile::{LabelSetIndex, LocationIndex};
 
 use crate::cut_frames;
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::{address, decimal, hex};
-use crate::format::Format;
-use crate::lines::Lines;
-use crate::reading::{Options, Reading};
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
+use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::symbol_frame;
-use crate::tally::{Frame, Tally};
+use crate::tally::{SampleTally, TextFrame};
 use event::{bare, event, is_column, is_frame, starts_blank, timed, untimed, words};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
@@ -45,11 +45,11 @@ fn is_aside(line: &[u8]) -> bool {
 }
 
 /// The beginning of a block, for people.
-const FORM: &str = "COMMAND PID [CPU] TIME: EVENT:";
+const EXPECTED_EVENT: &str = "COMMAND PID [CPU] TIME: EVENT:";
 
 /// How many bytes were asked for, if the probe recorded it: `bytes`, `bytes_alloc` or `size`, times
 /// `n` or `nmemb`.
-fn bytes(lines: &Lines<'_>, arguments: &[u8]) -> Result<Option<i64>, Error> {
+fn bytes(lines: &LineReader<'_>, arguments: &[u8]) -> Result<Option<i64>, FormatError> {
     let mut size = None;
     let mut count = 1;
     for argument in words(arguments) {
@@ -71,9 +71,12 @@ fn bytes(lines: &Lines<'_>, arguments: &[u8]) -> Result<Option<i64>, Error> {
     bytes.map(|n| n.ok_or_else(too_large)).transpose()
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut file = File {
-        tally: Tally::new(&[("events", "count"), ("bytes", "bytes")]).within(options),
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut file = PerfScriptFile {
+        tally: SampleTally::new(&[("events", "count"), ("bytes", "bytes")]).within(options),
         block: None,
         frames: Vec::new(),
         ends: Vec::new(),
@@ -86,13 +89,13 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     }
     file.close(lines)?;
     if file.events == 0 {
-        return Err(lines.ended(FORM));
+        return Err(lines.ended(EXPECTED_EVENT));
     }
     file.reading(options)
 }
 
-struct File {
-    tally: Tally,
+struct PerfScriptFile {
+    tally: SampleTally,
     /// The event whose frames are being read: its labels, the location to use if it has no frames,
     /// and its bytes.
     block: Option<(LabelSetIndex, LocationIndex, i64)>,
@@ -104,8 +107,8 @@ struct File {
     events: u64,
 }
 
-impl File {
-    fn line(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+impl PerfScriptFile {
+    fn line(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let line = lines.line();
         if is_aside(line) {
             // Comments occur between blocks, too.
@@ -127,7 +130,7 @@ impl File {
         }
         // Events without frames follow each other without empty lines.
         self.close(lines)?;
-        let event = event(line).ok_or_else(|| lines.wrong(FORM))?;
+        let event = event(line).ok_or_else(|| lines.wrong(EXPECTED_EVENT))?;
         let bytes = bytes(lines, event.arguments)?;
         self.has_bytes |= bytes.is_some();
         let name = String::from_utf8_lossy(event.name);
@@ -137,8 +140,8 @@ impl File {
             labels.push(self.tally.builder.text_label("event", &name));
         }
         let labels = self.tally.builder.label_set(&mut labels);
-        let unknown = self.tally.known(event.name, |tally| {
-            Ok(tally.named(&match &*name {
+        let unknown = self.tally.find_or_make(event.name, |tally| {
+            Ok(tally.named_location(&match &*name {
                 "" => "(no stack)".to_string(),
                 name => format!("({name}, no stack)"),
             }))
@@ -157,7 +160,7 @@ impl File {
     }
 
     /// Adds the open event.
-    fn close(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+    fn close(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let Some((labels, unknown, bytes)) = self.block.take() else {
             return Ok(());
         };
@@ -168,7 +171,7 @@ impl File {
             let start = from.checked_sub(1).map_or(0, |before| self.ends[before]);
             let text = &self.frames[start..self.ends[to - 1]];
             let ends = &self.ends[from..to];
-            let location = self.tally.known(text, |tally| {
+            let location = self.tally.find_or_make(text, |tally| {
                 let mut start = start;
                 let texts: Vec<String> = ends
                     .iter()
@@ -178,15 +181,15 @@ impl File {
                         text
                     })
                     .collect();
-                let frames: Vec<Frame<'_>> = texts
+                let frames: Vec<TextFrame<'_>> = texts
                     .iter()
                     .map(|text| symbol_frame::parse(text).0)
                     .collect();
                 // Only the function that is not inlined comes with the file.
                 let module = frames.last().map(|last| last.module).unwrap_or_default();
-                let frames: Vec<Frame<'_>> = frames
+                let frames: Vec<TextFrame<'_>> = frames
                     .into_iter()
-                    .map(|frame| Frame { module, ..frame })
+                    .map(|frame| TextFrame { module, ..frame })
                     .collect();
                 Ok(tally.location(&frames))
             })?;
@@ -204,7 +207,7 @@ impl File {
 
     /// The end of the frames from `from` on that are one location: inlined functions and the
     /// function around them.
-    fn group(&self, lines: &Lines<'_>, from: usize) -> Result<usize, Error> {
+    fn group(&self, lines: &LineReader<'_>, from: usize) -> Result<usize, FormatError> {
         let mut here = None;
         for i in from..self.ends.len() {
             let start = i.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -227,17 +230,17 @@ impl File {
         Ok(self.ends.len())
     }
 
-    fn reading(mut self, options: &Options) -> Result<Reading, Error> {
+    fn reading(mut self, options: &FormatReadOptions) -> Result<ProfileReading, FormatError> {
         let unsampling = "none, one event each";
-        cut_frames::of_tracers(&mut self.tally.builder.profile);
+        cut_frames::add_tracer_frames(&mut self.tally.builder.profile);
         if self.has_bytes {
             if options.values.is_some() {
                 let reason = "records bytes, so its values are known";
-                return Err(Error::ValuesKnown(reason.to_string()));
+                return Err(FormatError::ValuesKnown(reason.to_string()));
             }
             let types = [("alloc_objects", "count"), ("alloc_space", "bytes")];
-            return Ok(Reading::new(
-                Format::PerfScript,
+            return Ok(ProfileReading::new(
+                ProfileFormat::PerfScript,
                 unsampling,
                 self.tally.retyped(&types).finish(),
             ));
@@ -247,7 +250,11 @@ impl File {
             (v.r#type.as_str(), v.unit.as_str())
         });
         let profile = self.tally.retyped(&[kind]).finish();
-        Ok(Reading::new(Format::PerfScript, unsampling, profile))
+        Ok(ProfileReading::new(
+            ProfileFormat::PerfScript,
+            unsampling,
+            profile,
+        ))
     }
 }
 
@@ -288,7 +295,7 @@ mod tests {
         let profile = read(&text);
         assert_eq!(types(&profile), ["samples/count"]);
         assert_eq!(samples(&profile), ["f [command=app] [event=cycles:u] 3"]);
-        let options = Options::default().values("faults/count".parse().ok());
+        let options = FormatReadOptions::default().values("faults/count".parse().ok());
         assert_eq!(types(&read_with(&text, options)), ["faults/count"]);
     }
 

@@ -10,15 +10,15 @@ mod file;
 mod timeline;
 mod unit;
 
-use crate::error::Error;
-use crate::format::Format;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
 use crate::json;
-use crate::lines::Lines;
+use crate::lines::LineReader;
 use crate::readers::folded;
-use crate::reading::{Options, Reading};
-use crate::tally::{Frame, Tally};
-use file::{File, FileSeed};
-use unit::Unit;
+use crate::reading::{FormatReadOptions, ProfileReading};
+use crate::tally::{SampleTally, TextFrame};
+use file::{SpeedscopeFile, SpeedscopeFileSeed};
+use unit::SpeedscopeUnit;
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let says = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
@@ -29,20 +29,23 @@ pub(crate) fn sniff(head: &[u8]) -> bool {
             || says("\"profiles\"") && says("\"startValue\""))
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut file = File::default();
-    json::whole(lines, FileSeed(&mut file))?;
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut file = SpeedscopeFile::default();
+    json::whole(lines, SpeedscopeFileSeed(&mut file))?;
     file.reading(options)
 }
 
 /// A sample type, which holds the values of one or more profiles.
-struct Column {
+struct SpeedscopeColumn {
     name: String,
     unit: String,
 }
 
-impl File {
-    fn reading(self, options: &Options) -> Result<Reading, Error> {
+impl SpeedscopeFile {
+    fn reading(self, options: &FormatReadOptions) -> Result<ProfileReading, FormatError> {
         let count = self.profiles.len();
         let total = |i: &usize| self.profiles[*i].total;
         let peak = (0..count).rev().max_by_key(total).unwrap_or(0);
@@ -51,7 +54,7 @@ impl File {
             .map(|part| part.choose("profile", count, peak))
             .transpose()?;
         let is_ours = self.exporter.starts_with("heapprof");
-        let mut columns: Vec<Column> = Vec::new();
+        let mut columns: Vec<SpeedscopeColumn> = Vec::new();
         // The column of each profile; `None` for those that are not read.
         let mut of_profile: Vec<Option<usize>> = Vec::new();
         for (i, profile) in self.profiles.iter().enumerate() {
@@ -60,27 +63,29 @@ impl File {
                 continue;
             }
             let column = match (is_ours, profile.name.rsplit_once('/')) {
-                (true, Some((name, unit))) => Column {
+                (true, Some((name, unit))) => SpeedscopeColumn {
                     name: name.to_string(),
                     unit: unit.to_string(),
                 },
                 _ => profile.unit.column(),
             };
-            let same = |c: &Column| !is_ours && c.name == column.name;
+            let same = |c: &SpeedscopeColumn| !is_ours && c.name == column.name;
             let known = columns.iter().position(same);
             of_profile.push(Some(known.unwrap_or(columns.len())));
             if known.is_none() {
                 columns.push(column);
             }
         }
-        if columns.len() > MOST_TYPES {
-            return Err(Error::TooMuch(format!("{MOST_TYPES} sample types")));
+        if columns.len() > MAX_SAMPLE_TYPES {
+            return Err(FormatError::TooMuch(format!(
+                "{MAX_SAMPLE_TYPES} sample types"
+            )));
         }
         let types: Vec<(&str, &str)> = columns
             .iter()
             .map(|c| (c.name.as_str(), c.unit.as_str()))
             .collect();
-        let mut tally = Tally::new(&types).within(options);
+        let mut tally = SampleTally::new(&types).within(options);
         self.add(
             &mut tally,
             &of_profile,
@@ -98,8 +103,8 @@ impl File {
             let name = &self.profiles[chosen].name;
             tally.comment(&format!("profile: {} of {count}, {name}", chosen + 1));
         }
-        Ok(Reading::new(
-            Format::Speedscope,
+        Ok(ProfileReading::new(
+            ProfileFormat::Speedscope,
             "none, as the file says",
             tally.finish(),
         ))
@@ -108,14 +113,14 @@ impl File {
     /// Adds the entries of the profiles that have a column.
     fn add(
         &self,
-        tally: &mut Tally,
+        tally: &mut SampleTally,
         of_profile: &[Option<usize>],
         labelled: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         let text = |range: &std::ops::Range<usize>| self.text.get(range.clone()).unwrap_or("");
         let mut locations = Vec::new();
         for frame in &self.frames {
-            locations.push(tally.location(&[Frame {
+            locations.push(tally.location(&[TextFrame {
                 file: text(&frame.file),
                 line: frame.line,
                 column: frame.column,
@@ -127,7 +132,7 @@ impl File {
         for (profile, column) in self.profiles.iter().zip(of_profile) {
             let Some(column) = *column else { continue };
             let name = if labelled { profile.name.as_str() } else { "" };
-            let labels = tally.labelled("profile", name);
+            let labels = tally.text_label_set("profile", name);
             for &(number, value) in &profile.entries {
                 stack.clear();
                 stack.extend(
@@ -146,17 +151,17 @@ impl File {
 }
 
 /// The most sample types: as many as a pprof profile may have.
-const MOST_TYPES: usize = 1024;
+const MAX_SAMPLE_TYPES: usize = 1024;
 
-impl Unit {
+impl SpeedscopeUnit {
     /// The sample type for a profile of this unit.
-    fn column(self) -> Column {
+    fn column(self) -> SpeedscopeColumn {
         let (name, unit) = match self {
-            Unit::None => ("samples", "count"),
-            Unit::Bytes => ("space", "bytes"),
-            Unit::Time(_) => ("time", "nanoseconds"),
+            SpeedscopeUnit::None => ("samples", "count"),
+            SpeedscopeUnit::Bytes => ("space", "bytes"),
+            SpeedscopeUnit::Time(_) => ("time", "nanoseconds"),
         };
-        Column {
+        SpeedscopeColumn {
             name: name.to_string(),
             unit: unit.to_string(),
         }
@@ -166,7 +171,7 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Part;
+    use crate::reading::PartSelector;
     use crate::rendered::{read, read_with, samples, types};
 
     const FRAMES: &str =
@@ -195,10 +200,15 @@ mod tests {
                     "main@m.c:3 [profile=three] 0 2",
                 ]
             );
-            let part = |part| samples(&read_with(&text, Options::default().part(Some(part))));
-            assert_eq!(part(Part::Number(2)), ["main@m.c:3;f 1000000000"]);
-            assert_eq!(part(Part::Last), ["main@m.c:3 2"]);
-            assert_eq!(part(Part::Peak).len(), 2);
+            let part = |part| {
+                samples(&read_with(
+                    &text,
+                    FormatReadOptions::default().part(Some(part)),
+                ))
+            };
+            assert_eq!(part(PartSelector::Number(2)), ["main@m.c:3;f 1000000000"]);
+            assert_eq!(part(PartSelector::Last), ["main@m.c:3 2"]);
+            assert_eq!(part(PartSelector::Peak).len(), 2);
         }
     }
 

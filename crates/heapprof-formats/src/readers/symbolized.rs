@@ -8,24 +8,25 @@
 mod names;
 mod words;
 
-use crate::error::Error;
-use crate::format::Format;
-use crate::lines::Lines;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
 use crate::readers::{gperftools, jemalloc};
-use crate::reading::{Options, Reading};
+use crate::reading::{FormatReadOptions, ProfileReading};
 
-use names::Names;
+use names::SymbolNames;
 
-const SECTION: &str = "`--- heap`, `--- growth`, `--- profile` or the first line of a heap profile";
+const EXPECTED_SECTION: &str =
+    "`--- heap`, `--- growth`, `--- profile` or the first line of a heap profile";
 
 /// The section of names.
-const SYMBOLS: &[u8] = b"symbol";
+const SYMBOL_SECTION: &[u8] = b"symbol";
 /// The sections that hold a profile.
-const PROFILES: [&[u8]; 4] = [b"heap", b"growth", b"fragmentation", b"profile"];
+const PROFILE_SECTIONS: [&[u8]; 4] = [b"heap", b"growth", b"fragmentation", b"profile"];
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     let first = section(head.split(|&b| b == b'\n').next().unwrap_or_default());
-    first.is_some_and(|name| name == SYMBOLS || PROFILES.contains(&name))
+    first.is_some_and(|name| name == SYMBOL_SECTION || PROFILE_SECTIONS.contains(&name))
 }
 
 /// The name in `--- name`.
@@ -34,25 +35,28 @@ fn section(line: &[u8]) -> Option<&[u8]> {
     Some(name.trim_ascii())
 }
 
-pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+pub(crate) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     next_line(lines)?;
-    let mut names = Names::default();
-    if section(lines.line()) == Some(SYMBOLS) {
+    let mut names = SymbolNames::default();
+    if section(lines.line()) == Some(SYMBOL_SECTION) {
         names.read(lines)?;
         next_line(lines)?;
     }
     let name = section(lines.line()).map(<[u8]>::to_vec);
     let reading = match name.as_deref() {
         Some(b"profile") if !is_heap_text(lines.rest().fill_buf()?) => words::read(lines, options)?,
-        Some(name) if PROFILES.contains(&name) => {
+        Some(name) if PROFILE_SECTIONS.contains(&name) => {
             next_line(lines)?;
             text(lines, options)?
         }
-        Some(_) => return Err(lines.wrong(SECTION)),
+        Some(_) => return Err(lines.wrong(EXPECTED_SECTION)),
         None => text(lines, options)?,
     };
-    Ok(Reading::new(
-        Format::Symbolized,
+    Ok(ProfileReading::new(
+        ProfileFormat::Symbolized,
         reading.unsampling,
         names.put_into(reading.profile),
     ))
@@ -60,14 +64,14 @@ pub(crate) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
 
 /// Goes to the next line that is not empty and does not begin with `%`. `%` begins a command
 /// between server and tool, such as a warning.
-fn next_line(lines: &mut Lines<'_>) -> Result<(), Error> {
+fn next_line(lines: &mut LineReader<'_>) -> Result<(), FormatError> {
     while lines.advance()? {
         let line = lines.trimmed();
         if !line.is_empty() && line[0] != b'%' {
             return Ok(());
         }
     }
-    Err(lines.ended(SECTION))
+    Err(lines.ended(EXPECTED_SECTION))
 }
 
 fn is_heap_text(head: &[u8]) -> bool {
@@ -77,18 +81,21 @@ fn is_heap_text(head: &[u8]) -> bool {
 }
 
 /// Reads the heap profile whose first line `lines` is on.
-fn text(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
+fn text(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
     let read = if gperftools::sniff(lines.line()) {
         gperftools::read
     } else if jemalloc::sniff(lines.line()) {
         jemalloc::read
     } else {
-        return Err(lines.wrong(SECTION));
+        return Err(lines.wrong(EXPECTED_SECTION));
     };
     // Unlike words, text says what its values are.
     if options.values.is_some() {
         let reason = "holds a heap profile that says itself what its values are";
-        return Err(Error::ValuesKnown(reason.to_string()));
+        return Err(FormatError::ValuesKnown(reason.to_string()));
     }
     lines.stay();
     read(lines, options)
@@ -100,9 +107,13 @@ mod tests {
 
     use super::*;
 
-    fn parsed(text: &[u8]) -> Reading {
+    fn parsed(text: &[u8]) -> ProfileReading {
         let mut input = text;
-        read(&mut Lines::new(&mut input), &Options::default()).unwrap()
+        read(
+            &mut LineReader::new(&mut input),
+            &FormatReadOptions::default(),
+        )
+        .unwrap()
     }
 
     fn stack(profile: &Profile) -> Vec<String> {
@@ -176,8 +187,8 @@ mod tests {
             ("profile", &words),
         ] {
             let file = [format!("--- {section}\n").as_bytes(), profile].concat();
-            let reading = crate::read(&file[..], &Options::default()).unwrap();
-            assert_eq!(reading.format, Format::Symbolized, "{section}");
+            let reading = crate::read(&file[..], &FormatReadOptions::default()).unwrap();
+            assert_eq!(reading.format, ProfileFormat::Symbolized, "{section}");
             assert_eq!(stack(&reading.profile), ["400fff "], "{section}");
             assert_eq!(reading.profile.samples.values(0).last(), Some(&96));
         }
@@ -189,8 +200,8 @@ mod tests {
         let header = [0u64, 3, 0, 1, 0].map(u64::to_le_bytes).concat();
         let words = [words, header].concat();
         let text = format!("{SYMBOLS}heap_v2/1\n").into_bytes();
-        let options = Options::default().values("inuse_objects/count".parse().ok());
-        let read = |file: &[u8]| read(&mut Lines::new(&mut &file[..]), &options);
+        let options = FormatReadOptions::default().values("inuse_objects/count".parse().ok());
+        let read = |file: &[u8]| read(&mut LineReader::new(&mut &file[..]), &options);
         let profile = read(&words).unwrap().profile;
         assert_eq!(profile.text(profile.sample_type[0].r#type), "inuse_objects");
         assert_eq!(

@@ -1,9 +1,9 @@
-//! Snapshots of Python's module tracemalloc, as `Snapshot.dump()` writes them.
+//! Snapshots of Python's module tracemalloc, as `TracemallocSnapshot.dump()` writes them.
 //!
-//! Such a file is a pickle of a `tracemalloc.Snapshot`. `Lib/tracemalloc.py` of Python's sources
-//! has its attributes: a list of traces, each a tuple of a domain, a size, and a tuple of frames,
-//! innermost first. From Python 3.9 on, a trace also has the number of frames that there were. A
-//! frame is a file and a line; tracemalloc does not note functions.
+//! Such a file is a pickle of a `tracemalloc.TracemallocSnapshot`. `Lib/tracemalloc.py` of Python's
+//! sources has its attributes: a list of traces, each a tuple of a domain, a size, and a tuple of
+//! frames, innermost first. From Python 3.9 on, a trace also has the number of frames that there
+//! were. A frame is a file and a line; tracemalloc does not note functions.
 
 mod pickle;
 
@@ -12,41 +12,45 @@ use std::io::Read;
 use foldhash::{HashMap, HashMapExt};
 use heapprof_profile::LocationIndex;
 
-use crate::bytes::Bytes;
-use crate::error::Error;
-use crate::format::Format;
-use crate::reading::{Options, Reading};
-use crate::tally::{Frame, Frames, Tally, overflow};
-use pickle::{Class, Pickle, Value};
+use crate::bytes::BinaryReader;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
+use crate::reading::{FormatReadOptions, ProfileReading};
+use crate::tally::{FrameBudget, SampleTally, TextFrame, overflow};
+use pickle::{Pickle, PickleClass, PickleValue};
 
 pub(crate) fn sniff(head: &[u8]) -> bool {
     /// Far enough for the name of the module.
-    const FIRST: usize = 32;
+    const SNIFFED_BYTES: usize = 32;
     matches!(head, [0x80, 2..=5, ..])
-        && memchr::memmem::find(&head[..head.len().min(FIRST)], b"tracemalloc").is_some()
+        && memchr::memmem::find(&head[..head.len().min(SNIFFED_BYTES)], b"tracemalloc").is_some()
 }
 
-pub(crate) fn read(stream: &mut dyn Read, options: &Options) -> Result<Reading, Error> {
-    let mut bytes = Bytes::new(stream);
+pub(crate) fn read(
+    stream: &mut dyn Read,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut bytes = BinaryReader::new(stream);
     let (pickle, top) = pickle::read(&mut bytes, options.max_memory())?;
     let offset = bytes.offset();
-    let wrong = |expected: &str| Error::Byte {
+    let wrong = |expected: &str| FormatError::Byte {
         offset,
         defect: format!("expected {expected} in the snapshot of tracemalloc, found something else"),
     };
     let traces = pickle
-        .attribute(top, Class::Snapshot, "traces")
-        .and_then(|traces| pickle.attribute(traces, Class::Traces, "_traces"))
+        .attribute(top, PickleClass::Snapshot, "traces")
+        .and_then(|traces| pickle.attribute(traces, PickleClass::Traces, "_traces"))
         .and_then(|traces| pickle.items(traces))
         .ok_or_else(|| wrong("the attribute traces with a list of traces"))?;
-    let limit = match pickle.attribute(top, Class::Snapshot, "traceback_limit") {
-        Some(Value::Int(limit)) => limit,
+    let limit = match pickle.attribute(top, PickleClass::Snapshot, "traceback_limit") {
+        Some(PickleValue::Int(limit)) => limit,
         _ => return Err(wrong("the attribute traceback_limit with a number")),
     };
-    let mut snapshot = Snapshot {
+    let mut snapshot = TracemallocSnapshot {
         pickle: &pickle,
-        tally: Tally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")]).within(options),
-        frames: Frames::of(offset),
+        tally: SampleTally::new(&[("inuse_objects", "count"), ("inuse_space", "bytes")])
+            .within(options),
+        frames: FrameBudget::for_file_bytes(offset),
         locations: HashMap::new(),
         samples: HashMap::new(),
         cut: 0,
@@ -57,7 +61,7 @@ pub(crate) fn read(stream: &mut dyn Read, options: &Options) -> Result<Reading, 
             wrong("a trace of a domain, a size, and frames of a file and a line each")
         })?;
     }
-    let Snapshot { mut tally, cut, .. } = snapshot;
+    let TracemallocSnapshot { mut tally, cut, .. } = snapshot;
     tally.comment(&format!(
         "tracemalloc kept at most {limit} frames of a stack; {cut} of {} traces had more",
         traces.len()
@@ -65,37 +69,39 @@ pub(crate) fn read(stream: &mut dyn Read, options: &Options) -> Result<Reading, 
     let shown = tally.builder.text("inuse_space");
     tally.builder.profile.default_sample_type = shown;
     let unsampling = "none, tracemalloc records every block";
-    Ok(Reading::new(
-        Format::Tracemalloc,
+    Ok(ProfileReading::new(
+        ProfileFormat::Tracemalloc,
         unsampling,
         tally.finish(),
     ))
 }
 
 /// The traces that were added up.
-struct Snapshot<'a> {
+struct TracemallocSnapshot<'a> {
     pickle: &'a Pickle,
-    tally: Tally,
-    frames: Frames,
+    tally: SampleTally,
+    frames: FrameBudget,
     /// The location of a file and a line.
     locations: HashMap<(u32, i64), LocationIndex>,
     /// The sample of a domain and a tuple of frames. Equal stacks are one tuple in real files.
-    samples: HashMap<(i64, Value), u32>,
+    samples: HashMap<(i64, PickleValue), u32>,
     /// How many traces had more frames than were kept.
     cut: u64,
 }
 
-impl Snapshot<'_> {
+impl TracemallocSnapshot<'_> {
     /// Adds a trace. `None` if it is something else.
-    fn add(&mut self, trace: Value) -> Result<Option<()>, Error> {
+    fn add(&mut self, trace: PickleValue) -> Result<Option<()>, FormatError> {
         let (domain, size, frames, all) = match self.pickle.items(trace) {
-            Some(&[Value::Int(domain), Value::Int(size), frames]) => (domain, size, frames, 0),
+            Some(&[PickleValue::Int(domain), PickleValue::Int(size), frames]) => {
+                (domain, size, frames, 0)
+            }
             Some(
                 &[
-                    Value::Int(domain),
-                    Value::Int(size),
+                    PickleValue::Int(domain),
+                    PickleValue::Int(size),
                     frames,
-                    Value::Int(all),
+                    PickleValue::Int(all),
                 ],
             ) => (domain, size, frames, all),
             _ => return Ok(None),
@@ -114,19 +120,20 @@ impl Snapshot<'_> {
         let mut stack = Vec::with_capacity(kept.len());
         for &frame in kept {
             self.frames.count()?;
-            let Some(&[Value::Text(file), Value::Int(line)]) = self.pickle.items(frame) else {
+            let Some(&[PickleValue::Text(file), PickleValue::Int(line)]) = self.pickle.items(frame)
+            else {
                 return Ok(None);
             };
             stack.push(self.location(file, line)?);
         }
         if stack.is_empty() {
-            stack.push(self.tally.named("(no frames)"));
+            stack.push(self.tally.named_location("(no frames)"));
         }
         let domain_text = match domain {
             0 => String::new(),
             domain => domain.to_string(),
         };
-        let labels = self.tally.labelled("domain", &domain_text);
+        let labels = self.tally.text_label_set("domain", &domain_text);
         let sample = self.tally.add(&stack, labels, &[1, size])?;
         self.samples.insert((domain, frames), sample);
         Ok(Some(()))
@@ -134,7 +141,7 @@ impl Snapshot<'_> {
 
     /// The location of a line. Its function is called after it, so that reports by function are
     /// reports by line, as tracemalloc's own are.
-    fn location(&mut self, file: u32, line: i64) -> Result<LocationIndex, Error> {
+    fn location(&mut self, file: u32, line: i64) -> Result<LocationIndex, FormatError> {
         if let Some(&known) = self.locations.get(&(file, line)) {
             return Ok(known);
         }
@@ -143,16 +150,16 @@ impl Snapshot<'_> {
             0 => path.to_string(),
             line => format!("{path}:{line}"),
         };
-        let frame = Frame {
+        let frame = TextFrame {
             name: &name,
             file: path,
             line,
-            ..Frame::default()
+            ..TextFrame::default()
         };
         let location = self.tally.location(&[frame]);
         // A long path may have many lines, each of which is a text.
-        const LOCATION: usize = 200;
-        self.tally.grown(2 * name.len() + LOCATION)?;
+        const LOCATION_BYTES: usize = 200;
+        self.tally.count_growth(2 * name.len() + LOCATION_BYTES)?;
         self.locations.insert((file, line), location);
         Ok(location)
     }

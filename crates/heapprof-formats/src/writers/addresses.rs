@@ -5,10 +5,10 @@ use foldhash::{HashSet, HashSetExt};
 use heapprof_profile::{Mapping, Profile};
 
 /// Where places without a usable address are put: above what programs use, below the kernel.
-const MADE: u64 = 0x7000_0000_0000_0000;
+const FIRST_MADE_ADDRESS: u64 = 0x7000_0000_0000_0000;
 
 /// The addresses of all locations and the mappings that hold them.
-pub(super) struct Addresses {
+pub(super) struct LocationAddresses {
     /// The address of each location.
     pub(super) location: Vec<u64>,
     /// The mappings in the order of the profile, except that those without a file are last, because
@@ -16,12 +16,12 @@ pub(super) struct Addresses {
     pub(super) mapping: Vec<Mapping>,
 }
 
-impl Addresses {
+impl LocationAddresses {
     /// Chooses the addresses. Addresses stay as they are, except if mappings overlap, if two
     /// locations have the same address, or if an address that is in no mapping would seem to be in
     /// one. With names, an address and the one after it are the same place.
     pub(super) fn new(profile: &Profile, with_names: bool) -> Self {
-        let mut next = MADE;
+        let mut next = FIRST_MADE_ADDRESS;
         let mut mapping = tightened(profile);
         let mut shift = vec![0u64; mapping.len()];
         // A mapping without a file says nothing about its addresses. Readers put all addresses that
@@ -104,7 +104,7 @@ fn is_everything(mapping: &Mapping) -> bool {
 /// The mappings. If only the end of a mapping is known, it begins at the page of its first known
 /// address.
 fn tightened(profile: &Profile) -> Vec<Mapping> {
-    const PAGE: u64 = 4096;
+    const PAGE_SIZE: u64 = 4096;
     let mut first = vec![u64::MAX; profile.mapping.len()];
     for location in &profile.location {
         if let Some(mapping) = location.mapping {
@@ -113,7 +113,7 @@ fn tightened(profile: &Profile) -> Vec<Mapping> {
         }
     }
     let mappings = profile.mapping.iter().zip(first).map(|(mapping, first)| {
-        let start = first - first % PAGE;
+        let start = first - first % PAGE_SIZE;
         let is_open = mapping.memory_start == 0 && first < mapping.memory_limit;
         match is_open && is_of_file(mapping) {
             true => Mapping {

@@ -9,14 +9,14 @@ mod tables;
 
 use std::io::Write;
 
-use heapprof_profile::{Family, Profile, Unit};
+use heapprof_profile::{Profile, Unit, UnitFamily};
 use serde_json::{Value, json};
 
 use super::WriteError;
-use tables::Tables;
+use tables::FirefoxTables;
 
 /// The version of the processed format, and of the Gecko format behind it.
-const VERSION: u32 = 60;
+const FORMAT_VERSION: u32 = 60;
 const GECKO_VERSION: u32 = 32;
 
 /// Writes a profile called `name`.
@@ -25,7 +25,7 @@ pub fn write_firefox(
     name: &str,
     mut writer: impl Write,
 ) -> Result<(), WriteError> {
-    let tables = Tables::new(profile);
+    let tables = FirefoxTables::new(profile);
     write!(writer, "{{\"meta\":")?;
     serde_json::to_writer(&mut writer, &meta(profile, name))?;
     write!(writer, ",\n\"libs\":")?;
@@ -57,7 +57,7 @@ fn meta(profile: &Profile, name: &str) -> Value {
         "product": name,
         "stackwalk": 1,
         "version": GECKO_VERSION,
-        "preprocessedProfileVersion": VERSION,
+        "preprocessedProfileVersion": FORMAT_VERSION,
         "symbolicated": true,
         "symbolicationNotSupported": true,
         "markerSchema": [],
@@ -92,7 +92,7 @@ fn libs(profile: &Profile) -> Value {
 /// Writes the thread with the values of a sample type.
 fn thread(
     profile: &Profile,
-    tables: &Tables,
+    tables: &FirefoxTables,
     at: usize,
     writer: &mut impl Write,
 ) -> Result<(), WriteError> {
@@ -103,12 +103,12 @@ fn thread(
     );
     let (weight_type, factor, divisor) = match Unit::parse(unit) {
         Some(Unit {
-            family: Family::Bytes,
+            family: UnitFamily::Bytes,
             factor,
         }) => ("bytes", factor, 1),
         // Times are written in milliseconds, which need not be whole.
         Some(Unit {
-            family: Family::Time,
+            family: UnitFamily::Time,
             factor,
         }) => ("tracing-ms", factor, 1_000_000),
         None => ("samples", 1, 1),

@@ -6,10 +6,10 @@
 
 use std::io::Write;
 
-use heapprof_profile::{Family, Profile, Unit};
+use heapprof_profile::{Profile, Unit, UnitFamily};
 
 use super::WriteError;
-use super::addresses::Addresses;
+use super::addresses::LocationAddresses;
 
 /// Whether the text has names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,8 +27,8 @@ pub fn write_gperftools(
     form: GperftoolsForm,
     mut writer: impl Write,
 ) -> Result<Option<String>, WriteError> {
-    let columns = Columns::new(profile)?;
-    let addresses = Addresses::new(profile, form == GperftoolsForm::Symbolized);
+    let columns = GperftoolsColumns::new(profile)?;
+    let addresses = LocationAddresses::new(profile, form == GperftoolsForm::Symbolized);
     if form == GperftoolsForm::Symbolized {
         symbols(profile, &addresses, &mut writer)?;
     }
@@ -97,7 +97,7 @@ fn in_a_line(name: &str) -> String {
 /// the others minus one.
 fn symbols(
     profile: &Profile,
-    addresses: &Addresses,
+    addresses: &LocationAddresses,
     writer: &mut impl Write,
 ) -> Result<(), WriteError> {
     writeln!(writer, "--- symbol")?;
@@ -125,7 +125,7 @@ fn symbols(
 }
 
 /// Which sample types become blocks and bytes, in use and allocated.
-struct Columns {
+struct GperftoolsColumns {
     /// The columns of objects and bytes in use, and of objects and bytes allocated.
     column: [Option<usize>; 4],
     /// How many bytes the unit of each column is.
@@ -133,7 +133,7 @@ struct Columns {
     note: Option<&'static str>,
 }
 
-impl Columns {
+impl GperftoolsColumns {
     fn new(profile: &Profile) -> Result<Self, WriteError> {
         let position = |names: &[&str]| {
             let types = profile.sample_type.iter();
@@ -163,7 +163,7 @@ impl Columns {
             let Some(column) = column[at] else { continue };
             let unit = profile.text(profile.sample_type[column].unit);
             factor[at] = match Unit::parse(unit) {
-                Some(known) if known.family == Family::Bytes => known.factor,
+                Some(known) if known.family == UnitFamily::Bytes => known.factor,
                 _ => {
                     let reason =
                         format!("gperftools text holds bytes; the profile's are in {unit:?}");

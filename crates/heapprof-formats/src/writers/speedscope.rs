@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use foldhash::{HashMap, HashMapExt};
-use heapprof_profile::{Family, FunctionIndex, Location, Profile, Unit};
+use heapprof_profile::{FunctionIndex, Location, Profile, Unit, UnitFamily};
 use serde_json::json;
 
 use super::WriteError;
@@ -20,7 +20,7 @@ pub fn write_speedscope(
     lines: bool,
     mut writer: impl Write,
 ) -> Result<(), WriteError> {
-    let frames = Frames::new(profile, lines);
+    let frames = SpeedscopeFrameTable::new(profile, lines);
     let head = json!({
         "$schema": "https://www.speedscope.app/file-format-schema.json",
         "exporter": concat!("heapprof@", env!("CARGO_PKG_VERSION")),
@@ -72,11 +72,11 @@ pub fn write_speedscope(
 fn unit_of(unit: &str) -> (i64, &str, &'static str) {
     match Unit::parse(unit) {
         Some(Unit {
-            family: Family::Bytes,
+            family: UnitFamily::Bytes,
             factor,
         }) => (factor, "bytes", "bytes"),
         Some(Unit {
-            family: Family::Time,
+            family: UnitFamily::Time,
             factor,
         }) => (factor, "nanoseconds", "nanoseconds"),
         None => (1, unit, "none"),
@@ -104,22 +104,22 @@ fn weights(profile: &Profile, at: usize, factor: i64) -> Result<Vec<(usize, i64)
 }
 
 /// The frames of all locations, each different one once.
-struct Frames<'p> {
+struct SpeedscopeFrameTable<'p> {
     profile: &'p Profile,
     /// The different frames: a function at a line, or a location without symbols.
-    frame: Vec<Frame>,
+    frame: Vec<SpeedscopeFrame>,
     /// The frames of each location, outermost first, and where they end.
     of_location: Vec<u32>,
     end: Vec<usize>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Frame {
+enum SpeedscopeFrame {
     Function(FunctionIndex, i64, i64),
     Address(usize),
 }
 
-impl<'p> Frames<'p> {
+impl<'p> SpeedscopeFrameTable<'p> {
     fn new(profile: &'p Profile, lines: bool) -> Self {
         let mut frames = Self {
             profile,
@@ -127,20 +127,20 @@ impl<'p> Frames<'p> {
             of_location: Vec::new(),
             end: Vec::new(),
         };
-        let mut index: HashMap<Frame, u32> = HashMap::new();
+        let mut index: HashMap<SpeedscopeFrame, u32> = HashMap::new();
         for (i, location) in profile.location.iter().enumerate() {
             let functions = profile
                 .lines(location)
                 .iter()
                 .rev()
                 .map(|line| match lines {
-                    true => Frame::Function(line.function, line.line, line.column),
-                    false => Frame::Function(line.function, 0, 0),
+                    true => SpeedscopeFrame::Function(line.function, line.line, line.column),
+                    false => SpeedscopeFrame::Function(line.function, 0, 0),
                 });
             let unnamed = profile
                 .lines(location)
                 .is_empty()
-                .then_some(Frame::Address(i));
+                .then_some(SpeedscopeFrame::Address(i));
             for frame in functions.chain(unnamed) {
                 let number = *index.entry(frame).or_insert_with(|| {
                     frames.frame.push(frame);
@@ -157,11 +157,11 @@ impl<'p> Frames<'p> {
         for (i, frame) in self.frame.iter().enumerate() {
             let comma = if i + 1 < self.frame.len() { "," } else { "" };
             let json = match *frame {
-                Frame::Address(location) => {
+                SpeedscopeFrame::Address(location) => {
                     let location: &Location = &self.profile.location[location];
                     json!({"name": self.profile.address_name(location)})
                 }
-                Frame::Function(function, line, column) => {
+                SpeedscopeFrame::Function(function, line, column) => {
                     let function = &self.profile.function[function.index()];
                     let mut json = json!({"name": self.profile.text(function.name)});
                     if !function.filename.is_empty() {

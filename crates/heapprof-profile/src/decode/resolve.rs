@@ -3,15 +3,15 @@
 
 use super::samples::RawSamples;
 use super::tables::RawTables;
-use super::{Decoder, resolved};
-use crate::error::{Error, Object, Warning};
-use crate::model::stacks::Stacks;
+use super::{ProfileDecoder, resolve_value_type};
+use crate::error::{Error, ProfileElement, Warning};
+use crate::model::stacks::SampleStacks;
 use crate::model::{
     Function, FunctionIndex, Label, LabelSets, LocationIndex, Mapping, MappingIndex, Profile,
 };
 use crate::strings::StringId;
 
-fn invalid(object: Object, offset: Option<u64>, defect: String) -> Error {
+fn invalid(object: ProfileElement, offset: Option<u64>, defect: String) -> Error {
     Error::Invalid {
         offset,
         object,
@@ -20,8 +20,8 @@ fn invalid(object: Object, offset: Option<u64>, defect: String) -> Error {
     }
 }
 
-pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
-    let Decoder {
+pub(super) fn resolve(decoder: ProfileDecoder) -> Result<Profile, Error> {
+    let ProfileDecoder {
         sample_type,
         mut samples,
         mut tables,
@@ -29,7 +29,7 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
     } = decoder;
     let location = std::mem::take(&mut tables.location);
     let line = std::mem::take(&mut tables.line);
-    let text = |number: u64, what: &str, object: Object, offset: Option<u64>| {
+    let text = |number: u64, what: &str, object: ProfileElement, offset: Option<u64>| {
         let id = usize::try_from(number)
             .ok()
             .and_then(|n| tables.string_id.get(n));
@@ -48,19 +48,19 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
             )),
         }
     };
-    let top = |number, what| text(number, what, Object::Profile, None);
+    let top = |number, what| text(number, what, ProfileElement::Profile, None);
 
     if sample_type.is_empty() {
         let defect = "has no sample types, so its values have no meaning".to_string();
-        return Err(invalid(Object::Profile, None, defect));
+        return Err(invalid(ProfileElement::Profile, None, defect));
     }
     let mut profile = Profile {
         sample_type: sample_type
             .iter()
             .enumerate()
             .map(|(i, &raw)| {
-                let object = Object::SampleType(i + 1);
-                resolved(raw, |n| text(n, "its type or unit", object, None))
+                let object = ProfileElement::SampleType(i + 1);
+                resolve_value_type(raw, |n| text(n, "its type or unit", object, None))
             })
             .collect::<Result<_, _>>()?,
         drop_frames: top(decoder.drop_frames, "drop_frames")?,
@@ -70,8 +70,8 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
         period_type: decoder
             .period_type
             .map(|raw| {
-                resolved(raw, |n| {
-                    text(n, "its type or unit", Object::PeriodType, None)
+                resolve_value_type(raw, |n| {
+                    text(n, "its type or unit", ProfileElement::PeriodType, None)
                 })
             })
             .transpose()?,
@@ -93,7 +93,7 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
             samples.samples.width,
             profile.sample_type.len()
         );
-        return Err(invalid(Object::Sample(1), None, defect));
+        return Err(invalid(ProfileElement::Sample(1), None, defect));
     }
     samples.samples.width = profile.sample_type.len();
 
@@ -112,11 +112,11 @@ pub(super) fn resolve(decoder: Decoder) -> Result<Profile, Error> {
 
 /// Looks a string number up. The arguments are the number, what it is for, the object that it
 /// belongs to, and the offset of that object.
-type Text<'a> = &'a dyn Fn(u64, &str, Object, Option<u64>) -> Result<StringId, Error>;
+type TextLookup<'a> = &'a dyn Fn(u64, &str, ProfileElement, Option<u64>) -> Result<StringId, Error>;
 
-fn mappings(tables: &RawTables, text: Text<'_>) -> Result<Vec<Mapping>, Error> {
+fn mappings(tables: &RawTables, text: TextLookup<'_>) -> Result<Vec<Mapping>, Error> {
     let resolve = |(i, raw): (usize, &super::tables::RawMapping)| {
-        let name = |n, what| text(n, what, Object::Mapping(i + 1), Some(raw.offset));
+        let name = |n, what| text(n, what, ProfileElement::Mapping(i + 1), Some(raw.offset));
         Ok(Mapping {
             id: raw.id,
             memory_start: raw.memory_start,
@@ -133,9 +133,9 @@ fn mappings(tables: &RawTables, text: Text<'_>) -> Result<Vec<Mapping>, Error> {
     tables.mapping.iter().enumerate().map(resolve).collect()
 }
 
-fn functions(tables: &RawTables, text: Text<'_>) -> Result<Vec<Function>, Error> {
+fn functions(tables: &RawTables, text: TextLookup<'_>) -> Result<Vec<Function>, Error> {
     let resolve = |(i, raw): (usize, &super::tables::RawFunction)| {
-        let name = |n, what| text(n, what, Object::Function(i + 1), Some(raw.offset));
+        let name = |n, what| text(n, what, ProfileElement::Function(i + 1), Some(raw.offset));
         Ok(Function {
             id: raw.id,
             name: name(raw.name, "its name")?,
@@ -160,7 +160,7 @@ fn locations(profile: &mut Profile, tables: &RawTables) -> Result<(), Error> {
                     id => format!("has a line in function {id}, which is not in the file"),
                 };
                 let offset = Some(tables.location_offset[i]);
-                return Err(invalid(Object::Location(i + 1), offset, defect));
+                return Err(invalid(ProfileElement::Location(i + 1), offset, defect));
             };
             line.function = FunctionIndex(function);
         }
@@ -178,12 +178,12 @@ fn locations(profile: &mut Profile, tables: &RawTables) -> Result<(), Error> {
 fn label_sets(
     samples: &mut RawSamples,
     tables: &RawTables,
-    text: Text<'_>,
+    text: TextLookup<'_>,
 ) -> Result<LabelSets, Error> {
     let mut sets = LabelSets::default();
     let mut index = Vec::with_capacity(samples.label_sets.len());
     for (raw, sample) in &samples.label_sets {
-        let name = |n, what| text(n, what, Object::Label(*sample), None);
+        let name = |n, what| text(n, what, ProfileElement::Label(*sample), None);
         let mut labels = raw
             .iter()
             .map(|raw| {
@@ -219,14 +219,14 @@ fn label_sets(
 }
 
 /// Makes the stacks of positions of locations.
-fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<Stacks, Error> {
+fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<SampleStacks, Error> {
     let end = std::mem::take(&mut samples.end);
     // If the ids are 1, 2, 3, ..., each position is its id minus 1, and no lookup is needed.
-    let counted = tables.location_index.counted();
+    let counted = tables.location_index.sequential_count();
     let counted = counted.filter(|_| samples.locations.is_empty());
     if let Some(written) = samples.written.take() {
         if counted.is_some_and(|count| written.are_of(count)) {
-            return Ok(Stacks::written(written, end));
+            return Ok(SampleStacks::from_encoded(written, end));
         }
         samples.stacks = written.ids();
     }
@@ -239,7 +239,7 @@ fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<Stacks, Error>
             known &= id.0 < count;
         }
         if known {
-            return Ok(Stacks::new(stacks, end));
+            return Ok(SampleStacks::new(stacks, end));
         }
         stacks.iter_mut().for_each(|id| id.0 = id.0.wrapping_add(1));
     }
@@ -253,9 +253,9 @@ fn stacks(samples: &mut RawSamples, tables: &RawTables) -> Result<Stacks, Error>
                     0 => "has location 0, which is reserved for unknown".to_string(),
                     _ => format!("has location {id}, which is not in the file"),
                 };
-                return Err(invalid(Object::Sample(sample + 1), None, defect));
+                return Err(invalid(ProfileElement::Sample(sample + 1), None, defect));
             }
         }
     }
-    Ok(Stacks::new(stacks, end))
+    Ok(SampleStacks::new(stacks, end))
 }

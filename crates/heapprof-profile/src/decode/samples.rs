@@ -8,16 +8,16 @@ use hashbrown::HashTable;
 
 use super::stack::read_short;
 use super::stand_in::StandIns;
-use crate::error::{Error, Object};
-use crate::model::spread::{MOST_SAMPLED, is_variance};
-use crate::model::stacks::Written;
+use crate::error::{Error, ProfileElement};
+use crate::model::spread::{MAX_SAMPLED, is_variance};
+use crate::model::stacks::EncodedStacks;
 use crate::model::{Label, LabelSetIndex, LocationIndex, Samples};
-use crate::parts::{hashed, range};
-use crate::wire::{Fields, Value};
+use crate::parts::{hash_table_memory, range};
+use crate::wire::{MessageFields, WireValue};
 
 /// The field numbers that pprof does not know. See docs/formats/spread.md.
-pub(crate) const SAMPLED: u32 = 1001;
-pub(crate) const VARIANCE: u32 = 1002;
+pub(crate) const SAMPLED_FIELD: u32 = 1001;
+pub(crate) const VARIANCE_FIELD: u32 = 1002;
 
 /// A label with string numbers as in the file.
 #[derive(Clone, Copy, Default)]
@@ -40,7 +40,7 @@ pub(super) struct RawSamples {
     pub(super) end: Vec<usize>,
     pub(super) locations: StandIns,
     /// The stacks as they are written, if the caller asked for that.
-    pub(super) written: Option<Written>,
+    pub(super) written: Option<EncodedStacks>,
     /// The distinct label sets, each with the number of the sample that first had it. Set 0 is the
     /// empty set.
     pub(super) label_sets: Vec<(Vec<RawLabel>, usize)>,
@@ -63,7 +63,7 @@ impl RawSamples {
     /// An empty list of samples whose stacks will be kept as they are written.
     pub(super) fn keeping_bytes() -> Self {
         Self {
-            written: Some(Written::default()),
+            written: Some(EncodedStacks::default()),
             ..Self::default()
         }
     }
@@ -76,7 +76,7 @@ impl RawSamples {
     /// resolved.
     pub(super) fn memory(&self) -> u64 {
         /// The size of a list of a few labels: it has room for four, and the allocator's own words.
-        const LIST: usize = 4 * size_of::<RawLabel>() + 16;
+        const LABEL_LIST_BYTES: usize = 4 * size_of::<RawLabel>() + 16;
         let samples = size_of_val(&self.samples.value[..])
             + size_of_val(&self.samples.label_set[..])
             + size_of_val(&self.end[..]);
@@ -85,8 +85,9 @@ impl RawSamples {
             Some(_) => self.end.last().copied().unwrap_or(0) * size_of::<LocationIndex>(),
             None => size_of_val(&self.stacks[..]),
         };
-        let written = self.written.as_ref().map_or(0, Written::memory);
-        let labels = self.label_sets.len() * (size_of::<(Vec<RawLabel>, usize)>() + LIST)
+        let written = self.written.as_ref().map_or(0, EncodedStacks::memory);
+        let labels = self.label_sets.len()
+            * (size_of::<(Vec<RawLabel>, usize)>() + LABEL_LIST_BYTES)
             + self.labels * (2 * size_of::<RawLabel>() + size_of::<Label>())
             + self.label_bytes.len()
             + size_of_val(&self.label_end[..])
@@ -94,14 +95,14 @@ impl RawSamples {
         (samples + stacks + labels) as u64
             + self.samples.spread_memory()
             + written
-            + hashed::<u32>(self.label_index.capacity())
+            + hash_table_memory::<u32>(self.label_index.capacity())
             + self.locations.memory()
     }
 
     /// Reads one sample, whose body begins at `offset` in the profile.
     pub(super) fn read(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
         let number = self.samples.len() + 1;
-        let mut fields = Fields::new(body, offset, Object::Sample(number));
+        let mut fields = MessageFields::new(body, offset, ProfileElement::Sample(number));
         let first_value = self.samples.value.len();
         self.scratch.clear();
         let last_end = self.end.last().copied().unwrap_or(0);
@@ -118,16 +119,18 @@ impl RawSamples {
                 1 => {
                     let stack = &mut self.stacks;
                     packed_ids = match value {
-                        Value::Bytes(packed) if stack.len() == first_frame => Some(packed),
+                        WireValue::Bytes(packed) if stack.len() == first_frame => Some(packed),
                         _ => None,
                     };
                     let rest = match value {
-                        Value::Bytes(packed) => Value::Bytes(&packed[read_short(packed, stack)..]),
+                        WireValue::Bytes(packed) => {
+                            WireValue::Bytes(&packed[read_short(packed, stack)..])
+                        }
                         one => one,
                     };
                     let locations = &mut self.locations;
                     fields.numbers(field, rest, |id| {
-                        stack.push(LocationIndex(locations.of(id)));
+                        stack.push(LocationIndex(locations.stand_in_for(id)));
                     })?;
                 }
                 2 => {
@@ -139,13 +142,13 @@ impl RawSamples {
                     self.scratch.extend((label.len() as u32).to_le_bytes());
                     self.scratch.extend_from_slice(label);
                 }
-                SAMPLED | VARIANCE if !self.without_spread => {
+                SAMPLED_FIELD | VARIANCE_FIELD if !self.without_spread => {
                     if !std::mem::replace(&mut has_spread, true) {
                         self.sampled.clear();
                         self.variance.clear();
                     }
                     match field {
-                        SAMPLED => fields.numbers(field, value, |n| self.sampled.push(n))?,
+                        SAMPLED_FIELD => fields.numbers(field, value, |n| self.sampled.push(n))?,
                         _ => fields.words(field, value, |word| {
                             self.variance.push(f64::from_bits(word));
                         })?,
@@ -160,7 +163,7 @@ impl RawSamples {
             // samples take two bytes in the file, and far more in memory.
             return Err(Error::Invalid {
                 offset: Some(offset),
-                object: Object::Sample(number),
+                object: ProfileElement::Sample(number),
                 defect: "has no values".to_string(),
                 hint: "",
             });
@@ -170,7 +173,7 @@ impl RawSamples {
         } else if values != self.samples.width {
             return Err(Error::Invalid {
                 offset: Some(offset),
-                object: Object::Sample(number),
+                object: ProfileElement::Sample(number),
                 defect: format!(
                     "has {values} values, the samples before it have {}",
                     self.samples.width
@@ -204,7 +207,7 @@ impl RawSamples {
         let (counts, variances) = (self.sampled.len(), self.variance.len());
         let defect = if (counts, variances) != (width, width) {
             format!("has {counts} counts of samples and {variances} variances for {width} values")
-        } else if let Some(count) = self.sampled.iter().find(|&&n| n > MOST_SAMPLED) {
+        } else if let Some(count) = self.sampled.iter().find(|&&n| n > MAX_SAMPLED) {
             format!("has a value of {count} samples, more than there can be")
         } else if let Some(number) = self.variance.iter().find(|&&v| !is_variance(v)) {
             format!("has the variance {number}, which no value has")
@@ -215,7 +218,7 @@ impl RawSamples {
         };
         Err(Error::Invalid {
             offset: Some(offset),
-            object: Object::Sample(number),
+            object: ProfileElement::Sample(number),
             defect,
             hint: "",
         })
@@ -253,7 +256,7 @@ fn parse(mut encoded: &[u8], offset: u64, sample: usize) -> Result<Vec<RawLabel>
         let (body, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
         encoded = rest;
         let mut label = RawLabel::default();
-        let mut fields = Fields::new(body, offset, Object::Label(sample));
+        let mut fields = MessageFields::new(body, offset, ProfileElement::Label(sample));
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => label.key = fields.number(field, value)?,

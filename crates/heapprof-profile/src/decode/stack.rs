@@ -4,10 +4,10 @@
 use crate::model::LocationIndex;
 
 /// How many bytes are searched together for the ends of numbers.
-const BLOCK: usize = 64;
+const BLOCK_SIZE: usize = 64;
 
 /// Masks for so many whole bytes.
-const WHOLE: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
+const BYTE_MASKS: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
 
 /// Adds numbers of up to three bytes to `ids`, up to the first longer one. Returns how many bytes
 /// they took. If there are fewer than four bytes, it reads none.
@@ -16,17 +16,17 @@ const WHOLE: [u32; 4] = [0, 0xff, 0xffff, 0xff_ffff];
 /// its last byte. So no number has to wait for the one before it.
 pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
     // There are at most as many numbers as bytes, because a number takes at least one byte.
-    let mut of_block = [LocationIndex(0); BLOCK];
+    let mut of_block = [LocationIndex(0); BLOCK_SIZE];
     let mut begin = 0;
-    for (block, bytes) in packed.chunks(BLOCK).enumerate() {
+    for (block, bytes) in packed.chunks(BLOCK_SIZE).enumerate() {
         let mut ends = match (bytes.try_into(), packed.last_chunk()) {
             (Ok(whole), _) => ends_of(whole),
-            // The last block is shorter. Its bytes are the last ones of the last `BLOCK` bytes of
-            // `packed`.
-            (_, Some(whole)) => ends_of(whole) >> (BLOCK - bytes.len()),
+            // The last block is shorter. Its bytes are the last ones of the last `BLOCK_SIZE` bytes
+            // of `packed`.
+            (_, Some(whole)) => ends_of(whole) >> (BLOCK_SIZE - bytes.len()),
             _ => {
                 // A missing byte must not look like the end of a number.
-                let mut whole = [0x80; BLOCK];
+                let mut whole = [0x80; BLOCK_SIZE];
                 whole[..bytes.len()].copy_from_slice(bytes);
                 ends_of(&whole)
             }
@@ -34,7 +34,7 @@ pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
         let mut read = 0;
         let whole = 'block: {
             while ends != 0 {
-                let next = block * BLOCK + ends.trailing_zeros() as usize + 1;
+                let next = block * BLOCK_SIZE + ends.trailing_zeros() as usize + 1;
                 ends &= ends - 1;
                 let word = match (packed[begin..].first_chunk(), packed.last_chunk()) {
                     (Some(word), _) => u32::from_le_bytes(*word),
@@ -46,7 +46,7 @@ pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
                     _ => break 'block false,
                 };
                 let number = match next - begin {
-                    length @ 1..=3 => word & WHOLE[length],
+                    length @ 1..=3 => word & BYTE_MASKS[length],
                     _ => break 'block false,
                 };
                 of_block[read].0 = number & 0x7f | number >> 1 & 0x3f80 | number >> 2 & 0x1f_c000;
@@ -64,7 +64,7 @@ pub(super) fn read_short(packed: &[u8], ids: &mut Vec<LocationIndex>) -> usize {
 }
 
 /// Which bytes of a block are the last ones of a number, one bit for each byte.
-fn ends_of(block: &[u8; BLOCK]) -> u64 {
+fn ends_of(block: &[u8; BLOCK_SIZE]) -> u64 {
     let (words, _) = block.as_chunks();
     let mut ends = 0;
     for (at, &word) in words.iter().enumerate() {

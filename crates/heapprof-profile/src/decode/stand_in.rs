@@ -3,10 +3,10 @@
 
 use crate::hashing::HashMap;
 
-use crate::parts::hashed;
+use crate::parts::hash_table_memory;
 
 /// Ids from this one on are represented by numbers of our own.
-const HUGE: u64 = 1 << 31;
+const FIRST_HUGE_ID: u64 = 1 << 31;
 
 /// The huge ids of one table.
 #[derive(Default)]
@@ -18,25 +18,25 @@ pub(super) struct StandIns {
 impl StandIns {
     /// What stands for an id until positions are known.
     #[inline]
-    pub(super) fn of(&mut self, id: u64) -> u32 {
-        match id < HUGE {
+    pub(super) fn stand_in_for(&mut self, id: u64) -> u32 {
+        match id < FIRST_HUGE_ID {
             true => id as u32,
-            false => self.of_huge(id),
+            false => self.stand_in_for_huge(id),
         }
     }
 
     #[cold]
-    fn of_huge(&mut self, id: u64) -> u32 {
+    fn stand_in_for_huge(&mut self, id: u64) -> u32 {
         let huge = &mut self.huge;
         *self.index.entry(id).or_insert_with(|| {
             huge.push(id);
-            (HUGE + huge.len() as u64 - 1) as u32
+            (FIRST_HUGE_ID + huge.len() as u64 - 1) as u32
         })
     }
 
     /// The id that a number stands for.
     pub(super) fn id(&self, stand_in: u32) -> u64 {
-        match u64::from(stand_in).checked_sub(HUGE) {
+        match u64::from(stand_in).checked_sub(FIRST_HUGE_ID) {
             Some(at) => self.huge[at as usize],
             None => u64::from(stand_in),
         }
@@ -45,7 +45,7 @@ impl StandIns {
     /// About how many bytes they take.
     pub(super) fn memory(&self) -> u64 {
         let huge = size_of_val(&self.huge[..]) as u64;
-        huge + hashed::<(u64, u32)>(self.index.capacity())
+        huge + hash_table_memory::<(u64, u32)>(self.index.capacity())
     }
 
     /// Whether each id stands for itself.

@@ -2,11 +2,11 @@
 //! the file.
 
 use super::stand_in::StandIns;
-use crate::error::{Error, Object};
+use crate::error::{Error, ProfileElement};
 use crate::id_map::IdMap;
 use crate::model::{Function, FunctionIndex, Line, Location, Mapping, MappingIndex};
 use crate::strings::{StringId, StringTable};
-use crate::wire::Fields;
+use crate::wire::MessageFields;
 
 #[derive(Default)]
 pub(super) struct RawMapping {
@@ -71,7 +71,7 @@ impl Default for RawTables {
 }
 
 /// Checks that an id is not 0, and that no earlier object has it.
-fn check_id(index: &mut IdMap, id: u64, offset: u64, object: Object) -> Result<(), Error> {
+fn check_id(index: &mut IdMap, id: u64, offset: u64, object: ProfileElement) -> Result<(), Error> {
     let defect = match id {
         0 => "has id 0, which is reserved for unknown".to_string(),
         _ if !index.push(id) => format!("has id {id}, which an earlier one has"),
@@ -115,7 +115,7 @@ impl RawTables {
         if self.string_id.is_empty() && !bytes.is_empty() {
             return Err(Error::Invalid {
                 offset: Some(offset),
-                object: Object::String(0),
+                object: ProfileElement::String(0),
                 defect: "must be empty".to_string(),
                 hint: "",
             });
@@ -132,12 +132,12 @@ impl RawTables {
     }
 
     pub(super) fn mapping(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
-        let object = Object::Mapping(self.mapping.len() + 1);
+        let object = ProfileElement::Mapping(self.mapping.len() + 1);
         let mut raw = RawMapping {
             offset,
             ..RawMapping::default()
         };
-        let mut fields = Fields::new(body, offset, object);
+        let mut fields = MessageFields::new(body, offset, object);
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => raw.id = fields.number(field, value)?,
@@ -156,7 +156,7 @@ impl RawTables {
     }
 
     pub(super) fn location(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
-        let object = Object::Location(self.location.len() + 1);
+        let object = ProfileElement::Location(self.location.len() + 1);
         let begin = self.lines(offset, object)?;
         let mut mapping = 0;
         let mut location = Location {
@@ -166,7 +166,7 @@ impl RawTables {
             line: begin..begin,
             is_folded: false,
         };
-        let mut fields = Fields::new(body, offset, object);
+        let mut fields = MessageFields::new(body, offset, object);
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => location.id = fields.number(field, value)?,
@@ -182,7 +182,7 @@ impl RawTables {
             }
         }
         check_id(&mut self.location_index, location.id, offset, object)?;
-        location.mapping = Some(MappingIndex(self.mappings.of(mapping)));
+        location.mapping = Some(MappingIndex(self.mappings.stand_in_for(mapping)));
         location.line.end = self.lines(offset, object)?;
         self.location.push(location);
         self.location_offset.push(offset);
@@ -190,7 +190,7 @@ impl RawTables {
     }
 
     /// How many lines there are so far.
-    fn lines(&self, offset: u64, object: Object) -> Result<u32, Error> {
+    fn lines(&self, offset: u64, object: ProfileElement) -> Result<u32, Error> {
         u32::try_from(self.line.len()).map_err(|_| Error::Invalid {
             offset: Some(offset),
             object,
@@ -199,14 +199,14 @@ impl RawTables {
         })
     }
 
-    fn line(&mut self, body: &[u8], offset: u64, object: Object) -> Result<(), Error> {
+    fn line(&mut self, body: &[u8], offset: u64, object: ProfileElement) -> Result<(), Error> {
         let mut function = 0;
         let mut line = Line {
             function: FunctionIndex(0),
             line: 0,
             column: 0,
         };
-        let mut fields = Fields::new(body, offset, object);
+        let mut fields = MessageFields::new(body, offset, object);
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => function = fields.number(field, value)?,
@@ -215,18 +215,18 @@ impl RawTables {
                 _ => {}
             }
         }
-        line.function = FunctionIndex(self.functions.of(function));
+        line.function = FunctionIndex(self.functions.stand_in_for(function));
         self.line.push(line);
         Ok(())
     }
 
     pub(super) fn function(&mut self, body: &[u8], offset: u64) -> Result<(), Error> {
-        let object = Object::Function(self.function.len() + 1);
+        let object = ProfileElement::Function(self.function.len() + 1);
         let mut raw = RawFunction {
             offset,
             ..RawFunction::default()
         };
-        let mut fields = Fields::new(body, offset, object);
+        let mut fields = MessageFields::new(body, offset, object);
         while let Some((field, value)) = fields.next()? {
             match field {
                 1 => raw.id = fields.number(field, value)?,

@@ -4,29 +4,29 @@
 use crate::hashing::HashMap;
 
 use crate::model::LocationIndex;
-use crate::varint::{LONGEST, varint_bytes};
+use crate::varint::{MAX_VARINT_BYTES, varint_bytes};
 
 /// The most bytes of an id that is kept as a word. The eighth byte of the word holds the id's
 /// length.
-const SHORT: usize = 7;
+const MAX_SHORT_ID_BYTES: usize = 7;
 
 /// The ids of locations as varints, by position.
 #[derive(Default)]
-pub(super) struct Ids {
+pub(super) struct EncodedIds {
     /// The bytes of each id, and in the uppermost byte their number. The word is 0 if the id is in
     /// `long`.
     short: Vec<u64>,
     long: HashMap<u32, Vec<u8>>,
 }
 
-impl Ids {
+impl EncodedIds {
     pub(super) fn len(&self) -> usize {
         self.short.len()
     }
 
     pub(super) fn push(&mut self, id: u64) {
         let (bytes, length) = varint_bytes(id);
-        if length > SHORT {
+        if length > MAX_SHORT_ID_BYTES {
             let position = self.short.len() as u32;
             self.long.insert(position, bytes[..length].to_vec());
             self.short.push(0);
@@ -34,13 +34,13 @@ impl Ids {
         }
         let mut word = [0; 8];
         word[..length].copy_from_slice(&bytes[..length]);
-        word[SHORT] = length as u8;
+        word[MAX_SHORT_ID_BYTES] = length as u8;
         self.short.push(u64::from_le_bytes(word));
     }
 
     /// How many bytes an id takes.
     fn length(&self, location: LocationIndex) -> usize {
-        match (self.short[location.index()] >> (8 * SHORT)) as usize {
+        match (self.short[location.index()] >> (8 * MAX_SHORT_ID_BYTES)) as usize {
             0 => self.long[&location.0].len(),
             length => length,
         }
@@ -50,7 +50,7 @@ impl Ids {
     /// `room` grows so that it can hold `more` bytes after them.
     fn put(&self, stack: &[LocationIndex], room: &mut Vec<u8>, more: usize) -> usize {
         // A whole word is copied even if the id is shorter.
-        let most = stack.len() * LONGEST + size_of::<u64>() + more;
+        let most = stack.len() * MAX_VARINT_BYTES + size_of::<u64>() + more;
         if room.len() < most {
             room.resize(most, 0);
         }
@@ -59,7 +59,7 @@ impl Ids {
             let word = self.short[location.index()];
             // The processor can't predict lengths, so every short id is copied as a whole word.
             room[at..at + size_of::<u64>()].copy_from_slice(&word.to_le_bytes());
-            at += match (word >> (8 * SHORT)) as usize {
+            at += match (word >> (8 * MAX_SHORT_ID_BYTES)) as usize {
                 0 => self.put_long(location, &mut room[at..]),
                 length => length,
             };
@@ -99,13 +99,13 @@ impl PackedStack {
     }
 
     /// Replaces the stack by another one, leaf first.
-    pub(super) fn set(&mut self, stack: &[LocationIndex], ids: &Ids) {
+    pub(super) fn set(&mut self, stack: &[LocationIndex], ids: &EncodedIds) {
         self.length = ids.put(stack, &mut self.room, 0);
         self.frames = stack.len();
     }
 
     /// Keeps `shared` of the stack's oldest frames and adds newer ones (leaf first).
-    pub(super) fn go_on(&mut self, shared: usize, newer: &[LocationIndex], ids: &Ids) {
+    pub(super) fn go_on(&mut self, shared: usize, newer: &[LocationIndex], ids: &EncodedIds) {
         self.bytes.truncate(shared);
         let mut end = self.bytes.last().copied().unwrap_or(0);
         let length = ids.put(newer, &mut self.next, end);
@@ -137,7 +137,7 @@ mod tests {
             1 << 56,
             u64::MAX,
         ];
-        let mut ids = Ids::default();
+        let mut ids = EncodedIds::default();
         numbers.iter().for_each(|&id| ids.push(id));
         let expected = |stack: &[LocationIndex]| {
             let mut packed = Vec::new();

@@ -8,7 +8,7 @@ use crate::model::Profile;
 /// How many classes there are. Class `k` has the sizes from 2^k to just below 2^(k+1), and class 0
 /// those of 0 and 1 bytes. The last class is that of mappings, which have no size of their own
 /// because parts of them may end.
-pub const CLASSES: usize = 65;
+pub const SIZE_CLASS_COUNT: usize = 65;
 
 /// Which class a size belongs to.
 #[must_use]
@@ -27,27 +27,27 @@ pub struct SizeClass {
 
 /// The sizes of a process's allocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sizes {
+pub struct SizeHistogram {
     /// The classes, from the smallest sizes to the largest. The last one is that of mappings.
-    pub classes: [SizeClass; CLASSES],
+    pub classes: [SizeClass; SIZE_CLASS_COUNT],
 }
 
 /// What the comment of sizes begins with.
-pub(super) const SIZES: &str = "#heapprof.sizes.1";
+pub(super) const SIZES_PREFIX: &str = "#heapprof.sizes.1";
 
-impl Default for Sizes {
+impl Default for SizeHistogram {
     fn default() -> Self {
         Self {
-            classes: [SizeClass::default(); CLASSES],
+            classes: [SizeClass::default(); SIZE_CLASS_COUNT],
         }
     }
 }
 
-impl Sizes {
+impl SizeHistogram {
     /// The comment that holds these sizes. Classes without allocations are left out.
     #[must_use]
     pub fn comment(&self) -> String {
-        let mut text = String::from(SIZES);
+        let mut text = String::from(SIZES_PREFIX);
         for (class, of) in self.classes.iter().enumerate() {
             if *of != SizeClass::default() {
                 // Writing to a string does not fail.
@@ -59,9 +59,9 @@ impl Sizes {
 
     /// The sizes in a comment. Returns `None` if it has none that can be read.
     #[must_use]
-    pub fn of_comment(comment: &str) -> Option<Self> {
+    pub fn from_comment(comment: &str) -> Option<Self> {
         let mut sizes = Self::default();
-        let classes = comment.strip_prefix(SIZES)?;
+        let classes = comment.strip_prefix(SIZES_PREFIX)?;
         if !(classes.is_empty() || classes.starts_with(' ')) {
             return None;
         }
@@ -79,13 +79,13 @@ impl Sizes {
 
     /// The sizes of a profile. Returns `None` if it has none, or those of several processes.
     #[must_use]
-    pub fn of(profile: &Profile) -> Option<Self> {
-        Self::of_comment(one(profile, SIZES)?)
+    pub fn from_profile(profile: &Profile) -> Option<Self> {
+        Self::from_comment(one(profile, SIZES_PREFIX)?)
     }
 
     /// Puts these sizes into a profile in the place of those that it has.
     pub fn put(&self, profile: &mut Profile) {
-        replace(profile, SIZES, &self.comment());
+        replace(profile, SIZES_PREFIX, &self.comment());
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let mut sizes = Sizes::default();
+        let mut sizes = SizeHistogram::default();
         sizes.classes[4] = SizeClass {
             allocated: 100,
             in_use: -3,
@@ -120,7 +120,7 @@ mod tests {
         sizes.classes[64].allocated = 2;
         let text = sizes.comment();
         assert_eq!(text, "#heapprof.sizes.1 4:100/-3 64:2/0");
-        assert_eq!(Sizes::of_comment(&text), Some(sizes));
+        assert_eq!(SizeHistogram::from_comment(&text), Some(sizes));
         for wrong in [
             "#heapprof.sizes.2 4:1/2",
             "#heapprof.sizes.10 4:1/2",
@@ -131,7 +131,7 @@ mod tests {
             "#heapprof.sizes.1 4:1/x",
             "#heapprof.sizes.1 -1:1/2",
         ] {
-            assert_eq!(Sizes::of_comment(wrong), None, "{wrong}");
+            assert_eq!(SizeHistogram::from_comment(wrong), None, "{wrong}");
         }
     }
 }

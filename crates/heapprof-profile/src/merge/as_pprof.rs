@@ -2,7 +2,7 @@
 //! `heapprof pprof`.
 //!
 //! The engine is that of [`merge_all`](super::merge_all). What differs from it is kept here or
-//! named in [`Rules`]:
+//! named in [`MergeRules`]:
 //!
 //! * Sample types are kept by name and converted to one unit before anything is added. A sample
 //!   whose converted values are all 0 is removed, even if its other values were not converted and
@@ -15,7 +15,7 @@
 //!
 //! Source: google/pprof, profile/merge.go, profile/profile.go, internal/measurement.
 
-use super::{Merger, Rules};
+use super::{MergeRules, ProfileMerger};
 use crate::error::Error;
 use crate::model::{Profile, ValueType};
 use crate::strings::StringId;
@@ -60,7 +60,7 @@ fn merge_equal_types(profiles: &[Profile]) -> Result<Profile, Error> {
     for other in profiles {
         compatible(first, other)?;
     }
-    let mut merger = Merger::new(first, Rules::Pprof);
+    let mut merger = ProfileMerger::new(first, MergeRules::Pprof);
     for profile in profiles {
         merger.add(profile)?;
     }

@@ -10,7 +10,7 @@ use super::Samples;
 
 /// What is known about the values of all samples: as many entries as there are values.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spread {
+pub(crate) struct SpreadTable {
     pub(crate) sampled: Vec<u64>,
     pub(crate) variance: Vec<f64>,
 }
@@ -26,9 +26,9 @@ pub struct SampleSpread<'a> {
 }
 
 /// The most blocks that may stand behind a value: the largest number that SQL can count.
-pub(crate) const MOST_SAMPLED: u64 = i64::MAX as u64;
+pub(crate) const MAX_SAMPLED: u64 = i64::MAX as u64;
 
-impl Spread {
+impl SpreadTable {
     /// The spread of so many values, none of which is an estimate.
     pub(crate) fn exact(values: usize) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Spread {
     /// independent.
     pub(crate) fn add(&mut self, at: usize, other: SampleSpread<'_>) {
         for (sum, &n) in self.sampled[at..].iter_mut().zip(other.sampled) {
-            *sum = sum.saturating_add(n).min(MOST_SAMPLED);
+            *sum = sum.saturating_add(n).min(MAX_SAMPLED);
         }
         for (sum, &variance) in self.variance[at..].iter_mut().zip(other.variance) {
             *sum = (*sum + variance).min(f64::MAX);
@@ -106,7 +106,7 @@ impl Samples {
         let values = i * self.width..(i + 1) * self.width;
         let spread = self.spread_mut();
         for (to, &n) in spread.sampled[values.clone()].iter_mut().zip(sampled) {
-            *to = n.min(MOST_SAMPLED);
+            *to = n.min(MAX_SAMPLED);
         }
         for (to, &v) in spread.variance[values].iter_mut().zip(variance) {
             // This makes -0 positive.
@@ -127,9 +127,11 @@ impl Samples {
     }
 
     /// The spread, which is made if there is none.
-    pub(crate) fn spread_mut(&mut self) -> &mut Spread {
+    pub(crate) fn spread_mut(&mut self) -> &mut SpreadTable {
         let values = self.value.len();
-        let spread = self.spread.get_or_insert_with(|| Spread::exact(values));
+        let spread = self
+            .spread
+            .get_or_insert_with(|| SpreadTable::exact(values));
         spread.extend_to(values);
         spread
     }
@@ -178,7 +180,7 @@ mod tests {
     fn profile(rows: &[Row<'_>]) -> Profile {
         let mut builder = ProfileBuilder::new(&HEAP);
         for (i, (stack, values, sampled, variance)) in rows.iter().enumerate() {
-            builder.folded(stack, values);
+            builder.add_folded(stack, values);
             if !variance.is_empty() {
                 builder.profile.samples.set_spread(i, sampled, variance);
             }
@@ -351,7 +353,7 @@ mod tests {
         assert_eq!(spread(&cut, 2), Some((vec![0; 3], vec![0.0; 3])));
 
         let mut two = ProfileBuilder::new(&[HEAP[2], HEAP[0]]);
-        two.folded("main;a", &[1, 1]);
+        two.add_folded("main;a", &[1, 1]);
         let sum = merge(sampled(), two.finish()).unwrap();
         assert_eq!(spread(&sum, 1), Some((vec![7, 0], vec![0.5, 0.0])));
         let mut file = Vec::new();

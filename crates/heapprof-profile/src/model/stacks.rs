@@ -12,18 +12,18 @@ use crate::wire;
 
 /// All stacks, one behind the other, each leaf first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stacks {
-    /// All frames. They are missing as long as there are only the bytes in `written`.
+pub(crate) struct SampleStacks {
+    /// All frames. They are missing as long as there are only the bytes in `from_encoded`.
     location: OnceLock<Vec<LocationIndex>>,
     /// Where each stack ends in `location`.
     end: Vec<usize>,
-    written: Option<Written>,
+    written: Option<EncodedStacks>,
 }
 
-/// Stacks as packed ids, each in as few bytes as possible. In [`Stacks`] each id is the location's
-/// position plus 1.
+/// Stacks as packed ids, each in as few bytes as possible. In [`SampleStacks`] each id is the
+/// location's position plus 1.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct EncodedStacks {
     bytes: Vec<u8>,
     /// Where each stack ends in `bytes`.
     end: Vec<usize>,
@@ -31,7 +31,7 @@ pub(crate) struct Written {
     largest: u32,
 }
 
-impl Stacks {
+impl SampleStacks {
     /// All frames, and where each stack ends in them.
     pub(crate) fn new(location: Vec<LocationIndex>, end: Vec<usize>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Stacks {
     }
 
     /// Stacks that are not read before a caller asks for frames, and where each would end.
-    pub(crate) fn written(written: Written, end: Vec<usize>) -> Self {
+    pub(crate) fn from_encoded(written: EncodedStacks, end: Vec<usize>) -> Self {
         Self {
             location: OnceLock::new(),
             end,
@@ -67,7 +67,7 @@ impl Stacks {
 
     /// The bytes of the stacks for a file with these locations. They are known only if the stacks
     /// were kept as written and the ids of the locations are 1, 2, 3, ...
-    pub(crate) fn bytes_for(&self, locations: &[Location]) -> Option<&Written> {
+    pub(crate) fn bytes_for(&self, locations: &[Location]) -> Option<&EncodedStacks> {
         let written = self.written.as_ref()?;
         let mut numbered = locations.iter().zip(1..);
         let same = numbered.all(|(location, number)| location.id == number);
@@ -81,7 +81,10 @@ impl Stacks {
 
     #[cold]
     fn read(&self) -> Vec<LocationIndex> {
-        let mut all = self.written.as_ref().map_or_else(Vec::new, Written::ids);
+        let mut all = self
+            .written
+            .as_ref()
+            .map_or_else(Vec::new, EncodedStacks::ids);
         all.iter_mut().for_each(|id| id.0 -= 1);
         all
     }
@@ -95,13 +98,13 @@ impl Stacks {
     }
 }
 
-impl PartialEq for Stacks {
+impl PartialEq for SampleStacks {
     fn eq(&self, other: &Self) -> bool {
         self.end == other.end && self.all() == other.all()
     }
 }
 
-impl Written {
+impl EncodedStacks {
     /// Adds a stack: its ids, and its packed bytes, if it was packed.
     pub(crate) fn push(&mut self, ids: &[LocationIndex], packed: Option<&[u8]>) {
         // The bytes that each id needs. No id can be written in fewer, so each is as short as

@@ -5,15 +5,15 @@ mod expression;
 mod name;
 mod types;
 
-use super::{Id, Node, Qualifiers};
+use super::{MemberQualifiers, NameNode, NodeId};
 
 /// How deep parts may be nested. Each level takes some stack.
-const DEEPEST: u32 = 200;
+const MAX_DEPTH: u32 = 200;
 /// The most nodes that are made. No real name has more parts.
-const MOST: usize = 1 << 16;
+const MAX_NODES: usize = 1 << 16;
 /// The most steps that are taken. No real name needs so many. There is a limit because some parts
 /// are tried in two ways. If such parts are nested, each level doubles the number of steps.
-const MOST_STEPS: usize = 1 << 18;
+const MAX_STEPS: usize = 1 << 18;
 
 /// What a name says about the function that it names.
 #[derive(Default)]
@@ -22,26 +22,26 @@ struct NameKind {
     is_template: bool,
     /// Whether it is a constructor, destructor or conversion, which have no return type.
     has_no_return: bool,
-    qualifiers: Qualifiers,
+    qualifiers: MemberQualifiers,
 }
 
-pub(super) struct Parser<'a> {
+pub(super) struct NameParser<'a> {
     text: &'a str,
     at: usize,
     depth: u32,
-    nodes: Vec<Node<'a>>,
+    nodes: Vec<NameNode<'a>>,
     made: usize,
     steps: usize,
     /// The parts that `S_` and so on stand for. A template parameter comes with its number, because
     /// it may stand for something else when it is used again.
-    substitutions: Vec<(Id, Option<u64>)>,
+    substitutions: Vec<(NodeId, Option<u64>)>,
     /// The arguments that `T_` and so on stand for.
-    parameters: Vec<Id>,
+    parameters: Vec<NodeId>,
     /// Whether the parser is within a function's name, and not within a type. The template
     /// arguments in such a name are those that `T_` and so on stand for.
     is_naming: bool,
     /// Template parameters that were used before their arguments came.
-    forward: Vec<Id>,
+    forward: Vec<NodeId>,
     /// Whether the parser is within the type of a conversion operator. The template arguments of
     /// the operator follow that type.
     is_early: bool,
@@ -49,7 +49,7 @@ pub(super) struct Parser<'a> {
     is_lambda: bool,
 }
 
-impl<'a> Parser<'a> {
+impl<'a> NameParser<'a> {
     /// A parser of what follows `_Z`.
     pub(super) fn new(text: &'a str) -> Self {
         Self {
@@ -68,21 +68,21 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn into_nodes(self) -> Vec<Node<'a>> {
+    pub(super) fn into_nodes(self) -> Vec<NameNode<'a>> {
         self.nodes
     }
 
-    pub(super) fn node(&mut self, node: Node<'a>) -> Option<Id> {
+    pub(super) fn node(&mut self, node: NameNode<'a>) -> Option<NodeId> {
         // This also counts nodes that were given up.
         self.made += 1;
-        if self.made > MOST {
+        if self.made > MAX_NODES {
             return None;
         }
         self.nodes.push(node);
-        Some(self.nodes.len() as Id - 1)
+        Some(self.nodes.len() as NodeId - 1)
     }
 
-    pub(super) fn node_mut(&mut self, id: Id) -> &mut Node<'a> {
+    pub(super) fn node_mut(&mut self, id: NodeId) -> &mut NameNode<'a> {
         &mut self.nodes[id as usize]
     }
 
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
     /// Runs a part of the grammar that may contain itself.
     pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         self.steps += 1;
-        if self.depth == DEEPEST || self.steps > MOST_STEPS {
+        if self.depth == MAX_DEPTH || self.steps > MAX_STEPS {
             return None;
         }
         self.depth += 1;
@@ -149,8 +149,8 @@ impl<'a> Parser<'a> {
     /// Reads parts up to `E`.
     pub(super) fn until_end(
         &mut self,
-        mut part: impl FnMut(&mut Self) -> Option<Id>,
-    ) -> Option<Vec<Id>> {
+        mut part: impl FnMut(&mut Self) -> Option<NodeId>,
+    ) -> Option<Vec<NodeId>> {
         let mut parts = Vec::new();
         while !self.eat("E") {
             parts.push(part(self)?);
@@ -186,14 +186,14 @@ impl<'a> Parser<'a> {
         Some(clones)
     }
 
-    pub(super) fn encoding(&mut self) -> Option<Id> {
+    pub(super) fn encoding(&mut self) -> Option<NodeId> {
         let outer = std::mem::take(&mut self.parameters);
         let parsed = self.nested(Self::encoding_inside);
         self.parameters = outer;
         parsed
     }
 
-    fn encoding_inside(&mut self) -> Option<Id> {
+    fn encoding_inside(&mut self) -> Option<NodeId> {
         if matches!(self.peek(), b'G' | b'T') {
             return self.special();
         }
@@ -204,13 +204,13 @@ impl<'a> Parser<'a> {
         self.is_naming = before;
         let name = name?;
         for forward in self.forward.split_off(first_forward) {
-            let Node::Forward(number) = self.nodes[forward as usize] else {
+            let NameNode::Forward(number) = self.nodes[forward as usize] else {
                 return None;
             };
             let argument = *self.parameters.get(usize::try_from(number).ok()?)?;
             self.nodes[forward as usize] = match self.nodes[argument as usize] {
-                Node::Pack(_) => Node::PackParameter(argument),
-                _ => Node::Alias(argument),
+                NameNode::Pack(_) => NameNode::PackParameter(argument),
+                _ => NameNode::Alias(argument),
             };
         }
         if self.is_at_end() {
@@ -229,7 +229,7 @@ impl<'a> Parser<'a> {
                 return None;
             }
         }
-        self.node(Node::Function {
+        self.node(NameNode::Function {
             returns,
             name,
             parameters,
@@ -241,10 +241,10 @@ impl<'a> Parser<'a> {
         matches!(self.peek(), 0 | b'E' | b'.')
     }
 
-    fn special(&mut self) -> Option<Id> {
+    fn special(&mut self) -> Option<NodeId> {
         let of_name = |parser: &mut Self| parser.name(&mut NameKind::default());
-        type Part<'a> = fn(&mut Parser<'a>) -> Option<Id>;
-        let table: [(&str, &'static str, Part<'a>); 11] = [
+        type SpecialPart<'a> = fn(&mut NameParser<'a>) -> Option<NodeId>;
+        let table: [(&str, &'static str, SpecialPart<'a>); 11] = [
             ("TV", "vtable for ", Self::r#type),
             ("TT", "VTT for ", Self::r#type),
             ("TI", "typeinfo for ", Self::r#type),
@@ -260,7 +260,7 @@ impl<'a> Parser<'a> {
         for (code, text, part) in table {
             if self.eat(code) {
                 let of = part(self)?;
-                return self.node(Node::Special(text, of));
+                return self.node(NameNode::Special(text, of));
             }
         }
         let (text, offsets) = match self.rest() {
@@ -282,20 +282,20 @@ impl<'a> Parser<'a> {
             }
         }
         let of = self.encoding()?;
-        self.node(Node::Special(text, of))
+        self.node(NameNode::Special(text, of))
     }
 
-    fn rare_special(&mut self) -> Option<Id> {
+    fn rare_special(&mut self) -> Option<NodeId> {
         if self.eat("TC") {
             let derived = self.r#type()?;
             self.number()?;
             self.expect("_")?;
             let base = self.r#type()?;
-            return self.node(Node::ConstructionTable(base, derived));
+            return self.node(NameNode::ConstructionTable(base, derived));
         }
         if self.eat("TA") {
             let of = self.template_argument()?;
-            return self.node(Node::Special("template parameter object for ", of));
+            return self.node(NameNode::Special("template parameter object for ", of));
         }
         self.expect("GR")?;
         let of = self.name(&mut NameKind::default())?;
@@ -304,6 +304,6 @@ impl<'a> Parser<'a> {
             true => 0,
             false => self.index()?,
         };
-        self.node(Node::Temporary(number, of))
+        self.node(NameNode::Temporary(number, of))
     }
 }

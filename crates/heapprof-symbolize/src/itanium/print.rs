@@ -2,18 +2,22 @@
 
 mod expression;
 
-use super::{Detail, Exceptions, Id, Node, Qualifiers};
+use super::{DemangleDetail, ExceptionSpecification, MemberQualifiers, NameNode, NodeId};
 
 /// The longest name that is written. A few bytes of a hostile name may stand for gigabytes, and
 /// nobody reads names longer than this.
-const LONGEST: usize = 64 << 10;
+const MAX_NAME_BYTES: usize = 64 << 10;
 /// The most steps that are taken for one name.
-const MOST_STEPS: u32 = 1 << 20;
-const DEEPEST: u32 = 1000;
+const MAX_STEPS: u32 = 1 << 20;
+const MAX_DEPTH: u32 = 1000;
 
 /// The text of `root`.
-pub(super) fn print(nodes: &[Node<'_>], root: Id, detail: Detail) -> Option<String> {
-    let mut printer = Printer {
+pub(super) fn print(
+    nodes: &[NameNode<'_>],
+    root: NodeId,
+    detail: DemangleDetail,
+) -> Option<String> {
+    let mut printer = NamePrinter {
         nodes,
         text: String::new(),
         steps: 0,
@@ -22,14 +26,14 @@ pub(super) fn print(nodes: &[Node<'_>], root: Id, detail: Detail) -> Option<Stri
         is_refused: false,
     };
     match (&nodes[root as usize], detail) {
-        (Node::Function { name, .. }, Detail::Name) => printer.whole(*name),
+        (NameNode::Function { name, .. }, DemangleDetail::Name) => printer.whole(*name),
         _ => printer.whole(root),
     }
     (!printer.is_refused).then_some(printer.text)
 }
 
-struct Printer<'n, 'a> {
-    nodes: &'n [Node<'a>],
+struct NamePrinter<'n, 'a> {
+    nodes: &'n [NameNode<'a>],
     text: String,
     steps: u32,
     depth: u32,
@@ -38,9 +42,9 @@ struct Printer<'n, 'a> {
     is_refused: bool,
 }
 
-impl<'n, 'a> Printer<'n, 'a> {
+impl<'n, 'a> NamePrinter<'n, 'a> {
     fn push(&mut self, text: &str) {
-        if self.text.len() + text.len() > LONGEST {
+        if self.text.len() + text.len() > MAX_NAME_BYTES {
             self.is_refused = true;
         }
         if !self.is_refused {
@@ -53,16 +57,16 @@ impl<'n, 'a> Printer<'n, 'a> {
     }
 
     /// A node. Inside of an expansion, a pack stands for the argument that is being written.
-    fn node(&self, id: Id) -> &'n Node<'a> {
+    fn node(&self, id: NodeId) -> &'n NameNode<'a> {
         &self.nodes[self.resolve(id) as usize]
     }
 
-    fn resolve(&self, mut id: Id) -> Id {
-        for _ in 0..DEEPEST {
+    fn resolve(&self, mut id: NodeId) -> NodeId {
+        for _ in 0..MAX_DEPTH {
             match (&self.nodes[id as usize], self.element) {
-                (Node::Alias(of), _) => id = *of,
-                (Node::PackParameter(pack), Some(element)) => {
-                    let Node::Pack(arguments) = &self.nodes[*pack as usize] else {
+                (NameNode::Alias(of), _) => id = *of,
+                (NameNode::PackParameter(pack), Some(element)) => {
+                    let NameNode::Pack(arguments) = &self.nodes[*pack as usize] else {
                         break;
                     };
                     match arguments.get(element) {
@@ -76,14 +80,14 @@ impl<'n, 'a> Printer<'n, 'a> {
         id
     }
 
-    fn whole(&mut self, id: Id) {
+    fn whole(&mut self, id: NodeId) {
         self.left(id);
         self.right(id);
     }
 
     /// Writes parts with commas between them. A part without text has no comma. Returns whether the
     /// last part had no text.
-    fn list(&mut self, ids: &[Id]) -> bool {
+    fn list(&mut self, ids: &[NodeId]) -> bool {
         let mut is_first = true;
         let mut ends_empty = false;
         for &id in ids {
@@ -103,13 +107,13 @@ impl<'n, 'a> Printer<'n, 'a> {
         ends_empty
     }
 
-    fn parameters(&mut self, ids: &[Id]) {
+    fn parameters(&mut self, ids: &[NodeId]) {
         self.push("(");
         self.list(ids);
         self.push(")");
     }
 
-    fn arguments(&mut self, ids: &[Id]) {
+    fn arguments(&mut self, ids: &[NodeId]) {
         if self.text.ends_with('<') {
             self.push(" ");
         }
@@ -122,7 +126,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.push(">");
     }
 
-    fn qualifiers(&mut self, qualifiers: &Qualifiers) {
+    fn qualifiers(&mut self, qualifiers: &MemberQualifiers) {
         qualifiers
             .words
             .into_iter()
@@ -134,11 +138,11 @@ impl<'n, 'a> Printer<'n, 'a> {
     fn enter(&mut self) {
         self.steps += 1;
         self.depth += 1;
-        self.is_refused |= self.steps > MOST_STEPS || self.depth > DEEPEST;
+        self.is_refused |= self.steps > MAX_STEPS || self.depth > MAX_DEPTH;
     }
 
     /// Writes what comes before a declared name.
-    fn left(&mut self, id: Id) {
+    fn left(&mut self, id: NodeId) {
         self.enter();
         if !self.is_refused {
             self.left_of(id);
@@ -146,121 +150,122 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.depth -= 1;
     }
 
-    fn left_of(&mut self, id: Id) {
+    fn left_of(&mut self, id: NodeId) {
         match self.node(id) {
-            Node::Text(text) => self.push(text),
-            Node::Builtin(name, _) | Node::Standard(name, _) => self.push(name),
-            Node::Qualified(scope, name) => {
+            NameNode::Text(text) => self.push(text),
+            NameNode::Builtin(name, _) | NameNode::Standard(name, _) => self.push(name),
+            NameNode::Qualified(scope, name) => {
                 self.whole(*scope);
                 self.push("::");
                 self.whole(*name);
             }
-            Node::Local(function, entity) => {
+            NameNode::Local(function, entity) => {
                 self.function(*function, false);
                 self.push("::");
                 self.whole(*entity);
             }
-            Node::Template(name, arguments) => {
+            NameNode::Template(name, arguments) => {
                 self.whole(*name);
                 self.arguments(arguments);
             }
-            Node::Tagged(name, tag) => {
+            NameNode::Tagged(name, tag) => {
                 self.whole(*name);
                 self.push(&format!("[abi:{tag}]"));
             }
-            Node::Structor(before, class) => {
+            NameNode::Structor(before, class) => {
                 self.push(before);
                 self.class_name(*class);
             }
-            Node::Operator(name) => {
+            NameNode::Operator(name) => {
                 self.push("operator");
                 if name.starts_with(|c: char| c.is_ascii_lowercase()) {
                     self.push(" ");
                 }
                 self.push(name.trim_end());
             }
-            Node::LiteralOperator(name) => {
+            NameNode::LiteralOperator(name) => {
                 self.push("operator\"\" ");
                 self.whole(*name);
             }
-            Node::Conversion(to) => {
+            NameNode::Conversion(to) => {
                 self.push("operator ");
                 self.whole(*to);
             }
-            Node::Lambda(parameters, number) => {
+            NameNode::Lambda(parameters, number) => {
                 self.push("{lambda");
                 self.parameters(parameters);
                 self.push("#");
                 self.push_number(*number);
                 self.push("}");
             }
-            Node::Unnamed(number) => {
+            NameNode::Unnamed(number) => {
                 self.push("{unnamed type#");
                 self.push_number(*number);
                 self.push("}");
             }
-            Node::DefaultArgument(number, entity) => {
+            NameNode::DefaultArgument(number, entity) => {
                 self.push("{default arg#");
                 self.push_number(*number);
                 self.push("}::");
                 self.whole(*entity);
             }
-            Node::Bindings(names) => {
+            NameNode::Bindings(names) => {
                 self.push("[");
                 self.list(names);
                 self.push("]");
             }
-            Node::Special(text, of) => {
+            NameNode::Special(text, of) => {
                 self.push(text);
                 self.whole(*of);
             }
-            Node::ConstructionTable(base, derived) => {
+            NameNode::ConstructionTable(base, derived) => {
                 self.push("construction vtable for ");
                 self.whole(*base);
                 self.push("-in-");
                 self.whole(*derived);
             }
-            Node::Temporary(number, of) => {
+            NameNode::Temporary(number, of) => {
                 self.push("reference temporary #");
                 self.push_number(*number);
                 self.push(" for ");
                 self.whole(*of);
             }
-            Node::Function { .. } => self.function(id, true),
-            Node::FunctionType { returns, .. } => {
+            NameNode::Function { .. } => self.function(id, true),
+            NameNode::FunctionType { returns, .. } => {
                 self.left(*returns);
                 if !self.text.ends_with(['(', '*']) || !self.has_right(*returns) {
                     self.push(" ");
                 }
             }
-            Node::Pointer(of) => self.declarator(*of, "*"),
-            Node::Reference(of) => match self.node(*of) {
-                Node::Reference(_) => self.left(*of),
-                Node::RvalueReference(of) => self.declarator(*of, "&"),
+            NameNode::Pointer(of) => self.declarator(*of, "*"),
+            NameNode::Reference(of) => match self.node(*of) {
+                NameNode::Reference(_) => self.left(*of),
+                NameNode::RvalueReference(of) => self.declarator(*of, "&"),
                 _ => self.declarator(*of, "&"),
             },
-            Node::RvalueReference(of) => match self.node(*of) {
-                Node::Reference(_) | Node::RvalueReference(_) => self.left(*of),
+            NameNode::RvalueReference(of) => match self.node(*of) {
+                NameNode::Reference(_) | NameNode::RvalueReference(_) => self.left(*of),
                 _ => self.declarator(*of, "&&"),
             },
-            Node::Qualifier(of, word) => {
+            NameNode::Qualifier(of, word) => {
                 self.left(*of);
-                let is_twice = matches!(self.node(*of), Node::Qualifier(_, same) if same == word);
+                let is_twice =
+                    matches!(self.node(*of), NameNode::Qualifier(_, same) if same == word);
                 if !is_twice && !self.is_function(*of) {
                     self.push(word);
                 }
             }
-            Node::VendorQualifier(of, word) => {
+            NameNode::VendorQualifier(of, word) => {
                 self.left(*of);
                 self.push(" ");
                 self.whole(*word);
             }
-            Node::After(of, word) => {
+            NameNode::After(of, word) => {
                 self.left(*of);
                 self.push(word);
             }
-            Node::Array(_, of) => self.left(*of),
-            Node::MemberPointer(class, member) => {
+            NameNode::Array(_, of) => self.left(*of),
+            NameNode::MemberPointer(class, member) => {
                 self.left(*member);
                 if self.needs_parentheses(*member) {
                     if !self.text.ends_with(' ') {
@@ -273,13 +278,13 @@ impl<'n, 'a> Printer<'n, 'a> {
                 self.whole(*class);
                 self.push("::*");
             }
-            Node::Vector(length, of) => {
+            NameNode::Vector(length, of) => {
                 self.whole(*of);
                 self.push(" __vector(");
                 self.whole(*length);
                 self.push(")");
             }
-            Node::BitInt(bits, is_unsigned) => {
+            NameNode::BitInt(bits, is_unsigned) => {
                 self.push(if *is_unsigned {
                     "unsigned _BitInt("
                 } else {
@@ -288,22 +293,22 @@ impl<'n, 'a> Printer<'n, 'a> {
                 self.whole(*bits);
                 self.push(")");
             }
-            Node::Decltype(expression) => {
+            NameNode::Decltype(expression) => {
                 self.push("decltype (");
                 self.whole(*expression);
                 self.push(")");
             }
-            Node::Pack(arguments) => _ = self.list(arguments),
+            NameNode::Pack(arguments) => _ = self.list(arguments),
             // Outside of an expansion all arguments are written. Inside of one, a pack that is too
             // short has nothing to write.
-            Node::PackParameter(pack) => {
+            NameNode::PackParameter(pack) => {
                 if self.element.is_none() {
                     self.whole(*pack);
                 }
             }
-            Node::Expansion(pattern) => self.expansion(*pattern),
-            Node::Forward(_) => self.is_refused = true,
-            Node::Auto(number) => {
+            NameNode::Expansion(pattern) => self.expansion(*pattern),
+            NameNode::Forward(_) => self.is_refused = true,
+            NameNode::Auto(number) => {
                 self.push("auto:");
                 self.push_number(*number);
             }
@@ -311,7 +316,7 @@ impl<'n, 'a> Printer<'n, 'a> {
         }
     }
 
-    fn declarator(&mut self, of: Id, sign: &str) {
+    fn declarator(&mut self, of: NodeId, sign: &str) {
         self.left(of);
         if self.needs_parentheses(of) {
             if !self.text.ends_with(' ') {
@@ -323,20 +328,20 @@ impl<'n, 'a> Printer<'n, 'a> {
     }
 
     /// Whether the sign of a pointer to this type is written in parentheses.
-    fn needs_parentheses(&self, of: Id) -> bool {
+    fn needs_parentheses(&self, of: NodeId) -> bool {
         let of = self.unqualified(of);
-        matches!(of, Node::FunctionType { .. } | Node::Array(..))
+        matches!(of, NameNode::FunctionType { .. } | NameNode::Array(..))
     }
 
-    fn is_function(&self, of: Id) -> bool {
-        matches!(self.unqualified(of), Node::FunctionType { .. })
+    fn is_function(&self, of: NodeId) -> bool {
+        matches!(self.unqualified(of), NameNode::FunctionType { .. })
     }
 
     /// A type without `const` and so on.
-    fn unqualified(&self, mut of: Id) -> &'n Node<'a> {
-        for _ in 0..DEEPEST {
+    fn unqualified(&self, mut of: NodeId) -> &'n NameNode<'a> {
+        for _ in 0..MAX_DEPTH {
             match self.node(of) {
-                Node::Qualifier(inner, _) => of = *inner,
+                NameNode::Qualifier(inner, _) => of = *inner,
                 _ => break,
             }
         }
@@ -344,16 +349,16 @@ impl<'n, 'a> Printer<'n, 'a> {
     }
 
     /// Whether something is written after a name that is declared with this type.
-    fn has_right(&self, mut of: Id) -> bool {
+    fn has_right(&self, mut of: NodeId) -> bool {
         // A hostile name may say that a part contains itself.
-        for _ in 0..DEEPEST {
+        for _ in 0..MAX_DEPTH {
             match self.node(of) {
-                Node::FunctionType { .. } | Node::Array(..) => return true,
-                Node::Pointer(inner)
-                | Node::Reference(inner)
-                | Node::RvalueReference(inner)
-                | Node::Qualifier(inner, _)
-                | Node::MemberPointer(_, inner) => of = *inner,
+                NameNode::FunctionType { .. } | NameNode::Array(..) => return true,
+                NameNode::Pointer(inner)
+                | NameNode::Reference(inner)
+                | NameNode::RvalueReference(inner)
+                | NameNode::Qualifier(inner, _)
+                | NameNode::MemberPointer(_, inner) => of = *inner,
                 _ => return false,
             }
         }
@@ -361,7 +366,7 @@ impl<'n, 'a> Printer<'n, 'a> {
     }
 
     /// Writes what comes after a declared name.
-    fn right(&mut self, id: Id) {
+    fn right(&mut self, id: NodeId) {
         self.enter();
         if !self.is_refused {
             self.right_of(id);
@@ -369,9 +374,9 @@ impl<'n, 'a> Printer<'n, 'a> {
         self.depth -= 1;
     }
 
-    fn right_of(&mut self, id: Id) {
+    fn right_of(&mut self, id: NodeId) {
         match self.node(id) {
-            Node::FunctionType {
+            NameNode::FunctionType {
                 returns,
                 parameters,
                 exceptions,
@@ -380,14 +385,14 @@ impl<'n, 'a> Printer<'n, 'a> {
                 self.parameters(parameters);
                 self.push(reference);
                 match exceptions {
-                    Exceptions::Silent => {}
-                    Exceptions::None => self.push(" noexcept"),
-                    Exceptions::NoneIf(condition) => {
+                    ExceptionSpecification::Silent => {}
+                    ExceptionSpecification::None => self.push(" noexcept"),
+                    ExceptionSpecification::NoneIf(condition) => {
                         self.push(" noexcept(");
                         self.whole(*condition);
                         self.push(")");
                     }
-                    Exceptions::Only(types) => {
+                    ExceptionSpecification::Only(types) => {
                         self.push(" throw(");
                         self.list(types);
                         self.push(")");
@@ -395,7 +400,7 @@ impl<'n, 'a> Printer<'n, 'a> {
                 }
                 self.right(*returns);
             }
-            Node::Array(length, of) => {
+            NameNode::Array(length, of) => {
                 if !self.text.ends_with(']') {
                     self.push(" ");
                 }
@@ -406,28 +411,28 @@ impl<'n, 'a> Printer<'n, 'a> {
                 self.push("]");
                 self.right(*of);
             }
-            Node::Reference(of) => match self.node(*of) {
-                Node::Reference(_) => self.right(*of),
-                Node::RvalueReference(of) => self.close(*of),
+            NameNode::Reference(of) => match self.node(*of) {
+                NameNode::Reference(_) => self.right(*of),
+                NameNode::RvalueReference(of) => self.close(*of),
                 _ => self.close(*of),
             },
-            Node::RvalueReference(of) => match self.node(*of) {
-                Node::Reference(_) | Node::RvalueReference(_) => self.right(*of),
+            NameNode::RvalueReference(of) => match self.node(*of) {
+                NameNode::Reference(_) | NameNode::RvalueReference(_) => self.right(*of),
                 _ => self.close(*of),
             },
-            Node::Pointer(of) | Node::MemberPointer(_, of) => self.close(*of),
-            Node::Qualifier(of, word) => {
+            NameNode::Pointer(of) | NameNode::MemberPointer(_, of) => self.close(*of),
+            NameNode::Qualifier(of, word) => {
                 self.right(*of);
                 if self.is_function(*of) {
                     self.push(word);
                 }
             }
-            Node::VendorQualifier(of, _) | Node::After(of, _) => self.right(*of),
+            NameNode::VendorQualifier(of, _) | NameNode::After(of, _) => self.right(*of),
             _ => {}
         }
     }
 
-    fn close(&mut self, of: Id) {
+    fn close(&mut self, of: NodeId) {
         if self.needs_parentheses(of) {
             self.push(")");
         }
@@ -436,8 +441,8 @@ impl<'n, 'a> Printer<'n, 'a> {
 
     /// Writes a function, or any other node as a whole. The return type is left out if an entity
     /// inside of the function is named.
-    fn function(&mut self, id: Id, with_return: bool) {
-        let Node::Function {
+    fn function(&mut self, id: NodeId, with_return: bool) {
+        let NameNode::Function {
             returns,
             name,
             parameters,
@@ -462,27 +467,30 @@ impl<'n, 'a> Printer<'n, 'a> {
     }
 
     /// Writes the name of a constructor's class, without its scope and template arguments.
-    fn class_name(&mut self, mut id: Id) {
-        for _ in 0..DEEPEST {
+    fn class_name(&mut self, mut id: NodeId) {
+        for _ in 0..MAX_DEPTH {
             id = match self.node(id) {
                 // An entity without a name has the name of its class.
-                Node::Qualified(scope, name)
-                    if matches!(self.node(*name), Node::Unnamed(_) | Node::Lambda(..)) =>
+                NameNode::Qualified(scope, name)
+                    if matches!(
+                        self.node(*name),
+                        NameNode::Unnamed(_) | NameNode::Lambda(..)
+                    ) =>
                 {
                     *scope
                 }
-                Node::Qualified(_, name)
-                | Node::Local(_, name)
-                | Node::Template(name, _)
-                | Node::Tagged(name, _) => *name,
-                Node::Standard(_, class) => return self.push(class),
+                NameNode::Qualified(_, name)
+                | NameNode::Local(_, name)
+                | NameNode::Template(name, _)
+                | NameNode::Tagged(name, _) => *name,
+                NameNode::Standard(_, class) => return self.push(class),
                 _ => return self.whole(id),
             }
         }
         self.is_refused = true;
     }
 
-    fn expansion(&mut self, pattern: Id) {
+    fn expansion(&mut self, pattern: NodeId) {
         let Some(length) = self.pack_length(pattern) else {
             self.operand(pattern);
             self.push("...");
@@ -505,7 +513,7 @@ impl<'n, 'a> Printer<'n, 'a> {
     }
 
     /// How many arguments the first pack in a pattern has; `None` if there is no pack.
-    fn pack_length(&mut self, id: Id) -> Option<usize> {
+    fn pack_length(&mut self, id: NodeId) -> Option<usize> {
         self.enter();
         let length = match self.is_refused {
             true => None,
@@ -515,56 +523,56 @@ impl<'n, 'a> Printer<'n, 'a> {
         length
     }
 
-    fn pack_length_of(&mut self, id: Id) -> Option<usize> {
+    fn pack_length_of(&mut self, id: NodeId) -> Option<usize> {
         let any =
-            |printer: &mut Self, ids: &[Id]| ids.iter().find_map(|&id| printer.pack_length(id));
+            |printer: &mut Self, ids: &[NodeId]| ids.iter().find_map(|&id| printer.pack_length(id));
         match self.node(id) {
-            Node::PackParameter(pack) => match &self.nodes[*pack as usize] {
-                Node::Pack(arguments) => Some(arguments.len()),
+            NameNode::PackParameter(pack) => match &self.nodes[*pack as usize] {
+                NameNode::Pack(arguments) => Some(arguments.len()),
                 _ => None,
             },
-            Node::Qualified(a, b)
-            | Node::Local(a, b)
-            | Node::MemberPointer(a, b)
-            | Node::VendorQualifier(a, b)
-            | Node::Vector(a, b)
-            | Node::Binary(_, a, b)
-            | Node::NamedCast(_, a, b) => any(self, &[*a, *b]),
-            Node::Template(a, list) | Node::Call(a, list) | Node::Cast(a, list) => {
+            NameNode::Qualified(a, b)
+            | NameNode::Local(a, b)
+            | NameNode::MemberPointer(a, b)
+            | NameNode::VendorQualifier(a, b)
+            | NameNode::Vector(a, b)
+            | NameNode::Binary(_, a, b)
+            | NameNode::NamedCast(_, a, b) => any(self, &[*a, *b]),
+            NameNode::Template(a, list) | NameNode::Call(a, list) | NameNode::Cast(a, list) => {
                 any(self, &[*a]).or_else(|| any(self, list))
             }
-            Node::Braces(a, list) => {
+            NameNode::Braces(a, list) => {
                 let of_type = a.and_then(|a| any(self, &[a]));
                 of_type.or_else(|| any(self, list))
             }
-            Node::Conditional(a, b, c) => any(self, &[*a, *b, *c]),
-            Node::FunctionType {
+            NameNode::Conditional(a, b, c) => any(self, &[*a, *b, *c]),
+            NameNode::FunctionType {
                 returns,
                 parameters,
                 ..
             } => any(self, &[*returns]).or_else(|| any(self, parameters)),
-            Node::Function {
+            NameNode::Function {
                 name, parameters, ..
             } => any(self, &[*name]).or_else(|| any(self, parameters)),
-            Node::Tagged(a, _)
-            | Node::Structor(_, a)
-            | Node::Conversion(a)
-            | Node::Pointer(a)
-            | Node::Reference(a)
-            | Node::RvalueReference(a)
-            | Node::Qualifier(a, _)
-            | Node::After(a, _)
-            | Node::Decltype(a)
-            | Node::Unary(_, a)
-            | Node::Postfix(a, _)
-            | Node::Word(_, a)
-            | Node::Global(a)
-            | Node::Literal(a, _, _) => any(self, &[*a]),
-            Node::Array(length, of) => {
+            NameNode::Tagged(a, _)
+            | NameNode::Structor(_, a)
+            | NameNode::Conversion(a)
+            | NameNode::Pointer(a)
+            | NameNode::Reference(a)
+            | NameNode::RvalueReference(a)
+            | NameNode::Qualifier(a, _)
+            | NameNode::After(a, _)
+            | NameNode::Decltype(a)
+            | NameNode::Unary(_, a)
+            | NameNode::Postfix(a, _)
+            | NameNode::Word(_, a)
+            | NameNode::Global(a)
+            | NameNode::Literal(a, _, _) => any(self, &[*a]),
+            NameNode::Array(length, of) => {
                 let of_length = length.and_then(|length| any(self, &[length]));
                 of_length.or_else(|| any(self, &[*of]))
             }
-            Node::Lambda(list, _) => any(self, list),
+            NameNode::Lambda(list, _) => any(self, list),
             _ => None,
         }
     }

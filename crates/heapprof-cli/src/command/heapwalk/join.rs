@@ -174,7 +174,7 @@ fn alone(rows: &[(Place, [i64; 8])]) -> Profile {
     let mut builder = ProfileBuilder::new(&TYPES);
     for (place, values) in rows {
         let frames: Vec<&str> = place.frames.iter().map(String::as_str).collect();
-        builder.named(&frames, values, &mut []);
+        builder.add_named(&frames, values, &mut []);
     }
     builder.finish()
 }

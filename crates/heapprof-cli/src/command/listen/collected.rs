@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use heapprof_analysis::{Error, Store, WiretapBatch, WiretapCode, WiretapSender};
 use heapprof_wiretap::{
-    Datagram, Event, Key, Losses, MOST_SENDERS, Refused, SenderLosses, State, Taken, decode,
+    DatagramError, DatagramReceipt, LossTracker, MAX_SENDERS, SenderLosses, SenderState,
+    SigningKey, WiretapDatagram, WiretapEvent, decode,
 };
 
 use crate::now;
@@ -33,8 +34,8 @@ struct NotTaken {
 
 /// What was counted.
 pub(super) struct Collected {
-    key: Option<Key>,
-    losses: Losses,
+    key: Option<SigningKey>,
+    losses: LossTracker,
     codes: HashMap<CodeKey, Count>,
     refused: NotTaken,
     /// Of all of this run.
@@ -63,7 +64,7 @@ fn row(sender: SenderLosses) -> WiretapSender {
 
 /// A sender of the database, unless somebody wrote something there that is none.
 fn known(row: &WiretapSender) -> Option<SenderLosses> {
-    let is_state = |state: &State| state.words() == row.state;
+    let is_state = |state: &SenderState| state.words() == row.state;
     Some(SenderLosses {
         sender: u64::from_str_radix(&row.sender, 16).ok()?,
         host: row.host.clone(),
@@ -71,17 +72,17 @@ fn known(row: &WiretapSender) -> Option<SenderLosses> {
         parent: u32::try_from(row.parent).ok()?,
         received: u64::try_from(row.received).ok()?,
         lost: u64::try_from(row.lost).ok()?,
-        state: State::ALL.into_iter().find(is_state)?,
+        state: SenderState::ALL.into_iter().find(is_state)?,
         first_ms: u64::try_from(row.first_ms).ok()?,
         last_ms: u64::try_from(row.last_ms).ok()?,
     })
 }
 
 impl Collected {
-    pub(super) fn new(key: Option<Key>) -> Self {
+    pub(super) fn new(key: Option<SigningKey>) -> Self {
         Self {
             key,
-            losses: Losses::new(MOST_SENDERS),
+            losses: LossTracker::new(MAX_SENDERS),
             codes: HashMap::new(),
             refused: NotTaken::default(),
             received: 0,
@@ -93,9 +94,9 @@ impl Collected {
     /// Remembers the senders that an earlier listener has heard.
     pub(super) fn know(&mut self, store: &mut Store) -> Result<(), Error> {
         // New senders need room, too.
-        for sender in store.wiretap_senders(MOST_SENDERS / 2)? {
+        for sender in store.wiretap_senders(MAX_SENDERS / 2)? {
             if let Some(sender) = known(&sender) {
-                self.losses.know(&sender);
+                self.losses.remember(&sender);
             }
         }
         Ok(())
@@ -104,25 +105,25 @@ impl Collected {
     /// Counts a datagram.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         match decode(bytes, self.key.as_ref()) {
-            Ok(datagram) => match self.losses.take(&datagram, now::millis().unsigned_abs()) {
-                Taken::New => self.count(datagram),
-                Taken::Again => self.refused.again += 1,
+            Ok(datagram) => match self.losses.receive(&datagram, now::millis().unsigned_abs()) {
+                DatagramReceipt::New => self.count(datagram),
+                DatagramReceipt::Repeated => self.refused.again += 1,
             },
-            Err(Refused::Signature) => self.refused.signature += 1,
+            Err(DatagramError::Signature) => self.refused.signature += 1,
             Err(_) => self.refused.not_understood += 1,
         }
     }
 
-    fn count(&mut self, datagram: Datagram) {
+    fn count(&mut self, datagram: WiretapDatagram) {
         let (kind, code, site, outcome, us) = match datagram.event {
-            Event::Alive { code, site } => ("alive", code, site, "", 0),
-            Event::Load {
+            WiretapEvent::Alive { code, site } => ("alive", code, site, "", 0),
+            WiretapEvent::Load {
                 code,
                 site,
                 outcome,
                 us,
             } => ("load", code, site, outcome.word(), us),
-            Event::End { .. } => return,
+            WiretapEvent::End { .. } => return,
         };
         self.received += 1;
         let ms = number(datagram.ms);
@@ -145,13 +146,13 @@ impl Collected {
 
     /// Writes what was counted.
     pub(super) fn store(&mut self, store: &mut Store) -> Result<(), Error> {
-        let senders = self.losses.changed(now::millis().unsigned_abs());
+        let senders = self.losses.take_changed(now::millis().unsigned_abs());
         self.write(store, senders)
     }
 
     /// Writes the last that was counted. Nobody listens any more.
     pub(super) fn store_last(&mut self, store: &mut Store) -> Result<(), Error> {
-        let senders = self.losses.ended();
+        let senders = self.losses.take_final();
         self.write(store, senders)
     }
 

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use heapprof_process::{is_there, status};
-use heapprof_profile::fork::Ending;
-use heapprof_symbolize::Options;
+use heapprof_profile::fork::ChildEnding;
+use heapprof_symbolize::SymbolizeOptions;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
@@ -210,7 +210,7 @@ impl Audit {
                 if Instant::now() < until {
                     child.look(has_others);
                 }
-                child.ending = Some(Ending::Running);
+                child.ending = Some(ChildEnding::Running);
             }
             self.ended.push(child.end());
         }
@@ -253,7 +253,7 @@ fn number_of(pid: Pid) -> u32 {
 /// come from files that these have mapped.
 fn name(profiles: &mut [Made]) {
     // The children of a program have the same libraries.
-    let mut namer = ProcessNamer::new(Options::default());
+    let mut namer = ProcessNamer::new(SymbolizeOptions::default());
     for made in profiles {
         // Without these rights, they stay as they are.
         let _ = namer.symbolize(&mut made.profile, made.rights);

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 use anyhow::{Context, Result};
 use heapprof_analysis::{Resident, Runtime, Spread, nameless, resident, unseen_runtime};
 use heapprof_profile::{EarlyEnds, Profile, ReadOptions, decode_with, encode, recorded};
-use heapprof_symbolize::Options;
-use heapprof_symbolize::allocators::Unhooked;
+use heapprof_symbolize::SymbolizeOptions;
+use heapprof_symbolize::allocators::UnhookedAllocator;
 
 use super::executables::Executables;
 use super::residents::Residents;
@@ -56,7 +56,7 @@ pub(super) struct Told {
     /// Blocks whose free was not seen before their address came again, and their bytes.
     pub(super) unseen_frees: [u64; 2],
     /// How the program allocates past what is hooked.
-    pub(super) unhooked: Vec<Unhooked>,
+    pub(super) unhooked: Vec<UnhookedAllocator>,
 }
 
 /// What is held by code without names.
@@ -150,10 +150,10 @@ fn each<T: Send>(
         }
         let worked = acting(owner, || {
             // The processes of a recording have the same libraries.
-            let mut namer = ProcessNamer::new(Options {
+            let mut namer = ProcessNamer::new(SymbolizeOptions {
                 number_functions: true,
                 opened: opened.clone(),
-                ..Options::default()
+                ..SymbolizeOptions::default()
             });
             let each = of_owner.iter().map(|&i| work(&mut namer, entries[i]));
             each.collect::<Vec<T>>()
@@ -271,7 +271,7 @@ fn told(profile: &Profile, one: &Written) -> Told {
         missing_frames: said_after(&comments, "frames missing: "),
         has_values: profile.find_sample_type("sv_inuse_objects").is_ok(),
         missing_values: said_after(&comments, "perl: values missing: "),
-        early_ends: EarlyEnds::of_comments(comments.iter().map(String::as_str)),
+        early_ends: EarlyEnds::from_comments(comments.iter().map(String::as_str)),
         allocated: None,
         unseen_frees: recorded::unseen_frees(comments.iter().map(String::as_str)),
         unhooked: Vec::new(),

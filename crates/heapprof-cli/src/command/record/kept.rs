@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use heapprof_live::Kept;
-use heapprof_profile::{History, Profile, encode};
+use heapprof_profile::{HeapHistory, Profile, encode};
 
 use rustix::fs::FileType;
 
@@ -238,7 +238,7 @@ fn numbered(name: &OsString, number: u32) -> OsString {
 /// Bytes that the process held of its own at most. A forked child begins with what it inherited,
 /// and may free that while it allocates; then it is what it allocated.
 fn own(profile: &Profile) -> i64 {
-    let history = History::of(profile);
+    let history = HeapHistory::from_profile(profile);
     let first = history.and_then(|history| history.moments.first().copied());
     match first.map_or(0, |first| first.bytes) {
         0 => total(profile, "peak_space"),

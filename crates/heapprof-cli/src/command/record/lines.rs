@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use heapprof_analysis::{Place as Line, line_growth};
 use heapprof_profile::{ReadOptions, decode_with};
 use heapprof_report::LineGrowth;
-use heapprof_symbolize::Options;
+use heapprof_symbolize::SymbolizeOptions;
 
 use super::followed::Followed;
 use super::line_output::Output;
@@ -205,9 +205,9 @@ impl User {
             name,
             tail,
             waiting: VecDeque::new(),
-            namer: ProcessNamer::new(Options {
+            namer: ProcessNamer::new(SymbolizeOptions {
                 number_functions: true,
-                ..Options::default()
+                ..SymbolizeOptions::default()
             }),
             followed: Followed::default(),
         }

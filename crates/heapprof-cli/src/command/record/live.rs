@@ -335,7 +335,7 @@ mod tests {
             };
             if self.1 > 2 {
                 let mut builder = ProfileBuilder::new(&[("inuse_space", "bytes")]);
-                builder.folded("main;keep", &[10]);
+                builder.add_folded("main;keep", &[10]);
                 let snapshot = Snapshot::new(1, Source::new("p", builder.finish()));
                 news.snapshot = Some(Arc::new(snapshot.unwrap()));
                 locked(&self.0).has_all = true;

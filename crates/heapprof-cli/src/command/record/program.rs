@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
-use heapprof_symbolize::program::{Obstacle, inspect};
+use heapprof_symbolize::program::{PreloadObstacle, inspect};
 use rustix::process::{getegid, geteuid, getuid};
 
 use crate::messages;
@@ -46,12 +46,12 @@ pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
     let mut preloaded = true;
     for obstacle in &looked.obstacles {
         match obstacle {
-            Obstacle::Static => messages::note(&format!(
+            PreloadObstacle::Static => messages::note(&format!(
                 "{name}: is statically linked, so nothing can be preloaded into it; it runs \
                  unrecorded (a Rust program can use the crate heapprof-alloc; others can be \
                  linked dynamically)"
             )),
-            Obstacle::OtherLibc(loader) => {
+            PreloadObstacle::OtherLibc(loader) => {
                 preloaded = false;
                 messages::note(&format!(
                     "{name}: is made for another C library ({}), whose loader can't load a \
@@ -60,17 +60,17 @@ pub(super) fn look_at(program: &OsStr, path: &Path) -> Result<bool> {
                     loader.display()
                 ));
             }
-            Obstacle::OtherArchitecture(which) => {
+            PreloadObstacle::OtherArchitecture(which) => {
                 preloaded = false;
                 messages::note(&format!(
                     "{name}: is built for another architecture ({which}); it runs unrecorded"
                 ));
             }
-            Obstacle::Sanitizer(which) => bail!(
+            PreloadObstacle::Sanitizer(which) => bail!(
                 "{name}: is built with {which}, which replaces malloc and must come first; record \
                  a build without it"
             ),
-            Obstacle::OwnAllocator(function) => messages::note(&format!(
+            PreloadObstacle::OwnAllocator(function) => messages::note(&format!(
                 "{name}: has an allocator of its own linked in ({function}); only what goes \
                  through the shared library's malloc is recorded (a Rust program can use the \
                  crate heapprof-alloc over it)"

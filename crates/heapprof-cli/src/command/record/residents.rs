@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_process::{Statm, descendants};
-use heapprof_profile::{History, Profile, Resident, recorded};
+use heapprof_profile::{HeapHistory, Profile, ResidentMoment, recorded};
 use rustix::time::{ClockId, clock_gettime};
 
 /// What was resident of each process: when (nanoseconds since 1970), and how many bytes.
@@ -127,14 +127,14 @@ impl Residents {
         let Some(curve) = self.0.get(&process) else {
             return false;
         };
-        let Some(mut history) = History::of(profile) else {
+        let Some(mut history) = HeapHistory::from_profile(profile) else {
             return false;
         };
         let start = profile.time_nanos.saturating_sub(profile.duration_nanos);
         let within = start..=profile.time_nanos;
         let known = curve.iter().filter(|(time, _)| within.contains(time));
-        let mut resident: Vec<Resident> = known
-            .map(|&(time, bytes)| Resident {
+        let mut resident: Vec<ResidentMoment> = known
+            .map(|&(time, bytes)| ResidentMoment {
                 micros: (time - start) / 1000,
                 bytes,
             })
@@ -159,7 +159,7 @@ impl Residents {
 }
 
 /// Says in comments what was resident at last, and at most.
-fn say(profile: &mut Profile, moments: &[Resident]) {
+fn say(profile: &mut Profile, moments: &[ResidentMoment]) {
     let most = moments.iter().map(|moment| moment.bytes).max();
     let last = moments.last().map(|moment| moment.bytes);
     let bytes = |of: Option<i64>| of.and_then(|bytes| u64::try_from(bytes).ok());
@@ -204,10 +204,10 @@ mod tests {
         ];
         let residents = Residents(BTreeMap::from([(7, curve)]));
         assert!(!residents.put_into(&mut profile, 7), "there is no history");
-        History::default().put(&mut profile);
+        HeapHistory::default().put(&mut profile);
         assert!(!residents.put_into(&mut profile, 8));
         assert!(residents.put_into(&mut profile, 7));
-        let put = History::of(&profile).unwrap().resident;
+        let put = HeapHistory::from_profile(&profile).unwrap().resident;
         let put: Vec<(i64, i64)> = put.iter().map(|one| (one.micros, one.bytes)).collect();
         assert_eq!(put, [(0, 2), (2000, 3)]);
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use heapprof_analysis::{Resident, UNSEEN_ALLOCATOR};
 use heapprof_profile::Profile;
-use heapprof_symbolize::allocators::{Role, Unhooked};
-use heapprof_symbolize::program::{Obstacle, inspect};
+use heapprof_symbolize::allocators::{AllocatorRole, UnhookedAllocator};
+use heapprof_symbolize::program::{PreloadObstacle, inspect};
 use heapprof_text::printable;
 
 use super::words::bytes;
@@ -23,7 +23,7 @@ pub(super) fn note_in(
     profile: &mut Profile,
     namer: &mut ProcessNamer,
     rights: ProcessRights,
-) -> io::Result<Vec<Unhooked>> {
+) -> io::Result<Vec<UnhookedAllocator>> {
     let files = profile.mapping.iter().map(|m| profile.text(m.filename));
     let files: Vec<String> = files.map(str::to_string).collect();
     let found = namer.survey(files.iter().map(Path::new), rights)?;
@@ -36,10 +36,10 @@ pub(super) fn note_in(
 }
 
 /// What is not recorded.
-fn what(unhooked: &Unhooked) -> String {
+fn what(unhooked: &UnhookedAllocator) -> String {
     let shown = |path: &Path| printable(&path.display().to_string()).into_owned();
     match unhooked {
-        Unhooked::Inside {
+        UnhookedAllocator::Inside {
             name,
             file,
             function,
@@ -48,22 +48,24 @@ fn what(unhooked: &Unhooked) -> String {
             "the blocks of {name} inside {} ({function}) are not recorded",
             shown(file)
         ),
-        Unhooked::Called {
+        UnhookedAllocator::Called {
             name,
             file,
             functions,
             role,
         } => {
             let missing = match role {
-                Role::Allocates => "such blocks are not recorded",
-                Role::Frees => "such frees are not recorded, so what is in use is too much",
+                AllocatorRole::Allocates => "such blocks are not recorded",
+                AllocatorRole::Frees => {
+                    "such frees are not recorded, so what is in use is too much"
+                }
             };
             format!(
                 "{} calls {functions} of {name} past malloc, and {missing}",
                 shown(file)
             )
         }
-        Unhooked::SecondLibc { file } => format!(
+        UnhookedAllocator::SecondLibc { file } => format!(
             "dlmopen has loaded a second C library ({}), whose blocks are not recorded",
             shown(file)
         ),
@@ -72,7 +74,7 @@ fn what(unhooked: &Unhooked) -> String {
 
 /// What record says of each: what is not in the profile, how much memory that may be, and what
 /// would show it.
-pub(super) fn lines(all: &[Unhooked], peak: Option<Resident>) -> Vec<String> {
+pub(super) fn lines(all: &[UnhookedAllocator], peak: Option<Resident>) -> Vec<String> {
     let rest = peak.and_then(|peak| Some((peak.beside_heap()?, peak.of_program())));
     let rest = rest.map_or_else(String::new, |(rest, whole)| {
         format!(
@@ -84,9 +86,11 @@ pub(super) fn lines(all: &[Unhooked], peak: Option<Resident>) -> Vec<String> {
     let each = all.iter().enumerate().map(|(i, one)| {
         let rest = if i == 0 { rest.as_str() } else { "" };
         let remedy = match one {
-            Unhooked::Inside { remedy, .. } => remedy,
-            Unhooked::Called { .. } => "a program that calls malloc and free is seen whole",
-            Unhooked::SecondLibc { .. } => "what dlopen loads is seen whole",
+            UnhookedAllocator::Inside { remedy, .. } => remedy,
+            UnhookedAllocator::Called { .. } => {
+                "a program that calls malloc and free is seen whole"
+            }
+            UnhookedAllocator::SecondLibc { .. } => "what dlopen loads is seen whole",
         };
         format!("{}{rest}; {remedy}", what(one))
     });
@@ -103,7 +107,7 @@ pub(super) fn own_allocator(of: &Written, program: &str) -> Option<String> {
     }
     let own = inspect(Path::new(program)).obstacles;
     let function = own.iter().find_map(|obstacle| match obstacle {
-        Obstacle::OwnAllocator(function) => Some(function),
+        PreloadObstacle::OwnAllocator(function) => Some(function),
         _ => None,
     })?;
     Some(format!(
@@ -119,17 +123,17 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_its_memory() {
         let file = || Path::new("/tmp/p\n").to_path_buf();
-        let inside = Unhooked::Inside {
+        let inside = UnhookedAllocator::Inside {
             name: "mimalloc",
             remedy: "link it otherwise",
             file: file(),
             function: "mi_malloc_aligned".to_string(),
         };
-        let called = Unhooked::Called {
+        let called = UnhookedAllocator::Called {
             name: "jemalloc",
             file: file(),
             functions: "sdallocx".to_string(),
-            role: Role::Frees,
+            role: AllocatorRole::Frees,
         };
         let peak = Resident {
             bytes: 4 << 20,

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use heapprof_analysis::{Source, Store, agree};
-use heapprof_formats::DATABASE_HEAD;
+use heapprof_formats::SQLITE_MAGIC;
 use heapprof_web::{Asked, Refusal};
 use serde_json::json;
 
@@ -494,11 +494,11 @@ fn state(path: &Path) -> Option<[i64; 4]> {
 
 /// Whether an argument names a database.
 fn is_database(argument: &str) -> bool {
-    let mut head = [0; DATABASE_HEAD.len()];
+    let mut head = [0; SQLITE_MAGIC.len()];
     let path = name::path(argument);
     path.is_file()
         && File::open(path)
             .and_then(|mut file| file.read_exact(&mut head))
             .is_ok()
-        && head == DATABASE_HEAD
+        && head == SQLITE_MAGIC
 }

@@ -3,20 +3,20 @@
 use foldhash::{HashMap, HashMapExt};
 
 use super::MapValue;
-use crate::error::Error;
-use crate::reading::{Options, Part};
+use crate::error::FormatError;
+use crate::reading::{FormatReadOptions, PartSelector};
 
 /// The most maps. Scripts have a handful, and each takes memory for a value of every stack.
-const MOST: usize = 64;
+const MAX_MAPS: usize = 64;
 
 #[derive(Default)]
-pub(super) struct Maps {
-    map: Vec<Map>,
+pub(super) struct BpftraceMaps {
+    map: Vec<BpftraceMap>,
 }
 
-struct Map {
+struct BpftraceMap {
     name: String,
-    entries: Vec<Entry>,
+    entries: Vec<BpftraceEntry>,
     has_counts: bool,
     /// How often it was printed, the number and sum of the largest print so far, the sum of the
     /// current print, and its last value.
@@ -28,14 +28,14 @@ struct Map {
     seen: HashMap<u32, u32>,
 }
 
-struct Entry {
+struct BpftraceEntry {
     print: u32,
     sample: u32,
     value: MapValue,
 }
 
 /// A sample type: a map, or the counts of a map that also has totals.
-pub(super) struct Column {
+pub(super) struct BpftraceColumn {
     pub(super) name: String,
     pub(super) unit: String,
     map: usize,
@@ -43,21 +43,21 @@ pub(super) struct Column {
     print: u32,
 }
 
-impl Maps {
+impl BpftraceMaps {
     pub(super) fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
     /// The number of the map with this name, which is added if it is new.
-    pub(super) fn map(&mut self, name: &[u8]) -> Result<usize, Error> {
+    pub(super) fn map(&mut self, name: &[u8]) -> Result<usize, FormatError> {
         let name = String::from_utf8_lossy(name).into_owned();
         if let Some(known) = self.map.iter().position(|map| map.name == name) {
             return Ok(known);
         }
-        if self.map.len() == MOST {
-            return Err(Error::TooMuch(format!("{MOST} maps")));
+        if self.map.len() == MAX_MAPS {
+            return Err(FormatError::TooMuch(format!("{MAX_MAPS} maps")));
         }
-        self.map.push(Map {
+        self.map.push(BpftraceMap {
             name,
             entries: Vec::new(),
             has_counts: false,
@@ -71,7 +71,12 @@ impl Maps {
     }
 
     /// Adds an entry, which may begin a new print of its map.
-    pub(super) fn push(&mut self, map: usize, sample: u32, value: MapValue) -> Result<(), Error> {
+    pub(super) fn push(
+        &mut self,
+        map: usize,
+        sample: u32,
+        value: MapValue,
+    ) -> Result<(), FormatError> {
         let map = &mut self.map[map];
         let (size, rank) = match value {
             MapValue::One(size) => (size, size),
@@ -89,7 +94,7 @@ impl Maps {
         map.last = rank;
         map.sum += i128::from(size);
         map.seen.insert(sample, map.prints);
-        map.entries.push(Entry {
+        map.entries.push(BpftraceEntry {
             print: map.prints,
             sample,
             value,
@@ -98,7 +103,10 @@ impl Maps {
     }
 
     /// The sample types, with the prints that are asked for.
-    pub(super) fn columns(&self, options: &Options) -> Result<Vec<Column>, Error> {
+    pub(super) fn columns(
+        &self,
+        options: &FormatReadOptions,
+    ) -> Result<Vec<BpftraceColumn>, FormatError> {
         let mut columns = Vec::new();
         for (number, map) in self.map.iter().enumerate() {
             let print = map.print(options.part)?;
@@ -107,7 +115,7 @@ impl Maps {
                 name => name,
             };
             let mut column = |name: String, unit: &str, is_count| {
-                columns.push(Column {
+                columns.push(BpftraceColumn {
                     name,
                     unit: unit.to_string(),
                     map: number,
@@ -135,7 +143,7 @@ impl Maps {
                     "has several values, {}, and one name fits only one of them",
                     names.join(", ")
                 );
-                return Err(Error::ValuesKnown(reason));
+                return Err(FormatError::ValuesKnown(reason));
             };
             column.name.clone_from(&values.r#type);
             column.unit.clone_from(&values.unit);
@@ -144,7 +152,7 @@ impl Maps {
     }
 
     /// Writes the values of the columns into a table with a row for each sample.
-    pub(super) fn fill(&self, columns: &[Column], table: &mut [i64]) {
+    pub(super) fn fill(&self, columns: &[BpftraceColumn], table: &mut [i64]) {
         let width = columns.len();
         for (at, column) in columns.iter().enumerate() {
             for entry in &self.map[column.map].entries {
@@ -164,19 +172,19 @@ impl Maps {
     }
 
     /// Says which print this is, if there are several.
-    pub(super) fn which(&self, options: &Options) -> Result<Option<String>, Error> {
+    pub(super) fn which(&self, options: &FormatReadOptions) -> Result<Option<String>, FormatError> {
         let most = self.map.iter().map(|map| map.prints).max().unwrap_or(0);
         if most < 2 {
             return Ok(None);
         }
-        let part = options.part.unwrap_or(Part::Last);
+        let part = options.part.unwrap_or(PartSelector::Last);
         Ok(Some(format!(
             "print: {part}; maps were printed up to {most} times; name another as FILE#N, from 1"
         )))
     }
 }
 
-impl Map {
+impl BpftraceMap {
     fn end_print(&mut self) {
         if self.prints > 0 && self.sum > self.largest.1 {
             self.largest = (self.prints, self.sum);
@@ -185,12 +193,12 @@ impl Map {
     }
 
     /// The number of the print that is asked for.
-    fn print(&self, part: Option<Part>) -> Result<u32, Error> {
+    fn print(&self, part: Option<PartSelector>) -> Result<u32, FormatError> {
         let peak = match self.sum > self.largest.1 {
             true => self.prints,
             false => self.largest.0,
         };
-        let part = part.unwrap_or(Part::Last);
+        let part = part.unwrap_or(PartSelector::Last);
         let noun = format!("print of @{}", self.name);
         let index = part.choose(
             &noun,

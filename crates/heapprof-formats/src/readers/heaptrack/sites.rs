@@ -2,11 +2,11 @@
 
 use foldhash::HashMap;
 
-use crate::error::Error;
+use crate::error::FormatError;
 use crate::tally::overflow;
 
 /// The sample types of the values.
-pub(super) const TYPES: [(&str, &str); 7] = [
+pub(super) const SAMPLE_TYPES: [(&str, &str); 7] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
     ("temporary_objects", "count"),
@@ -18,17 +18,17 @@ pub(super) const TYPES: [(&str, &str); 7] = [
 
 /// An allocation: a size at a trace.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Allocation {
+pub(super) struct HeaptrackAllocation {
     pub(super) size: i64,
     pub(super) trace: u32,
 }
 
 /// All traces that allocate.
 #[derive(Default)]
-pub(super) struct Sites {
+pub(super) struct HeaptrackSites {
     /// The size and site of each allocation that the file defines.
     definition: Vec<(i64, u32)>,
-    site: Vec<Site>,
+    site: Vec<HeaptrackSite>,
     /// The site of each trace, from 0; `NO_SITE` if it has none.
     of_trace: Vec<u32>,
     /// Blocks by their address, in files of version 0.
@@ -39,11 +39,11 @@ pub(super) struct Sites {
     total: i64,
     peak: i64,
     /// What was allocated last, or `Freed` if something was freed since.
-    last: Last,
+    last: LastAllocation,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Last {
+enum LastAllocation {
     #[default]
     Freed,
     Definition(usize),
@@ -54,32 +54,32 @@ const NO_SITE: u32 = u32::MAX;
 
 /// The sums of a trace, in blocks and bytes.
 #[derive(Default)]
-struct Site {
+struct HeaptrackSite {
     trace: u32,
     allocated: [i64; 2],
     temporary: i64,
-    held: [i64; 2],
+    in_use: [i64; 2],
     /// What it held at the last maximum before `changed`.
-    held_at_peak: [i64; 2],
-    /// The event that changed `held` last.
+    in_use_at_peak: [i64; 2],
+    /// The event that changed `in_use` last.
     changed: u64,
 }
 
-impl Site {
+impl HeaptrackSite {
     /// Changes what is held. First keeps the old amounts if they were still held at the largest
     /// moment.
     fn change(&mut self, event: u64, peak_event: u64, sign: i64, size: i64) -> Option<()> {
         if self.changed <= peak_event {
-            self.held_at_peak = self.held;
+            self.in_use_at_peak = self.in_use;
         }
         self.changed = event;
-        self.held[0] = self.held[0].checked_add(sign)?;
-        self.held[1] = self.held[1].checked_add(sign.checked_mul(size)?)?;
+        self.in_use[0] = self.in_use[0].checked_add(sign)?;
+        self.in_use[1] = self.in_use[1].checked_add(sign.checked_mul(size)?)?;
         Some(())
     }
 }
 
-impl Sites {
+impl HeaptrackSites {
     /// About how many bytes of memory they take.
     pub(super) fn memory(&self) -> u64 {
         let sites = size_of_val(&self.definition[..])
@@ -95,13 +95,13 @@ impl Sites {
     }
 
     /// Defines the next allocation.
-    pub(super) fn define(&mut self, allocation: Allocation) -> Result<(), Error> {
+    pub(super) fn define(&mut self, allocation: HeaptrackAllocation) -> Result<(), FormatError> {
         let site = self.site_of(allocation.trace)?;
         self.definition.push((allocation.size, site));
         Ok(())
     }
 
-    fn site_of(&mut self, trace: u32) -> Result<u32, Error> {
+    fn site_of(&mut self, trace: u32) -> Result<u32, FormatError> {
         let at = trace as usize;
         if self.of_trace.len() <= at {
             self.of_trace.resize(at + 1, NO_SITE);
@@ -110,53 +110,53 @@ impl Sites {
             let number =
                 u32::try_from(self.site.len()).map_err(|_| overflow("the number of traces"))?;
             self.of_trace[at] = number;
-            self.site.push(Site {
+            self.site.push(HeaptrackSite {
                 trace,
-                ..Site::default()
+                ..HeaptrackSite::default()
             });
         }
         Ok(self.of_trace[at])
     }
 
     /// Counts a new block of a defined allocation.
-    pub(super) fn allocated(&mut self, number: usize) -> Result<(), Error> {
+    pub(super) fn count_allocation(&mut self, number: usize) -> Result<(), FormatError> {
         let (size, site) = self.definition[number];
-        self.last = Last::Definition(number);
+        self.last = LastAllocation::Definition(number);
         self.add(size, site)
     }
 
     /// Counts a freed block of a defined allocation.
-    pub(super) fn freed(&mut self, number: usize) -> Result<(), Error> {
+    pub(super) fn count_free(&mut self, number: usize) -> Result<(), FormatError> {
         let (size, site) = self.definition[number];
-        let temporary = self.last == Last::Definition(number);
+        let temporary = self.last == LastAllocation::Definition(number);
         self.remove(size, site, temporary)
     }
 
     /// Counts a new block at an address.
-    pub(super) fn allocated_at(
+    pub(super) fn count_allocation_at(
         &mut self,
         pointer: u64,
-        allocation: Allocation,
-    ) -> Result<(), Error> {
+        allocation: HeaptrackAllocation,
+    ) -> Result<(), FormatError> {
         let site = self.site_of(allocation.trace)?;
         self.pointer.insert(pointer, (allocation.size, site));
-        self.last = Last::Pointer(pointer);
+        self.last = LastAllocation::Pointer(pointer);
         self.add(allocation.size, site)
     }
 
     /// Counts the block at an address as freed. A block from before heaptrack was attached is
     /// unknown and is ignored.
-    pub(super) fn freed_at(&mut self, pointer: u64) -> Result<(), Error> {
+    pub(super) fn count_free_at(&mut self, pointer: u64) -> Result<(), FormatError> {
         match self.pointer.remove(&pointer) {
             Some((size, site)) => {
-                let temporary = self.last == Last::Pointer(pointer);
+                let temporary = self.last == LastAllocation::Pointer(pointer);
                 self.remove(size, site, temporary)
             }
             None => Ok(()),
         }
     }
 
-    fn add(&mut self, size: i64, site: u32) -> Result<(), Error> {
+    fn add(&mut self, size: i64, site: u32) -> Result<(), FormatError> {
         self.event += 1;
         let site = &mut self.site[site as usize];
         let added = site
@@ -175,9 +175,9 @@ impl Sites {
         Ok(())
     }
 
-    fn remove(&mut self, size: i64, site: u32, temporary: bool) -> Result<(), Error> {
+    fn remove(&mut self, size: i64, site: u32, temporary: bool) -> Result<(), FormatError> {
         self.event += 1;
-        self.last = Last::Freed;
+        self.last = LastAllocation::Freed;
         let site = &mut self.site[site as usize];
         site.temporary += i64::from(temporary);
         let removed = site
@@ -189,15 +189,15 @@ impl Sites {
         removed.ok_or_else(|| overflow("what a trace freed"))
     }
 
-    /// Each trace with its values, in the order of [`TYPES`].
+    /// Each trace with its values, in the order of [`SAMPLE_TYPES`].
     pub(super) fn values(&self) -> impl Iterator<Item = (u32, [i64; 7])> {
         self.site.iter().map(|site| {
             let at_peak = match site.changed <= self.peak_event {
-                true => site.held,
-                false => site.held_at_peak,
+                true => site.in_use,
+                false => site.in_use_at_peak,
             };
             let [allocated, allocated_bytes] = site.allocated;
-            let [held, held_bytes] = site.held;
+            let [held, held_bytes] = site.in_use;
             let values = [
                 allocated,
                 allocated_bytes,
@@ -219,14 +219,14 @@ mod tests {
     /// Each character is an event: a letter allocates, its upper case frees. Sizes are 10 for a, 20
     /// for b and so on.
     fn values(events: &str) -> Vec<[i64; 7]> {
-        let mut sites = Sites::default();
+        let mut sites = HeaptrackSites::default();
         for (trace, size) in [(1, 10), (2, 20), (1, 30)] {
-            sites.define(Allocation { size, trace }).unwrap();
+            sites.define(HeaptrackAllocation { size, trace }).unwrap();
         }
         for event in events.bytes() {
             match event {
-                b'a'..=b'z' => sites.allocated(usize::from(event - b'a')).unwrap(),
-                _ => sites.freed(usize::from(event - b'A')).unwrap(),
+                b'a'..=b'z' => sites.count_allocation(usize::from(event - b'a')).unwrap(),
+                _ => sites.count_free(usize::from(event - b'A')).unwrap(),
             }
         }
         sites.values().map(|(_, values)| values).collect()
@@ -252,13 +252,13 @@ mod tests {
 
     #[test]
     fn blocks_are_known_by_address_in_old_files() {
-        let mut sites = Sites::default();
-        let allocation = Allocation { size: 8, trace: 0 };
-        sites.allocated_at(0x10, allocation).unwrap();
-        sites.allocated_at(0x20, allocation).unwrap();
-        sites.freed_at(0x99).unwrap();
-        sites.freed_at(0x20).unwrap();
-        sites.freed_at(0x20).unwrap();
+        let mut sites = HeaptrackSites::default();
+        let allocation = HeaptrackAllocation { size: 8, trace: 0 };
+        sites.count_allocation_at(0x10, allocation).unwrap();
+        sites.count_allocation_at(0x20, allocation).unwrap();
+        sites.count_free_at(0x99).unwrap();
+        sites.count_free_at(0x20).unwrap();
+        sites.count_free_at(0x20).unwrap();
         let values: Vec<_> = sites.values().collect();
         assert_eq!(values, [(0, [2, 16, 1, 2, 16, 1, 8])]);
     }

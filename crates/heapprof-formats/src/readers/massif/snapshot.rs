@@ -1,15 +1,15 @@
 //! One snapshot: its sums, and its tree of callers.
 
-use crate::error::{Error, shortened};
+use crate::error::{FormatError, shortened};
 use crate::figures::{decimal, value};
-use crate::lines::Lines;
+use crate::lines::LineReader;
 use crate::tally::overflow;
-use crate::texts::Texts;
+use crate::texts::TextTable;
 
-use super::{advance, bytes, field, here};
+use super::{advance, bytes, current_value, field};
 
 /// A snapshot as it is in the file.
-pub(super) struct Snapshot {
+pub(super) struct MassifSnapshot {
     pub(super) number: u64,
     /// The time in the file's unit.
     pub(super) time: String,
@@ -23,12 +23,12 @@ pub(super) struct Snapshot {
     /// The text of the tree's root; empty if there is no tree.
     root: String,
     /// The nodes of the tree without the root, each before its callers.
-    nodes: Vec<Node>,
+    nodes: Vec<MassifNode>,
     /// The frame that stands for bytes that the tree does not account for.
     unaccounted: u32,
 }
 
-struct Node {
+struct MassifNode {
     /// The depth in the tree, from 1.
     depth: usize,
     frame: u32,
@@ -37,17 +37,20 @@ struct Node {
 }
 
 /// Stands for callers that Massif did not list.
-const BELOW: &str = "(below massif's threshold)";
+const BELOW_THRESHOLD: &str = "(below massif's threshold)";
 
 /// Reads a snapshot, whose first line is the current one.
-pub(super) fn read(lines: &mut Lines<'_>, frames: &mut Texts) -> Result<Snapshot, Error> {
-    let number = decimal(here(lines, "snapshot")?);
+pub(super) fn read(
+    lines: &mut LineReader<'_>,
+    frames: &mut TextTable,
+) -> Result<MassifSnapshot, FormatError> {
+    let number = decimal(current_value(lines, "snapshot")?);
     let number = number.ok_or_else(|| lines.wrong("snapshot= and a number"))?;
     let time = String::from_utf8_lossy(field(lines, "time")?).into_owned();
     if time.is_empty() || !time.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
         return Err(lines.wrong("time= and a number"));
     }
-    let mut snapshot = Snapshot {
+    let mut snapshot = MassifSnapshot {
         number,
         time,
         heap: bytes(lines, "mem_heap_B")?,
@@ -75,12 +78,12 @@ pub(super) fn read(lines: &mut Lines<'_>, frames: &mut Texts) -> Result<Snapshot
     Ok(snapshot)
 }
 
-fn intern(frames: &mut Texts, text: &str) -> Result<u32, Error> {
+fn intern(frames: &mut TextTable, text: &str) -> Result<u32, FormatError> {
     let number = frames.intern(text);
-    number.ok_or_else(|| Error::TooMuch("4294967295 different frames".to_string()))
+    number.ok_or_else(|| FormatError::TooMuch("4294967295 different frames".to_string()))
 }
 
-impl Snapshot {
+impl MassifSnapshot {
     pub(super) fn has_tree(&self) -> bool {
         !self.root.is_empty()
     }
@@ -109,7 +112,11 @@ impl Snapshot {
 
     /// Reads the tree. Each node has a line, which is indented by its depth and says how many
     /// callers follow.
-    fn tree(&mut self, lines: &mut Lines<'_>, frames: &mut Texts) -> Result<(), Error> {
+    fn tree(
+        &mut self,
+        lines: &mut LineReader<'_>,
+        frames: &mut TextTable,
+    ) -> Result<(), FormatError> {
         // How many callers are still to come for each node from the root to the current one.
         let mut missing: Vec<u64> = Vec::new();
         loop {
@@ -131,14 +138,14 @@ impl Snapshot {
             } else {
                 let frame = match &*text {
                     frame if frame.starts_with("0x") => frame,
-                    rest if rest.starts_with("in ") && callers == 0 => BELOW,
+                    rest if rest.starts_with("in ") && callers == 0 => BELOW_THRESHOLD,
                     _ => {
                         let found = shortened(text.as_bytes());
                         return Err(lines.wrong_part("0xADDRESS: function (file:line)", found));
                     }
                 };
                 let frame = intern(frames, frame)?;
-                self.nodes.push(Node {
+                self.nodes.push(MassifNode {
                     depth,
                     frame,
                     bytes,
@@ -162,12 +169,12 @@ impl Snapshot {
     /// The sum of these bytes is `heap`. Errors, also those of `each`, name the line of the node.
     pub(super) fn own_bytes(
         &self,
-        mut each: impl FnMut(&[u32], i64) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+        mut each: impl FnMut(&[u32], i64) -> Result<(), FormatError>,
+    ) -> Result<(), FormatError> {
         let mut own: Vec<i64> = self.nodes.iter().map(|node| node.bytes).collect();
         let mut rest = self.heap;
         let mut ancestors: Vec<usize> = Vec::new();
-        let less = |sum: i64, node: &Node| {
+        let less = |sum: i64, node: &MassifNode| {
             let less = sum.checked_sub(node.bytes);
             let too_much = || overflow("a node of the tree without its callers");
             less.ok_or_else(|| too_much().at_line(node.line))

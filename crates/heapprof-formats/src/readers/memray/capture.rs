@@ -1,31 +1,31 @@
 //! A capture of memray as it is read: its records become sums of stacks, and these a profile.
 
-use super::header::Header;
-use super::record::{Record, Sum};
-use super::sites::{Sites, TYPES};
-use super::stacks::Stacks;
-use crate::error::Error;
-use crate::format::Format;
-use crate::reading::{Options, Reading};
-use crate::tally::{Frames, Tally};
+use super::header::MemrayHeader;
+use super::record::{MemrayRecord, MemrayStackSum};
+use super::sites::{MemraySites, SAMPLE_TYPES};
+use super::stacks::MemrayStacks;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
+use crate::reading::{FormatReadOptions, ProfileReading};
+use crate::tally::{FrameBudget, SampleTally};
 
 /// What was read of a capture.
-pub(super) struct Capture {
+pub(super) struct MemrayCapture {
     has_code: bool,
-    stacks: Stacks,
-    sites: Sites,
+    stacks: MemrayStacks,
+    sites: MemraySites,
     /// The largest resident set in bytes, and the last time in milliseconds since the start.
-    most_resident: u64,
+    max_resident: u64,
     time: u64,
 }
 
-impl Capture {
-    pub(super) fn new(header: &Header) -> Self {
+impl MemrayCapture {
+    pub(super) fn new(header: &MemrayHeader) -> Self {
         Self {
             has_code: header.has_code(),
-            stacks: Stacks::default(),
-            sites: Sites::default(),
-            most_resident: 0,
+            stacks: MemrayStacks::default(),
+            sites: MemraySites::default(),
+            max_resident: 0,
             time: 0,
         }
     }
@@ -36,14 +36,14 @@ impl Capture {
     }
 
     /// Takes a record, which ends at `offset`.
-    pub(super) fn record(&mut self, record: Record, offset: u64) -> Result<(), Error> {
-        let wrong = |expected: &str, found: &str| Error::Byte {
+    pub(super) fn record(&mut self, record: MemrayRecord, offset: u64) -> Result<(), FormatError> {
+        let wrong = |expected: &str, found: &str| FormatError::Byte {
             offset,
             defect: format!("expected {expected}, found {found}"),
         };
         let no_thread = || wrong("a thread before what it does", "none");
         match record {
-            Record::Block {
+            MemrayRecord::Block {
                 address,
                 size,
                 allocator,
@@ -52,21 +52,21 @@ impl Capture {
                 let key = (thread, self.stacks.innermost(), allocator);
                 self.sites.event(key, address, size, offset)
             }
-            Record::Push(code, instruction) => {
+            MemrayRecord::Push(code, instruction) => {
                 self.stacks.push(code, instruction)?.ok_or_else(no_thread)
             }
-            Record::Pop(count) => self
+            MemrayRecord::Pop(count) => self
                 .stacks
                 .pop(count)
                 .map_err(|depth| wrong(&format!("at most {depth} returns"), &format!("{count}"))),
-            Record::Thread(id) => self.stacks.run(id),
-            Record::ThreadName(name) => self.stacks.name_thread(&name).ok_or_else(no_thread),
-            Record::Resident { bytes, time } => {
-                self.most_resident = self.most_resident.max(bytes);
+            MemrayRecord::Thread(id) => self.stacks.run(id),
+            MemrayRecord::ThreadName(name) => self.stacks.name_thread(&name).ok_or_else(no_thread),
+            MemrayRecord::Resident { bytes, time } => {
+                self.max_resident = self.max_resident.max(bytes);
                 self.time = self.time.max(time);
                 Ok(())
             }
-            Record::NumberedFrame {
+            MemrayRecord::NumberedFrame {
                 number,
                 code,
                 offset,
@@ -74,7 +74,7 @@ impl Capture {
                 .stacks
                 .numbered_frame(number, code, offset)?
                 .ok_or_else(|| wrong("the next number of a frame", &number.to_string())),
-            Record::Stack { frame, parent } => self
+            MemrayRecord::Stack { frame, parent } => self
                 .stacks
                 .numbered_call(frame, parent, self.has_code)?
                 .ok_or_else(|| {
@@ -85,15 +85,19 @@ impl Capture {
                         &found,
                     )
                 }),
-            Record::Sum(sum) => self.sum(&sum, wrong),
-            described @ (Record::Code { .. } | Record::Frame { .. }) => {
+            MemrayRecord::Sum(sum) => self.sum(&sum, wrong),
+            described @ (MemrayRecord::Code { .. } | MemrayRecord::Frame { .. }) => {
                 self.stacks.describe(described)
             }
-            Record::Other | Record::End { .. } => Ok(()),
+            MemrayRecord::Other | MemrayRecord::End { .. } => Ok(()),
         }
     }
 
-    fn sum(&mut self, sum: &Sum, wrong: impl Fn(&str, &str) -> Error) -> Result<(), Error> {
+    fn sum(
+        &mut self,
+        sum: &MemrayStackSum,
+        wrong: impl Fn(&str, &str) -> FormatError,
+    ) -> Result<(), FormatError> {
         let known = self.stacks.calls();
         let call = self.stacks.known_call(sum.stack).ok_or_else(|| {
             wrong(
@@ -108,18 +112,18 @@ impl Capture {
     /// The profile. The file has so many bytes.
     pub(super) fn reading(
         self,
-        header: &Header,
+        header: &MemrayHeader,
         is_marked: bool,
         bytes: u64,
-        options: &Options,
-    ) -> Result<Reading, Error> {
+        options: &FormatReadOptions,
+    ) -> Result<ProfileReading, FormatError> {
         // A file with sums does not have what was allocated in all.
         let first = if header.is_aggregated { 2 } else { 0 };
-        let mut tally = Tally::new(&TYPES[first..]).within(options);
+        let mut tally = SampleTally::new(&SAMPLE_TYPES[first..]).within(options);
         let locations = self.stacks.locations(&mut tally, header);
-        let no_stack = tally.named("(no Python stack)");
+        let no_stack = tally.named_location("(no Python stack)");
         let mut stack = Vec::new();
-        let mut frames = Frames::of(bytes);
+        let mut frames = FrameBudget::for_file_bytes(bytes);
         for ((thread, call, allocator), values) in self.sites.values() {
             let (name, id) = &self.stacks.thread[thread as usize];
             stack.clear();
@@ -149,10 +153,14 @@ impl Capture {
         let shown = tally.builder.text("peak_space");
         tally.builder.profile.default_sample_type = shown;
         let unsampling = "none, memray records every block";
-        Ok(Reading::new(Format::Memray, unsampling, tally.finish()))
+        Ok(ProfileReading::new(
+            ProfileFormat::Memray,
+            unsampling,
+            tally.finish(),
+        ))
     }
 
-    fn comment(&self, tally: &mut Tally, header: &Header, is_marked: bool) {
+    fn comment(&self, tally: &mut SampleTally, header: &MemrayHeader, is_marked: bool) {
         let traced = header.has_python_blocks.map(|yes| match yes {
             true => "Python's own blocks are recorded".to_string(),
             false => "Python's own blocks are not recorded, but the memory that they are in is; \
@@ -160,10 +168,10 @@ impl Capture {
                 .to_string(),
         });
         let python = header.python().map(|version| format!("python: {version}"));
-        let resident = (self.most_resident > 0).then(|| {
+        let resident = (self.max_resident > 0).then(|| {
             format!(
                 "peak resident set: {} bytes, with memray's own",
-                self.most_resident
+                self.max_resident
             )
         });
         let killed = (!is_marked).then(|| {

@@ -1,21 +1,21 @@
 //! The header of a capture of memray: which version wrote it, of which process, and how.
 
-use crate::bytes::Bytes;
-use crate::error::Error;
+use crate::bytes::BinaryReader;
+use crate::error::FormatError;
 
 /// What every capture begins with.
 pub(super) const MAGIC: &[u8] = b"memray\0";
 
 /// The versions of the layout that are read.
-const OLDEST: u32 = 10;
-const NEWEST: u32 = 13;
+const OLDEST_VERSION: u32 = 10;
+const NEWEST_VERSION: u32 = 13;
 /// From this version on, a code object is described once, and frames have an offset in its code.
-const WITH_CODE: u32 = 12;
+const FIRST_VERSION_WITH_CODE: u32 = 12;
 
 /// The most bytes of a command line, or of a path.
-const LONGEST: usize = 1 << 20;
+const MAX_TEXT_BYTES: usize = 1 << 20;
 
-pub(super) struct Header {
+pub(super) struct MemrayHeader {
     pub(super) version: u32,
     /// The version of Python that memray was built for, as `PY_VERSION_HEX` has it. It is 0 if the
     /// file does not say it.
@@ -37,38 +37,38 @@ pub(super) struct Header {
     pub(super) has_python_blocks: Option<bool>,
 }
 
-impl Header {
-    pub(super) fn read(bytes: &mut Bytes<'_>) -> Result<Self, Error> {
-        const WHAT: &str = "the header of a capture of memray";
+impl MemrayHeader {
+    pub(super) fn read(bytes: &mut BinaryReader<'_>) -> Result<Self, FormatError> {
+        const EXPECTED_HEADER: &str = "the header of a capture of memray";
         for &expected in MAGIC {
-            let found = bytes.byte(WHAT)?;
+            let found = bytes.byte(EXPECTED_HEADER)?;
             if found != expected {
-                return Err(bytes.wrong(WHAT, "something else"));
+                return Err(bytes.wrong(EXPECTED_HEADER, "something else"));
             }
         }
-        let version = bytes.u32(WHAT)?;
-        if !(OLDEST..=NEWEST).contains(&version) {
-            return Err(Error::Version(format!(
-                "is a capture of memray of version {version}, and heapprof reads versions {OLDEST} \
-                 to {NEWEST}, of memray 1.7 to 1.20; the memray that wrote it reads it: memray \
-                 stats FILE"
+        let version = bytes.u32(EXPECTED_HEADER)?;
+        if !(OLDEST_VERSION..=NEWEST_VERSION).contains(&version) {
+            return Err(FormatError::Version(format!(
+                "is a capture of memray of version {version}, and heapprof reads versions {OLDEST_VERSION} \
+                 to {NEWEST_VERSION}, of memray 1.7 to 1.20; the memray that wrote it reads it: \
+                 memray stats FILE"
             )));
         }
         let python = match version {
-            WITH_CODE.. => bytes.u32(WHAT)?,
+            FIRST_VERSION_WITH_CODE.. => bytes.u32(EXPECTED_HEADER)?,
             _ => 0,
         };
         let is_native = flag(bytes)?;
         let is_aggregated = flag(bytes)?;
-        let (_allocations, _frames) = (bytes.u64(WHAT)?, bytes.u64(WHAT)?);
-        let start = bytes.u64(WHAT)?;
-        let end = bytes.u64(WHAT)?;
+        let (_allocations, _frames) = (bytes.u64(EXPECTED_HEADER)?, bytes.u64(EXPECTED_HEADER)?);
+        let start = bytes.u64(EXPECTED_HEADER)?;
+        let end = bytes.u64(EXPECTED_HEADER)?;
         let milliseconds = |number: u64| i64::try_from(number).unwrap_or(0);
         let command = text(bytes, "the command line")?;
-        let pid = bytes.u32(WHAT)?;
-        let main_thread = bytes.u64(WHAT)?;
-        let skipped = bytes.u64(WHAT)?;
-        let allocator = match bytes.byte(WHAT)? {
+        let pid = bytes.u32(EXPECTED_HEADER)?;
+        let main_thread = bytes.u64(EXPECTED_HEADER)?;
+        let skipped = bytes.u64(EXPECTED_HEADER)?;
+        let allocator = match bytes.byte(EXPECTED_HEADER)? {
             1 => "pymalloc",
             2 => "pymalloc with debug hooks",
             3 => "malloc",
@@ -80,7 +80,7 @@ impl Header {
             11.. => Some(flag(bytes)?),
             _ => None,
         };
-        if version >= WITH_CODE {
+        if version >= FIRST_VERSION_WITH_CODE {
             // Whether objects of Python were followed, too.
             flag(bytes)?;
         }
@@ -105,7 +105,7 @@ impl Header {
 
     /// Whether code objects are described once, and frames have an offset in their code.
     pub(super) fn has_code(&self) -> bool {
-        self.version >= WITH_CODE
+        self.version >= FIRST_VERSION_WITH_CODE
     }
 
     /// Python's version for people, e.g. `3.11`. The program's Python may have another third
@@ -117,21 +117,21 @@ impl Header {
 }
 
 /// A byte that is 0 or 1.
-fn flag(bytes: &mut Bytes<'_>) -> Result<bool, Error> {
-    const WHAT: &str = "a flag of the header, 0 or 1";
-    match bytes.byte(WHAT)? {
+fn flag(bytes: &mut BinaryReader<'_>) -> Result<bool, FormatError> {
+    const EXPECTED_FLAG: &str = "a flag of the header, 0 or 1";
+    match bytes.byte(EXPECTED_FLAG)? {
         0 => Ok(false),
         1 => Ok(true),
-        other => Err(bytes.wrong(WHAT, other)),
+        other => Err(bytes.wrong(EXPECTED_FLAG, other)),
     }
 }
 
-fn text(bytes: &mut Bytes<'_>, what: &str) -> Result<Vec<u8>, Error> {
-    bytes.until(b'\0', LONGEST, what)
+fn text(bytes: &mut BinaryReader<'_>, what: &str) -> Result<Vec<u8>, FormatError> {
+    bytes.until(b'\0', MAX_TEXT_BYTES, what)
 }
 
 /// Reads past the folder of Python's library and the two lists of paths. An empty path ends a list.
-fn search_paths(bytes: &mut Bytes<'_>) -> Result<(), Error> {
+fn search_paths(bytes: &mut BinaryReader<'_>) -> Result<(), FormatError> {
     text(bytes, "the folder of Python's library")?;
     for _ in 0..2 {
         while !text(bytes, "a search path, or the end of the list")?.is_empty() {}

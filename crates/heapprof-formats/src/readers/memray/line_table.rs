@@ -18,9 +18,9 @@ pub(super) fn lines(python: u32, table: &[u8], first_line: i64, offsets: &[i64])
     let wanted: Vec<u64> = wanted.flatten().collect();
     let find = match python {
         _ if table.is_empty() => |_: &[u8], _: i64, _: &[u64], _: &mut Vec<i64>| {},
-        0x030b_0000.. => of_311,
-        0x030a_0000.. => of_310,
-        _ => of_39,
+        0x030b_0000.. => find_lines_311,
+        0x030a_0000.. => find_lines_310,
+        _ => find_lines_39,
     };
     find(table, first_line, &wanted, &mut found);
     found.resize(offsets.len(), 0);
@@ -28,7 +28,7 @@ pub(super) fn lines(python: u32, table: &[u8], first_line: i64, offsets: &[i64])
 }
 
 /// Entries of a byte and what follows it, from Python 3.11 on. Code counts in pairs of bytes.
-fn of_311(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
+fn find_lines_311(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     let mut bytes = table.iter().copied();
     let mut wanted = wanted.iter().peekable();
     let (mut line, mut end) = (first_line, 0);
@@ -75,7 +75,7 @@ fn signed(bytes: &mut impl Iterator<Item = u8>) -> Option<i64> {
 }
 
 /// Pairs of Python 3.10: how many bytes of code, and the change of the line before them.
-fn of_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
+fn find_lines_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     /// Code without a line.
     const NO_LINE: i8 = -128;
     let (pairs, _) = table.as_chunks::<2>();
@@ -98,7 +98,7 @@ fn of_310(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
 }
 
 /// Pairs up to Python 3.9: how many bytes of code, and the change of the line after them.
-fn of_39(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
+fn find_lines_39(table: &[u8], first_line: i64, wanted: &[u64], found: &mut Vec<i64>) {
     let (pairs, _) = table.as_chunks::<2>();
     let mut wanted = wanted.iter().peekable();
     let (mut line, mut end) = (first_line, 0);

@@ -7,17 +7,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::Error;
+use crate::error::FormatError;
 
 /// How often something may be left of one more mapping after an unmapping: so many times for each
 /// byte of the file, and so many more. In real files, mappings that overlap are few. A made file
 /// can take a piece of thousands at once.
-const PIECES_A_BYTE: u64 = 1;
-const PIECES_AT_LEAST: u64 = 1 << 16;
+const MAX_PIECES_PER_BYTE: u64 = 1;
+const MIN_PIECE_LIMIT: u64 = 1 << 16;
 
 /// The mappings that are left.
 #[derive(Default)]
-pub(super) struct Ranges {
+pub(super) struct MemrayMappings {
     /// By class, first address and number: the end, and the site.
     from: BTreeMap<(u32, u64, u64), (u64, u32)>,
     /// By class, the cell that holds the first address, the end and number: the first address. A
@@ -31,14 +31,14 @@ pub(super) struct Ranges {
 }
 
 /// What was unmapped of a mapping.
-pub(super) struct Unmapped {
+pub(super) struct UnmappedPart {
     pub(super) site: u32,
     pub(super) bytes: u64,
     /// How many mappings there are more than before.
     pub(super) count: i64,
 }
 
-impl Ranges {
+impl MemrayMappings {
     /// About how many bytes of memory they take.
     pub(super) fn memory(&self) -> u64 {
         self.from.len() as u64 * 160
@@ -60,7 +60,7 @@ impl Ranges {
         start: u64,
         end: u64,
         read: u64,
-    ) -> Result<Vec<Unmapped>, Error> {
+    ) -> Result<Vec<UnmappedPart>, FormatError> {
         let mut found: Vec<(u32, u64, u64)> = Vec::new();
         for &class in self.count.keys() {
             let cell = start >> class;
@@ -75,7 +75,7 @@ impl Ranges {
                 found.extend(reaching.map(|&(class, _, _, number, first)| (class, first, number)));
             }
         }
-        let allowed = PIECES_AT_LEAST.saturating_add(read.saturating_mul(PIECES_A_BYTE));
+        let allowed = MIN_PIECE_LIMIT.saturating_add(read.saturating_mul(MAX_PIECES_PER_BYTE));
         let mut left = 0;
         let mut unmapped = Vec::with_capacity(found.len());
         for key in found {
@@ -102,9 +102,9 @@ impl Ranges {
             self.pieces += u64::from(count >= 0 && left > 1);
             if self.pieces > allowed {
                 let what = format!("{allowed} pieces of overlapping mappings in {read} bytes");
-                return Err(Error::TooMuch(what));
+                return Err(FormatError::TooMuch(what));
             }
-            unmapped.push(Unmapped {
+            unmapped.push(UnmappedPart {
                 site,
                 bytes: last.min(end) - first.max(start),
                 count,
@@ -131,7 +131,7 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (seed >> 33) % below
         };
-        let mut ranges = Ranges::default();
+        let mut ranges = MemrayMappings::default();
         let mut list: Vec<(u64, u64, u32)> = Vec::new();
         for round in 0..4000 {
             let start = random(500);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_last_addresses_are_no_exception() {
-        let mut ranges = Ranges::default();
+        let mut ranges = MemrayMappings::default();
         ranges.add(0, u64::MAX, 1);
         ranges.add(u64::MAX - 1, u64::MAX, 2);
         let found = ranges.remove(u64::MAX - 1, u64::MAX, 0).unwrap();
@@ -179,11 +179,11 @@ mod tests {
 
     #[test]
     fn work_is_bounded() {
-        let mut ranges = Ranges::default();
+        let mut ranges = MemrayMappings::default();
         for site in 0..3 {
             ranges.add(0, 1 << 40, site);
         }
-        ranges.pieces = PIECES_AT_LEAST;
+        ranges.pieces = MIN_PIECE_LIMIT;
         let error = (0..9).find_map(|i| ranges.remove(i, i + 1, 1).err());
         assert_eq!(
             error.unwrap().to_string(),

@@ -1,14 +1,14 @@
 //! What the records of a capture of memray say, and the functions that allocate and free.
 
 /// What a record says.
-pub(super) enum Record {
+pub(super) enum MemrayRecord {
     /// The end. A program that is killed leaves none.
     End { is_marked: bool },
     /// A block was allocated or freed. A free has no size, except that of a mapping.
     Block {
         address: u64,
         size: u64,
-        allocator: Allocator,
+        allocator: MemrayAllocator,
     },
     /// The running thread called a function: a code object and an offset in it, or, in old files,
     /// the number of a frame and 0.
@@ -36,36 +36,36 @@ pub(super) enum Record {
     },
     /// The resident set in bytes, and the milliseconds since the start.
     Resident { bytes: u64, time: u64 },
-    /// Of a file with sums: the number of a frame, and what [`Record::Push`] has.
+    /// Of a file with sums: the number of a frame, and what [`MemrayRecord::Push`] has.
     NumberedFrame { number: u64, code: u64, offset: i64 },
     /// Of a file with sums: a stack, as its innermost frame and the number of the stack outside.
     Stack { frame: u64, parent: u64 },
     /// Of a file with sums: what a thread holds of a stack and allocator.
-    Sum(Sum),
+    Sum(MemrayStackSum),
     /// Something that a profile does not have.
     Other,
 }
 
 /// The sums of a stack.
-pub(super) struct Sum {
+pub(super) struct MemrayStackSum {
     pub(super) thread: u64,
-    pub(super) allocator: Allocator,
+    pub(super) allocator: MemrayAllocator,
     pub(super) stack: u64,
     /// Blocks and bytes when the heap was largest.
     pub(super) peak: [u64; 2],
     /// Blocks and bytes at the end.
-    pub(super) held: [u64; 2],
+    pub(super) in_use: [u64; 2],
 }
 
 /// A function that allocates or frees, as newer files number it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Allocator(u8);
+pub(super) struct MemrayAllocator(u8);
 
-pub(super) const MMAP: Allocator = Allocator(14);
-pub(super) const MUNMAP: Allocator = Allocator(15);
+pub(super) const MMAP: MemrayAllocator = MemrayAllocator(14);
+pub(super) const MUNMAP: MemrayAllocator = MemrayAllocator(15);
 
 /// The names, from 1.
-const NAMES: [&str; 15] = [
+const ALLOCATOR_NAMES: [&str; 15] = [
     "pymalloc_free",
     "pymalloc_malloc",
     "pymalloc_calloc",
@@ -84,22 +84,22 @@ const NAMES: [&str; 15] = [
 ];
 
 /// What files up to version 11 number from 1, in the numbers of newer files.
-const OLD: [u8; 15] = [6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 2, 3, 4, 1];
+const OLD_ALLOCATOR_NUMBERS: [u8; 15] = [6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 2, 3, 4, 1];
 
-impl Allocator {
-    pub(super) fn of(number: u8) -> Option<Self> {
-        (1..=NAMES.len())
+impl MemrayAllocator {
+    pub(super) fn from_number(number: u8) -> Option<Self> {
+        (1..=ALLOCATOR_NAMES.len())
             .contains(&number.into())
             .then_some(Self(number))
     }
 
-    pub(super) fn of_old(number: u8) -> Option<Self> {
+    pub(super) fn from_old_number(number: u8) -> Option<Self> {
         let place = usize::from(number).checked_sub(1)?;
-        OLD.get(place).map(|&number| Self(number))
+        OLD_ALLOCATOR_NUMBERS.get(place).map(|&number| Self(number))
     }
 
     pub(super) fn name(self) -> &'static str {
-        NAMES[usize::from(self.0) - 1]
+        ALLOCATOR_NAMES[usize::from(self.0) - 1]
     }
 
     /// Whether it says a size: all do except those that free one block.
@@ -109,8 +109,8 @@ impl Allocator {
 }
 
 #[cfg(test)]
-impl Allocator {
-    pub(super) const fn numbered(number: u8) -> Self {
+impl MemrayAllocator {
+    pub(super) const fn with_number(number: u8) -> Self {
         Self(number)
     }
 }
@@ -121,11 +121,15 @@ mod tests {
 
     #[test]
     fn allocators_have_other_numbers_in_old_files() {
-        let old = (0..=16).map(|number| Allocator::of_old(number).map(Allocator::name));
+        let old = (0..=16)
+            .map(|number| MemrayAllocator::from_old_number(number).map(MemrayAllocator::name));
         let names: Vec<_> = old.flatten().collect();
         assert_eq!(names[..4], ["malloc", "free", "calloc", "realloc"]);
         assert_eq!(names[9..12], ["mmap", "munmap", "pymalloc_malloc"]);
         assert_eq!(names.len(), 15);
-        assert_eq!(Allocator::of(0).or(Allocator::of(16)), None);
+        assert_eq!(
+            MemrayAllocator::from_number(0).or(MemrayAllocator::from_number(16)),
+            None
+        );
     }
 }

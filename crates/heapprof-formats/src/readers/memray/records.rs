@@ -3,20 +3,20 @@
 //! Numbers are often written as the difference from the last number of their kind. A list of
 //! allocations says again which of the last fifteen addresses is meant, from version 12 on.
 
-use crate::bytes::Bytes;
-use crate::error::Error;
+use crate::bytes::BinaryReader;
+use crate::error::FormatError;
 
-use super::header::Header;
-use super::record::{Allocator, Record, Sum};
+use super::header::MemrayHeader;
+use super::record::{MemrayAllocator, MemrayRecord, MemrayStackSum};
 
 /// The most bytes of a name or a path.
-const LONGEST: usize = 1 << 20;
+const MAX_NAME_BYTES: usize = 1 << 20;
 /// The most bytes of the table of a function's lines.
-const LONGEST_TABLE: u64 = 16 << 20;
+const MAX_LINE_TABLE_BYTES: u64 = 16 << 20;
 
 /// The records that are still to come.
-pub(super) struct Records<'a> {
-    bytes: Bytes<'a>,
+pub(super) struct MemrayRecords<'a> {
+    bytes: BinaryReader<'a>,
     has_code: bool,
     is_aggregated: bool,
     is_native: bool,
@@ -30,8 +30,8 @@ pub(super) struct Records<'a> {
     recent: [u64; 15],
 }
 
-impl<'a> Records<'a> {
-    pub(super) fn new(bytes: Bytes<'a>, header: &Header) -> Self {
+impl<'a> MemrayRecords<'a> {
+    pub(super) fn new(bytes: BinaryReader<'a>, header: &MemrayHeader) -> Self {
         Self {
             bytes,
             has_code: header.has_code(),
@@ -50,13 +50,13 @@ impl<'a> Records<'a> {
         self.bytes.offset()
     }
 
-    pub(super) fn next(&mut self) -> Result<Record, Error> {
+    pub(super) fn next(&mut self) -> Result<MemrayRecord, FormatError> {
         let start = self.bytes.offset();
         let Some(kind) = self.bytes.next()? else {
             // A file with sums is written at the end, all at once.
             return match self.is_aggregated {
                 true => Err(self.bytes.ended("a record, or the end mark")),
-                false => Ok(Record::End { is_marked: false }),
+                false => Ok(MemrayRecord::End { is_marked: false }),
             };
         };
         let record = match (self.is_aggregated, self.has_code) {
@@ -66,10 +66,12 @@ impl<'a> Records<'a> {
         };
         match record {
             // The program may be killed while it writes a record.
-            Err(Error::Byte { .. }) if !self.is_aggregated && self.bytes.next()?.is_none() => {
-                Ok(Record::End { is_marked: false })
+            Err(FormatError::Byte { .. })
+                if !self.is_aggregated && self.bytes.next()?.is_none() =>
+            {
+                Ok(MemrayRecord::End { is_marked: false })
             }
-            Ok(None) => Err(Error::Byte {
+            Ok(None) => Err(FormatError::Byte {
                 offset: start,
                 defect: format!(
                     "expected a record of memray, found kind {kind}; copy or download it again"
@@ -81,21 +83,21 @@ impl<'a> Records<'a> {
     }
 
     /// A record of a list, from version 12 on. `None` if there is no such kind.
-    fn event(&mut self, kind: u8) -> Result<Option<Record>, Error> {
+    fn event(&mut self, kind: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let record = match kind {
-            1 => Record::End { is_marked: true },
+            1 => MemrayRecord::End { is_marked: true },
             2 => self.resident()?,
             14 => self.code()?,
-            16..32 => Record::Pop(u64::from(kind & 15) + 1),
+            16..32 => MemrayRecord::Pop(u64::from(kind & 15) + 1),
             32..64 => {
                 // An object of Python begins or ends.
                 self.address(kind >> 1 & 15)?;
                 if self.is_native && kind & 1 == 1 {
                     self.native_stack()?;
                 }
-                Record::Other
+                MemrayRecord::Other
             }
-            64..128 => Record::Push(
+            64..128 => MemrayRecord::Push(
                 self.bytes.varint("a code object")?,
                 self.bytes.signed("the offset of an instruction")?,
             ),
@@ -113,7 +115,7 @@ impl<'a> Records<'a> {
                     }
                     size = self.bytes.varint("the size of a block")?;
                 }
-                Record::Block {
+                MemrayRecord::Block {
                     address,
                     size,
                     allocator,
@@ -125,12 +127,12 @@ impl<'a> Records<'a> {
     }
 
     /// A record of a list, up to version 11: four bits for the kind, and four bits with it.
-    fn old_event(&mut self, byte: u8) -> Result<Option<Record>, Error> {
+    fn old_event(&mut self, byte: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let (kind, with) = (byte & 15, byte >> 4);
         let record = match kind {
-            0 if with == 1 => Record::End { is_marked: true },
+            0 if with == 1 => MemrayRecord::End { is_marked: true },
             1 | 2 => {
-                let allocator = match Allocator::of_old(with) {
+                let allocator = match MemrayAllocator::from_old_number(with) {
                     Some(allocator) => allocator,
                     None => return Err(self.bytes.wrong("an allocator", with)),
                 };
@@ -144,20 +146,20 @@ impl<'a> Records<'a> {
                 if kind == 2 {
                     self.native_stack()?;
                 }
-                Record::Block {
+                MemrayRecord::Block {
                     address: self.pointer,
                     size,
                     allocator,
                 }
             }
-            3 => Record::Frame {
+            3 => MemrayRecord::Frame {
                 id: self.old_frame()?,
                 name: self.text("the name of a function")?,
                 file: self.text("the file of a function")?,
                 line: self.line()?,
             },
-            4 => Record::Push(self.old_frame()?, 0),
-            9 => Record::Pop(u64::from(with) + 1),
+            4 => MemrayRecord::Push(self.old_frame()?, 0),
+            9 => MemrayRecord::Pop(u64::from(with) + 1),
             11 => self.resident()?,
             other => return self.common(other),
         };
@@ -165,25 +167,25 @@ impl<'a> Records<'a> {
     }
 
     /// A record of a file with sums.
-    fn sum_record(&mut self, kind: u8) -> Result<Option<Record>, Error> {
-        const OLD: &str = "a frame";
+    fn sum_record(&mut self, kind: u8) -> Result<Option<MemrayRecord>, FormatError> {
+        const EXPECTED_FRAME: &str = "a frame";
         let record = match kind {
             1 => {
                 let [time, bytes, _heap] = self.words("a resident set")?;
                 let time = time.saturating_sub(self.start);
-                Record::Resident { bytes, time }
+                MemrayRecord::Resident { bytes, time }
             }
             2 => self.sum()?,
-            3 if self.has_code => Record::Stack {
+            3 if self.has_code => MemrayRecord::Stack {
                 frame: self.bytes.varint("a frame")?,
                 parent: self.bytes.varint("a stack")?,
             },
-            3 => Record::Stack {
+            3 => MemrayRecord::Stack {
                 frame: self.bytes.u64("a frame")?,
                 parent: self.bytes.u32("a stack")?.into(),
             },
             4 if self.has_code => {
-                let record = Record::NumberedFrame {
+                let record = MemrayRecord::NumberedFrame {
                     number: self.bytes.varint("a frame")?,
                     code: self.bytes.varint("a code object")?,
                     offset: self.bytes.signed("the offset of an instruction")?,
@@ -192,13 +194,13 @@ impl<'a> Records<'a> {
                 record
             }
             4 => {
-                let id = self.bytes.u64(OLD)?;
+                let id = self.bytes.u64(EXPECTED_FRAME)?;
                 let name = self.text("the name of a function")?;
                 let file = self.text("the file of a function")?;
-                let line = i32::from_le_bytes(self.bytes.array(OLD)?);
-                self.bytes.byte(OLD)?;
+                let line = i32::from_le_bytes(self.bytes.array(EXPECTED_FRAME)?);
+                self.bytes.byte(EXPECTED_FRAME)?;
                 let line = i64::from(line);
-                Record::Frame {
+                MemrayRecord::Frame {
                     id,
                     name,
                     file,
@@ -210,87 +212,86 @@ impl<'a> Records<'a> {
                 if self.is_native {
                     self.bytes.varint("a native stack")?;
                 }
-                Record::Other
+                MemrayRecord::Other
             }
             14 if self.has_code => self.code()?,
-            15 => Record::End { is_marked: true },
+            15 => MemrayRecord::End { is_marked: true },
             other => return self.common(other),
         };
         Ok(Some(record))
     }
 
     /// A record that all layouts have.
-    fn common(&mut self, kind: u8) -> Result<Option<Record>, Error> {
+    fn common(&mut self, kind: u8) -> Result<Option<MemrayRecord>, FormatError> {
         let record = match kind {
             5 => {
                 self.bytes.signed("an address of native code")?;
                 self.native_stack()?;
-                Record::Other
+                MemrayRecord::Other
             }
-            6 => Record::Other,
+            6 => MemrayRecord::Other,
             7 => {
                 self.text("a library")?;
                 self.bytes.varint("the number of segments")?;
                 self.bytes.u64("the address of a library")?;
-                Record::Other
+                MemrayRecord::Other
             }
             8 => {
                 self.bytes.u64("the address of a segment")?;
                 self.bytes.varint("the size of a segment")?;
-                Record::Other
+                MemrayRecord::Other
             }
-            10 => Record::ThreadName(self.text("the name of a thread")?),
-            12 => Record::Thread(self.bytes.u64("a thread")?),
+            10 => MemrayRecord::ThreadName(self.text("the name of a thread")?),
+            12 => MemrayRecord::Thread(self.bytes.u64("a thread")?),
             _ => return Ok(None),
         };
         Ok(Some(record))
     }
 
-    fn resident(&mut self) -> Result<Record, Error> {
-        Ok(Record::Resident {
+    fn resident(&mut self) -> Result<MemrayRecord, FormatError> {
+        Ok(MemrayRecord::Resident {
             bytes: self.bytes.varint("a resident set")?,
             time: self.bytes.varint("a time")?,
         })
     }
 
-    fn code(&mut self) -> Result<Record, Error> {
+    fn code(&mut self) -> Result<MemrayRecord, FormatError> {
         let id = self.bytes.varint("a code object")?;
         let name = self.text("the name of a function")?;
         let file = self.text("the file of a function")?;
         let first_line = self.line()?;
         let what = "the table of a function's lines";
         let length = self.bytes.varint(what)?;
-        Ok(Record::Code {
+        Ok(MemrayRecord::Code {
             id,
             name,
             file,
             first_line,
-            lines: self.bytes.take(length, LONGEST_TABLE, what)?,
+            lines: self.bytes.take(length, MAX_LINE_TABLE_BYTES, what)?,
         })
     }
 
-    fn sum(&mut self) -> Result<Record, Error> {
-        const WHAT: &str = "the sums of a stack";
-        let thread = self.bytes.u64(WHAT)?;
-        let [number, _padding @ ..] = self.bytes.array::<8>(WHAT)?;
+    fn sum(&mut self) -> Result<MemrayRecord, FormatError> {
+        const EXPECTED_SUMS: &str = "the sums of a stack";
+        let thread = self.bytes.u64(EXPECTED_SUMS)?;
+        let [number, _padding @ ..] = self.bytes.array::<8>(EXPECTED_SUMS)?;
         let allocator = match self.has_code {
             true => self.allocator(number)?,
-            false => {
-                Allocator::of_old(number).ok_or_else(|| self.bytes.wrong("an allocator", number))?
-            }
+            false => MemrayAllocator::from_old_number(number)
+                .ok_or_else(|| self.bytes.wrong("an allocator", number))?,
         };
-        let [_native, stack, _generation] = self.words(WHAT)?;
-        let [peak_blocks, held_blocks, peak_bytes, held_bytes] = self.words(WHAT)?;
-        Ok(Record::Sum(Sum {
+        let [_native, stack, _generation] = self.words(EXPECTED_SUMS)?;
+        let [peak_blocks, held_blocks, peak_bytes, held_bytes] = self.words(EXPECTED_SUMS)?;
+        Ok(MemrayRecord::Sum(MemrayStackSum {
             thread,
             allocator,
             stack,
             peak: [peak_blocks, peak_bytes],
-            held: [held_blocks, held_bytes],
+            in_use: [held_blocks, held_bytes],
         }))
     }
 
-    fn words<const N: usize>(&mut self, what: &str) -> Result<[u64; N], Error> {
+    fn words<const N: usize>(&mut self, what: &str) -> Result<[u64; N], FormatError> {
         let mut words = [0; N];
         for word in &mut words {
             *word = self.bytes.u64(what)?;
@@ -299,7 +300,7 @@ impl<'a> Records<'a> {
     }
 
     /// An address: the one at a place of the last ones, or a new one. Addresses are multiples of 8.
-    fn address(&mut self, place: u8) -> Result<u64, Error> {
+    fn address(&mut self, place: u8) -> Result<u64, FormatError> {
         if let Some(&known) = self.recent.get(usize::from(place)) {
             return Ok(known);
         }
@@ -311,28 +312,28 @@ impl<'a> Records<'a> {
         Ok(address)
     }
 
-    fn allocator(&self, number: u8) -> Result<Allocator, Error> {
-        Allocator::of(number).ok_or_else(|| self.bytes.wrong("an allocator", number))
+    fn allocator(&self, number: u8) -> Result<MemrayAllocator, FormatError> {
+        MemrayAllocator::from_number(number).ok_or_else(|| self.bytes.wrong("an allocator", number))
     }
 
     /// Reads past the number of a native stack.
-    fn native_stack(&mut self) -> Result<(), Error> {
+    fn native_stack(&mut self) -> Result<(), FormatError> {
         self.bytes.signed("a native stack").map(|_| ())
     }
 
-    fn old_frame(&mut self) -> Result<u64, Error> {
+    fn old_frame(&mut self) -> Result<u64, FormatError> {
         let change = self.bytes.signed("a frame")?;
         self.frame = self.frame.wrapping_add_signed(change);
         Ok(self.frame)
     }
 
-    fn line(&mut self) -> Result<i64, Error> {
+    fn line(&mut self) -> Result<i64, FormatError> {
         let change = self.bytes.signed("a line")?;
         self.line = self.line.wrapping_add(change);
         Ok(self.line)
     }
 
-    fn text(&mut self, what: &str) -> Result<Vec<u8>, Error> {
-        self.bytes.until(b'\0', LONGEST, what)
+    fn text(&mut self, what: &str) -> Result<Vec<u8>, FormatError> {
+        self.bytes.until(b'\0', MAX_NAME_BYTES, what)
     }
 }

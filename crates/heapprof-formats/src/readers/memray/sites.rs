@@ -5,13 +5,13 @@
 
 use foldhash::HashMap;
 
-use super::ranges::Ranges;
-use super::record::{Allocator, MMAP, MUNMAP, Sum};
-use crate::error::Error;
+use super::ranges::MemrayMappings;
+use super::record::{MMAP, MUNMAP, MemrayAllocator, MemrayStackSum};
+use crate::error::FormatError;
 use crate::tally::overflow;
 
 /// The sample types of a list of allocations. A file with sums has only the last four.
-pub(super) const TYPES: [(&str, &str); 6] = [
+pub(super) const SAMPLE_TYPES: [(&str, &str); 6] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
     ("peak_objects", "count"),
@@ -21,27 +21,27 @@ pub(super) const TYPES: [(&str, &str); 6] = [
 ];
 
 /// Where an allocation comes from: its thread, its stack, the function that took the memory.
-pub(super) type Key = (u32, u32, Allocator);
+pub(super) type MemraySiteKey = (u32, u32, MemrayAllocator);
 
 /// The sums of a stack, in blocks and bytes.
-struct Site {
-    key: Key,
+struct MemraySite {
+    key: MemraySiteKey,
     allocated: [i64; 2],
-    held: [i64; 2],
+    in_use: [i64; 2],
     /// What it held at the last maximum before `changed`.
-    held_at_peak: [i64; 2],
-    /// The event that changed `held` last.
+    in_use_at_peak: [i64; 2],
+    /// The event that changed `in_use` last.
     changed: u64,
 }
 
 /// All stacks that allocate.
 #[derive(Default)]
-pub(super) struct Sites {
-    site: Vec<Site>,
-    number: HashMap<Key, u32>,
+pub(super) struct MemraySites {
+    site: Vec<MemraySite>,
+    number: HashMap<MemraySiteKey, u32>,
     /// Blocks by their address: their sizes and sites.
     block: HashMap<u64, (i64, u32)>,
-    mapped: Ranges,
+    mapped: MemrayMappings,
     /// How many events there were, and the event at which the heap was largest.
     event: u64,
     peak_event: u64,
@@ -49,27 +49,27 @@ pub(super) struct Sites {
     peak: i64,
 }
 
-impl Sites {
+impl MemraySites {
     /// About how many bytes of memory they take.
     pub(super) fn memory(&self) -> u64 {
         let tables = size_of_val(&self.site[..])
-            + self.number.capacity() * 2 * size_of::<(Key, u32)>()
+            + self.number.capacity() * 2 * size_of::<(MemraySiteKey, u32)>()
             + self.block.capacity() * 2 * size_of::<(u64, (i64, u32))>();
         tables as u64 + self.mapped.memory()
     }
 
-    fn site(&mut self, key: Key) -> Result<u32, Error> {
+    fn site(&mut self, key: MemraySiteKey) -> Result<u32, FormatError> {
         if let Some(&number) = self.number.get(&key) {
             return Ok(number);
         }
         let number =
             u32::try_from(self.site.len()).map_err(|_| overflow("the number of stacks"))?;
         self.number.insert(key, number);
-        self.site.push(Site {
+        self.site.push(MemraySite {
             key,
             allocated: [0; 2],
-            held: [0; 2],
-            held_at_peak: [0; 2],
+            in_use: [0; 2],
+            in_use_at_peak: [0; 2],
             changed: 0,
         });
         Ok(number)
@@ -78,11 +78,11 @@ impl Sites {
     /// An allocation or a free. `read` is how many bytes of the file were read.
     pub(super) fn event(
         &mut self,
-        key: Key,
+        key: MemraySiteKey,
         address: u64,
         size: u64,
         read: u64,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FormatError> {
         self.event += 1;
         let (_, _, allocator) = key;
         match allocator {
@@ -102,7 +102,7 @@ impl Sites {
                     self.grow(-size)?;
                 }
             }
-            _ => self.allocated(key, address, number(size)?)?,
+            _ => self.count_allocation(key, address, number(size)?)?,
         }
         if self.total >= self.peak {
             self.peak = self.total;
@@ -111,7 +111,12 @@ impl Sites {
         Ok(())
     }
 
-    fn allocated(&mut self, key: Key, address: u64, size: i64) -> Result<(), Error> {
+    fn count_allocation(
+        &mut self,
+        key: MemraySiteKey,
+        address: u64,
+        size: i64,
+    ) -> Result<(), FormatError> {
         let site = self.site(key)?;
         let allocated = &mut self.site[site as usize].allocated;
         add(allocated, [1, size], "what a stack allocated")?;
@@ -134,30 +139,34 @@ impl Sites {
 
     /// Changes what a site holds. First keeps the old amounts if they were still held at the
     /// largest moment.
-    fn change(&mut self, site: u32, blocks: i64, bytes: i64) -> Result<(), Error> {
+    fn change(&mut self, site: u32, blocks: i64, bytes: i64) -> Result<(), FormatError> {
         let site = &mut self.site[site as usize];
         if site.changed <= self.peak_event {
-            site.held_at_peak = site.held;
+            site.in_use_at_peak = site.in_use;
         }
         site.changed = self.event;
-        add(&mut site.held, [blocks, bytes], "what a stack holds")
+        add(&mut site.in_use, [blocks, bytes], "what a stack holds")
     }
 
-    fn grow(&mut self, bytes: i64) -> Result<(), Error> {
+    fn grow(&mut self, bytes: i64) -> Result<(), FormatError> {
         let total = self.total.checked_add(bytes);
         self.total = total.ok_or_else(|| overflow("the size of the heap"))?;
         Ok(())
     }
 
     /// The sums of a file that has no events.
-    pub(super) fn sum(&mut self, key: Key, sum: &Sum) -> Result<(), Error> {
+    pub(super) fn sum(
+        &mut self,
+        key: MemraySiteKey,
+        sum: &MemrayStackSum,
+    ) -> Result<(), FormatError> {
         let site = self.site(key)?;
         let site = &mut self.site[site as usize];
         // These sites do not change any more after the peak.
         site.changed = u64::MAX;
         for (sums, values) in [
-            (&mut site.held_at_peak, sum.peak),
-            (&mut site.held, sum.held),
+            (&mut site.in_use_at_peak, sum.peak),
+            (&mut site.in_use, sum.in_use),
         ] {
             let [blocks, bytes] = values;
             add(
@@ -169,26 +178,26 @@ impl Sites {
         Ok(())
     }
 
-    /// Each site with its values, in the order of [`TYPES`].
-    pub(super) fn values(&self) -> impl Iterator<Item = (Key, [i64; 6])> {
+    /// Each site with its values, in the order of [`SAMPLE_TYPES`].
+    pub(super) fn values(&self) -> impl Iterator<Item = (MemraySiteKey, [i64; 6])> {
         self.site.iter().map(|site| {
             let [blocks, bytes] = match site.changed <= self.peak_event {
-                true => site.held,
-                false => site.held_at_peak,
+                true => site.in_use,
+                false => site.in_use_at_peak,
             };
             let [allocated, allocated_bytes] = site.allocated;
-            let [held, held_bytes] = site.held;
+            let [held, held_bytes] = site.in_use;
             let values = [allocated, allocated_bytes, blocks, bytes, held, held_bytes];
             (site.key, values)
         })
     }
 }
 
-fn number(number: u64) -> Result<i64, Error> {
+fn number(number: u64) -> Result<i64, FormatError> {
     i64::try_from(number).map_err(|_| overflow("the size of a block"))
 }
 
-fn add(sums: &mut [i64; 2], values: [i64; 2], what: &str) -> Result<(), Error> {
+fn add(sums: &mut [i64; 2], values: [i64; 2], what: &str) -> Result<(), FormatError> {
     for (sum, value) in sums.iter_mut().zip(values) {
         *sum = sum.checked_add(value).ok_or_else(|| overflow(what))?;
     }
@@ -199,12 +208,12 @@ fn add(sums: &mut [i64; 2], values: [i64; 2], what: &str) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    const MALLOC: Allocator = Allocator::numbered(6);
-    const FREE: Allocator = Allocator::numbered(5);
+    const MALLOC: MemrayAllocator = MemrayAllocator::with_number(6);
+    const FREE: MemrayAllocator = MemrayAllocator::with_number(5);
 
     /// Each event is a stack, an allocator, an address and a size.
-    fn values(events: &[(u32, Allocator, u64, u64)]) -> Vec<[i64; 6]> {
-        let mut sites = Sites::default();
+    fn values(events: &[(u32, MemrayAllocator, u64, u64)]) -> Vec<[i64; 6]> {
+        let mut sites = MemraySites::default();
         for &(stack, allocator, address, size) in events {
             sites
                 .event((0, stack, allocator), address, size, 0)

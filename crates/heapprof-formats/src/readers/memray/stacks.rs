@@ -3,15 +3,15 @@
 use foldhash::HashMap;
 use heapprof_profile::LocationIndex;
 
-use super::header::Header;
+use super::header::MemrayHeader;
 use super::line_table;
-use super::record::Record;
-use crate::error::Error;
-use crate::tally::{Frame, Tally, overflow};
-use crate::texts::Texts;
+use super::record::MemrayRecord;
+use crate::error::FormatError;
+use crate::tally::{SampleTally, TextFrame, overflow};
+use crate::texts::TextTable;
 
 /// A function, or a line of one in an old file.
-struct Code {
+struct MemrayCode {
     name: u32,
     file: u32,
     line: i64,
@@ -21,10 +21,10 @@ struct Code {
 
 /// All calls, and the stack of each thread.
 #[derive(Default)]
-pub(super) struct Stacks {
-    texts: Texts,
+pub(super) struct MemrayStacks {
+    texts: TextTable,
     table: Vec<u8>,
-    code: Vec<Code>,
+    code: Vec<MemrayCode>,
     code_of: HashMap<u64, u32>,
     /// Frames: a code object and an offset in it.
     frame: Vec<(u64, i64)>,
@@ -41,7 +41,7 @@ pub(super) struct Stacks {
     running: Option<u32>,
 }
 
-impl Stacks {
+impl MemrayStacks {
     /// About how many bytes of memory they take.
     pub(super) fn memory(&self) -> u64 {
         let tables = self.table.len()
@@ -58,7 +58,7 @@ impl Stacks {
     }
 
     /// The number of a thread.
-    pub(super) fn thread(&mut self, id: u64) -> Result<u32, Error> {
+    pub(super) fn thread(&mut self, id: u64) -> Result<u32, FormatError> {
         if let Some(&number) = self.threads.get(&id) {
             return Ok(number);
         }
@@ -74,7 +74,7 @@ impl Stacks {
         self.running
     }
 
-    pub(super) fn run(&mut self, id: u64) -> Result<(), Error> {
+    pub(super) fn run(&mut self, id: u64) -> Result<(), FormatError> {
         self.running = Some(self.thread(id)?);
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Stacks {
     }
 
     /// The running thread calls. `None` if no thread runs.
-    pub(super) fn push(&mut self, code: u64, offset: i64) -> Result<Option<()>, Error> {
+    pub(super) fn push(&mut self, code: u64, offset: i64) -> Result<Option<()>, FormatError> {
         let frame = self.frame(code, offset)?;
         let outside = self.innermost();
         let call = match self.call_of.get(&(outside, frame)) {
@@ -125,7 +125,7 @@ impl Stacks {
         Ok(())
     }
 
-    fn frame(&mut self, code: u64, offset: i64) -> Result<u32, Error> {
+    fn frame(&mut self, code: u64, offset: i64) -> Result<u32, FormatError> {
         if let Some(&frame) = self.frame_of.get(&(code, offset)) {
             return Ok(frame);
         }
@@ -134,13 +134,13 @@ impl Stacks {
         Ok(frame)
     }
 
-    fn add_frame(&mut self, code: u64, offset: i64) -> Result<u32, Error> {
+    fn add_frame(&mut self, code: u64, offset: i64) -> Result<u32, FormatError> {
         let frame = u32::try_from(self.frame.len()).map_err(|_| overflow("frames"))?;
         self.frame.push((code, offset));
         Ok(frame)
     }
 
-    fn add_call(&mut self, outside: u32, frame: u32) -> Result<u32, Error> {
+    fn add_call(&mut self, outside: u32, frame: u32) -> Result<u32, FormatError> {
         self.call.push((outside, frame));
         u32::try_from(self.call.len()).map_err(|_| overflow("calls"))
     }
@@ -151,7 +151,7 @@ impl Stacks {
         number: u64,
         code: u64,
         offset: i64,
-    ) -> Result<Option<()>, Error> {
+    ) -> Result<Option<()>, FormatError> {
         Ok((self.add_frame(code, offset)? as u64 == number).then_some(()))
     }
 
@@ -162,7 +162,7 @@ impl Stacks {
         frame: u64,
         outside: u64,
         has_code: bool,
-    ) -> Result<Option<()>, Error> {
+    ) -> Result<Option<()>, FormatError> {
         let frame = match has_code {
             true => u32::try_from(frame)
                 .ok()
@@ -188,16 +188,16 @@ impl Stacks {
     }
 
     /// A description of code, or of a frame of an old file. Others are ignored.
-    pub(super) fn describe(&mut self, record: Record) -> Result<(), Error> {
+    pub(super) fn describe(&mut self, record: MemrayRecord) -> Result<(), FormatError> {
         let (id, name, file, line, table) = match record {
-            Record::Code {
+            MemrayRecord::Code {
                 id,
                 name,
                 file,
                 first_line,
                 lines,
             } => (id, name, file, first_line, lines),
-            Record::Frame {
+            MemrayRecord::Frame {
                 id,
                 name,
                 file,
@@ -213,7 +213,7 @@ impl Stacks {
         let (name, file) = (text(&name)?, text(&file)?);
         let start = self.table.len();
         self.table.extend(table);
-        self.code.push(Code {
+        self.code.push(MemrayCode {
             name,
             file,
             line,
@@ -225,10 +225,14 @@ impl Stacks {
     }
 
     /// A location for each frame.
-    pub(super) fn locations(&self, tally: &mut Tally, header: &Header) -> Vec<LocationIndex> {
+    pub(super) fn locations(
+        &self,
+        tally: &mut SampleTally,
+        header: &MemrayHeader,
+    ) -> Vec<LocationIndex> {
         let mut order: Vec<u32> = (0..self.frame.len() as u32).collect();
         order.sort_unstable_by_key(|&frame| self.frame[frame as usize]);
-        let unknown = tally.named("(unknown function)");
+        let unknown = tally.named_location("(unknown function)");
         let mut locations = vec![unknown; self.frame.len()];
         // The frames of a function are found in one walk through its table.
         for frames in order.chunk_by(|&a, &b| self.frame[a as usize].0 == self.frame[b as usize].0)
@@ -255,11 +259,11 @@ impl Stacks {
                 false => vec![code.line; offsets.len()],
             };
             for (&frame, line) in frames.iter().zip(lines) {
-                let described = Frame {
+                let described = TextFrame {
                     name,
                     file,
                     line,
-                    ..Frame::default()
+                    ..TextFrame::default()
                 };
                 if !name.is_empty() {
                     locations[frame as usize] = tally.location(&[described]);

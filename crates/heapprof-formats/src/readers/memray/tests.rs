@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::rendered::{error, folder, of, samples, types};
-use crate::{Format, Options, Reading, read};
+use crate::rendered::{error, folder, read_bytes, samples, types};
+use crate::{FormatReadOptions, ProfileFormat, ProfileReading, read};
 
 fn capture(name: &str) -> Vec<u8> {
     std::fs::read(folder("sample-profiles/memray").join(name)).unwrap()
@@ -11,7 +11,7 @@ fn capture(name: &str) -> Vec<u8> {
 
 /// The rows of `sample-profiles/memray/rows.py`: by kind and line the blocks, the bytes, and the
 /// bytes with what was called.
-fn rows(reading: &Reading) -> BTreeMap<String, [i64; 3]> {
+fn rows(reading: &ProfileReading) -> BTreeMap<String, [i64; 3]> {
     let profile = &reading.profile;
     let mut rows: BTreeMap<String, [i64; 3]> = BTreeMap::new();
     let kinds = types(profile);
@@ -57,8 +57,8 @@ fn sums_are_those_of_memray() {
     let mut files = 0;
     for file in golden.split("file ").filter(|file| !file.is_empty()) {
         let (name, expected) = file.split_once('\n').unwrap();
-        let reading = of(&capture(name));
-        assert_eq!(reading.format, Format::Memray);
+        let reading = read_bytes(&capture(name));
+        assert_eq!(reading.format, ProfileFormat::Memray);
         let mut found = rows(&reading);
         for row in expected.lines() {
             let words: Vec<&str> = row.splitn(5, ' ').collect();
@@ -88,8 +88,8 @@ fn both_kinds_of_files_say_the_same() {
         ("pantry.bin", "pantry.aggregated.bin"),
         ("pantry.version-11.bin", "pantry.version-11.aggregated.bin"),
     ] {
-        let mut list = rows(&of(&capture(list)));
-        let mut sums = rows(&of(&capture(sums)));
+        let mut list = rows(&read_bytes(&capture(list)));
+        let mut sums = rows(&read_bytes(&capture(sums)));
         list.retain(|row, _| same_in_both(row) && !row.starts_with("alloc"));
         sums.retain(|row, _| same_in_both(row));
         assert_eq!(list, sums);
@@ -99,7 +99,7 @@ fn both_kinds_of_files_say_the_same() {
 #[test]
 fn labels_and_comments_say_how_it_was_recorded() {
     let all = |name: &str| {
-        let profile = of(&capture(name)).commented();
+        let profile = read_bytes(&capture(name)).commented();
         let comments = profile.comment.iter().map(|&comment| profile.text(comment));
         let comments: Vec<String> = comments.map(str::to_string).collect();
         (comments.join("\n"), samples(&profile).join("\n"))
@@ -137,7 +137,7 @@ fn labels_and_comments_say_how_it_was_recorded() {
     );
     let (comments, _) = all("pantry.killed.bin");
     assert!(comments.contains("the program was killed"), "{comments}");
-    let profile = of(&capture("pantry.bin")).profile;
+    let profile = read_bytes(&capture("pantry.bin")).profile;
     assert_eq!(profile.text(profile.default_sample_type), "peak_space");
     assert!(profile.time_nanos > 0 && profile.duration_nanos > 0);
 }
@@ -162,7 +162,7 @@ const LIST: &[u8] =
 
 #[test]
 fn a_list_is_read_record_by_record() {
-    let reading = of(&made(false, LIST));
+    let reading = read_bytes(&made(false, LIST));
     assert_eq!(
         samples(&reading.profile),
         ["f@a.py:3 [allocator=malloc] [thread=0x1] 1 300 1 300 1 300"]
@@ -170,7 +170,7 @@ fn a_list_is_read_record_by_record() {
     // A function that is described nowhere, and frees by the address that was used last.
     let mut records = LIST[13..LIST.len() - 2].to_vec();
     records.extend(b"\x85\x83\x20\x01");
-    let reading = of(&made(false, &records));
+    let reading = read_bytes(&made(false, &records));
     assert_eq!(
         samples(&reading.profile),
         [
@@ -222,7 +222,7 @@ fn damage_is_said_in_one_line() {
         let file = made(false, records);
         match expected.is_empty() {
             // A record that is cut is the last one of a program that was killed.
-            true => assert!(of(&file).profile.samples.is_empty()),
+            true => assert!(read_bytes(&file).profile.samples.is_empty()),
             false => assert_eq!(error(&file), expected),
         }
     }
@@ -266,7 +266,7 @@ fn other_versions_are_named() {
             )
         );
     }
-    let options = Options::default().part(crate::Part::parse("2"));
+    let options = FormatReadOptions::default().part(crate::PartSelector::parse("2"));
     let error = read(&made(false, LIST)[..], &options).unwrap_err();
     assert!(
         error.to_string().starts_with("is one profile (memray"),
@@ -279,7 +279,7 @@ fn a_cut_file_is_no_panic() {
     let list = capture("pantry.killed.bin");
     let end = list.iter().rposition(|&byte| byte != 0).unwrap();
     for at in (8..end).step_by(97) {
-        match read(&list[..at], &Options::default()) {
+        match read(&list[..at], &FormatReadOptions::default()) {
             Ok(reading) => {
                 let comments = reading.commented();
                 let texts = comments.comment.iter().map(|&text| comments.text(text));
@@ -326,7 +326,7 @@ fn changed_bytes_are_no_panic() {
         std::io::Read::read_to_end(&mut stream.unwrap(), &mut plain).unwrap();
         files.extend([file, plain]);
     }
-    let options = Options::default().max_inflated(64 << 20);
+    let options = FormatReadOptions::default().max_inflated(64 << 20);
     let mut read_anyway = 0;
     for round in 0..600 {
         let mut file = files[round % files.len()].clone();
@@ -352,7 +352,7 @@ fn deep_stacks_take_bounded_memory() {
         records.push(1);
         made(false, &records)
     };
-    let reading = of(&deep(1000));
+    let reading = read_bytes(&deep(1000));
     assert_eq!(reading.profile.samples.frames(), 1000 * 1001 / 2);
     let found = error(&deep(20_000));
     assert!(found.contains("frames in the stacks of 120"), "{found}");

@@ -5,18 +5,18 @@ use std::ops::Range;
 use crate::figures::{decimal, hex};
 
 /// The line that begins a block.
-pub(super) struct Event<'a> {
+pub(super) struct PerfEvent<'a> {
     pub(super) command: &'a [u8],
     pub(super) name: &'a [u8],
     /// What the probe recorded, such as `(7f119e65f930) bytes=0x10`.
     pub(super) arguments: &'a [u8],
 }
 
-pub(super) fn event(line: &[u8]) -> Option<Event<'_>> {
+pub(super) fn event(line: &[u8]) -> Option<PerfEvent<'_>> {
     timed(line).or_else(|| untimed(line)).or_else(|| bare(line))
 }
 
-pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
+pub(super) fn timed(line: &[u8]) -> Option<PerfEvent<'_>> {
     // The time is the first word that looks like one. Words can't be counted, because commands may
     // contain blanks.
     let mut words = spans(line);
@@ -34,7 +34,7 @@ pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
     let command = line[..process.start].trim_ascii();
     // The event's name was left out.
     if rest.is_empty() || is_frame(rest) {
-        return Some(Event {
+        return Some(PerfEvent {
             command,
             name: b"",
             arguments: rest,
@@ -44,7 +44,7 @@ pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
         .windows(2)
         .position(|pair| pair == b": ")
         .or_else(|| rest.len().checked_sub(1))?;
-    (rest.get(colon) == Some(&b':') && colon > 0).then(|| Event {
+    (rest.get(colon) == Some(&b':') && colon > 0).then(|| PerfEvent {
         command,
         name: &rest[..colon],
         arguments: rest[colon + 1..].trim_ascii(),
@@ -54,7 +54,7 @@ pub(super) fn timed(line: &[u8]) -> Option<Event<'_>> {
 /// Reads `COMMAND PID [CPU] PERIOD EVENT:`, where the processor and the period may be missing. A
 /// command may contain numbers. So, as in `stackcollapse-perf.pl`, the process is the first number
 /// that is followed by the rest of this form.
-pub(super) fn untimed(line: &[u8]) -> Option<Event<'_>> {
+pub(super) fn untimed(line: &[u8]) -> Option<PerfEvent<'_>> {
     let mut words = spans(line).peekable();
     // A command comes first.
     words.next()?;
@@ -70,7 +70,7 @@ pub(super) fn untimed(line: &[u8]) -> Option<Event<'_>> {
             && !text.is_empty()
             && decimal(text).is_none()
         {
-            return Some(Event {
+            return Some(PerfEvent {
                 command: line[..process.start].trim_ascii(),
                 name: text,
                 arguments: line[name.end..].trim_ascii(),
@@ -82,11 +82,11 @@ pub(super) fn untimed(line: &[u8]) -> Option<Event<'_>> {
 
 /// Reads `COMMAND PID [CPU]`, which `-F comm,pid,ip,sym` prints. It begins at the start of the
 /// line, as no frame does.
-pub(super) fn bare(line: &[u8]) -> Option<Event<'_>> {
+pub(super) fn bare(line: &[u8]) -> Option<PerfEvent<'_>> {
     let mut words: Vec<Range<usize>> = spans(line).collect();
     words.pop_if(|word| is_cpu(&line[word.clone()]));
     let process = words.pop().filter(|word| is_process(&line[word.clone()]))?;
-    (!starts_blank(line) && !words.is_empty()).then(|| Event {
+    (!starts_blank(line) && !words.is_empty()).then(|| PerfEvent {
         command: line[..process.start].trim_ascii(),
         name: b"",
         arguments: b"",

@@ -8,25 +8,25 @@ use heapprof_profile::LocationIndex;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::timeline::{Event, Timeline};
-use super::unit::{Number, Unit};
-use crate::json::{Each, Whole};
-use crate::tally::Tally;
+use super::timeline::{SpeedscopeEvent, SpeedscopeTimeline};
+use super::unit::{JsonNumber, SpeedscopeUnit};
+use crate::json::{EachElement, WholeNumber};
+use crate::tally::SampleTally;
 
 /// The content of a file.
-pub(super) struct File {
+pub(super) struct SpeedscopeFile {
     pub(super) name: String,
     pub(super) exporter: String,
     pub(super) active: Option<usize>,
     /// The texts of all frames.
     pub(super) text: String,
     pub(super) frames: Vec<SharedFrame>,
-    pub(super) profiles: Vec<Profile>,
+    pub(super) profiles: Vec<SpeedscopeProfile>,
     /// The stacks by number, leaf first. They hold numbers of frames instead of locations.
-    pub(super) stacks: Tally,
+    pub(super) stacks: SampleTally,
 }
 
-impl Default for File {
+impl Default for SpeedscopeFile {
     fn default() -> Self {
         Self {
             name: String::new(),
@@ -35,12 +35,12 @@ impl Default for File {
             text: String::new(),
             frames: Vec::new(),
             profiles: Vec::new(),
-            stacks: Tally::new(&[]),
+            stacks: SampleTally::new(&[]),
         }
     }
 }
 
-/// A frame. Its texts are ranges of [`File::text`].
+/// A frame. Its texts are ranges of [`SpeedscopeFile::text`].
 pub(super) struct SharedFrame {
     pub(super) name: Range<usize>,
     pub(super) file: Range<usize>,
@@ -50,24 +50,24 @@ pub(super) struct SharedFrame {
 
 /// A profile: the values of stacks.
 #[derive(Default)]
-pub(super) struct Profile {
+pub(super) struct SpeedscopeProfile {
     pub(super) name: String,
-    pub(super) unit: Unit,
+    pub(super) unit: SpeedscopeUnit,
     pub(super) entries: Vec<(u32, i64)>,
     pub(super) total: i128,
 }
 
 /// Reads a whole file.
-pub(super) struct FileSeed<'f>(pub(super) &'f mut File);
+pub(super) struct SpeedscopeFileSeed<'f>(pub(super) &'f mut SpeedscopeFile);
 
-impl<'de> DeserializeSeed<'de> for FileSeed<'_> {
+impl<'de> DeserializeSeed<'de> for SpeedscopeFileSeed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for FileSeed<'_> {
+impl<'de> Visitor<'de> for SpeedscopeFileSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -86,7 +86,7 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
                 "activeProfileIndex" => file.active = map.next_value()?,
                 "shared" => {
                     has_frames = true;
-                    map.next_value_seed(SharedSeed(file))?;
+                    map.next_value_seed(SharedFramesSeed(file))?;
                 }
                 "profiles" => {
                     has_profiles = true;
@@ -121,9 +121,9 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
     }
 }
 
-struct SharedSeed<'f>(&'f mut File);
+struct SharedFramesSeed<'f>(&'f mut SpeedscopeFile);
 
-impl<'de> DeserializeSeed<'de> for SharedSeed<'_> {
+impl<'de> DeserializeSeed<'de> for SharedFramesSeed<'_> {
     type Value = ();
     fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
         json.deserialize_map(self)
@@ -139,7 +139,7 @@ struct JsonFrame {
     col: Option<i64>,
 }
 
-impl<'de> Visitor<'de> for SharedSeed<'_> {
+impl<'de> Visitor<'de> for SharedFramesSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -147,7 +147,7 @@ impl<'de> Visitor<'de> for SharedSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let File { text, frames, .. } = self.0;
+        let SpeedscopeFile { text, frames, .. } = self.0;
         while let Some(key) = map.next_key::<String>()? {
             if key != "frames" {
                 map.next_value::<IgnoredAny>()?;
@@ -158,7 +158,7 @@ impl<'de> Visitor<'de> for SharedSeed<'_> {
                 text.push_str(part);
                 start..text.len()
             };
-            map.next_value_seed(Each::new("a list of frames", |frame: JsonFrame| {
+            map.next_value_seed(EachElement::new("a list of frames", |frame: JsonFrame| {
                 frames.push(SharedFrame {
                     name: range(&frame.name),
                     file: range(frame.file.as_deref().unwrap_or("")),
@@ -172,7 +172,7 @@ impl<'de> Visitor<'de> for SharedSeed<'_> {
     }
 }
 
-struct ProfilesSeed<'f>(&'f mut File);
+struct ProfilesSeed<'f>(&'f mut SpeedscopeFile);
 
 impl<'de> DeserializeSeed<'de> for ProfilesSeed<'_> {
     type Value = ();
@@ -189,7 +189,7 @@ impl<'de> Visitor<'de> for ProfilesSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let File {
+        let SpeedscopeFile {
             profiles, stacks, ..
         } = self.0;
         while let Some(profile) = seq.next_element_seed(ProfileSeed(&mut *stacks))? {
@@ -199,61 +199,64 @@ impl<'de> Visitor<'de> for ProfilesSeed<'_> {
     }
 }
 
-struct ProfileSeed<'f>(&'f mut Tally);
+struct ProfileSeed<'f>(&'f mut SampleTally);
 
 impl<'de> DeserializeSeed<'de> for ProfileSeed<'_> {
-    type Value = Profile;
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Profile, D::Error> {
+    type Value = SpeedscopeProfile;
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<SpeedscopeProfile, D::Error> {
         json.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for ProfileSeed<'_> {
-    type Value = Profile;
+    type Value = SpeedscopeProfile;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a profile")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Profile, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SpeedscopeProfile, A::Error> {
         let stacks = self.0;
-        let mut profile = Profile::default();
+        let mut profile = SpeedscopeProfile::default();
         let mut kind: Option<String> = None;
         let (mut samples, mut weights) = (Vec::new(), Vec::new());
-        let mut events: Vec<Event> = Vec::new();
-        let none = stacks.labelled("", "");
+        let mut events: Vec<SpeedscopeEvent> = Vec::new();
+        let none = stacks.text_label_set("", "");
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "type" => kind = Some(map.next_value()?),
                 "name" => profile.name = map.next_value()?,
                 "unit" => {
                     let name: String = map.next_value()?;
-                    profile.unit = Unit::parse(&name).ok_or_else(|| {
+                    profile.unit = SpeedscopeUnit::parse(&name).ok_or_else(|| {
                         A::Error::custom(format!(
                             "expected a unit (none, bytes, nanoseconds, microseconds, \
                              milliseconds, seconds), found {name:?}"
                         ))
                     })?;
                 }
-                "samples" => {
-                    map.next_value_seed(Each::new("a list of stacks", |stack: Stack| {
+                "samples" => map.next_value_seed(EachElement::new(
+                    "a list of stacks",
+                    |stack: SpeedscopeStack| {
                         let number = stacks.add(&stack.0, none, &[]).map_err(|e| e.to_string())?;
                         samples.push(number);
                         Ok(())
-                    }))?
-                }
-                "weights" => {
-                    map.next_value_seed(Each::new("a list of numbers", |weight: Number| {
+                    },
+                ))?,
+                "weights" => map.next_value_seed(EachElement::new(
+                    "a list of numbers",
+                    |weight: JsonNumber| {
                         weights.push(weight);
                         Ok(())
-                    }))?
-                }
-                "events" => {
-                    map.next_value_seed(Each::new("a list of events", |event: Event| {
+                    },
+                ))?,
+                "events" => map.next_value_seed(EachElement::new(
+                    "a list of events",
+                    |event: SpeedscopeEvent| {
                         events.push(event);
                         Ok(())
-                    }))?
-                }
+                    },
+                ))?,
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -272,7 +275,7 @@ impl<'de> Visitor<'de> for ProfileSeed<'_> {
                     .map(|(stack, weight)| Ok((stack, unit.value(weight)?)))
                     .collect()
             }
-            Some("evented") => Timeline::default().play(&events, unit, stacks),
+            Some("evented") => SpeedscopeTimeline::default().play(&events, unit, stacks),
             Some(other) => Err(format!("expected type sampled or evented, found {other:?}")),
             None => Err("expected type, found the end of the profile".to_string()),
         }
@@ -287,17 +290,17 @@ impl<'de> Visitor<'de> for ProfileSeed<'_> {
 }
 
 /// A stack of frames, which is reversed so that it is leaf first.
-struct Stack(Vec<LocationIndex>);
+struct SpeedscopeStack(Vec<LocationIndex>);
 
-impl<'de> Deserialize<'de> for Stack {
+impl<'de> Deserialize<'de> for SpeedscopeStack {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         let mut stack = Vec::new();
-        Each::new("a list of frames", |frame: Whole<u32>| {
+        EachElement::new("a list of frames", |frame: WholeNumber<u32>| {
             stack.push(LocationIndex(frame.0));
             Ok(())
         })
         .deserialize(json)?;
         stack.reverse();
-        Ok(Stack(stack))
+        Ok(SpeedscopeStack(stack))
     }
 }

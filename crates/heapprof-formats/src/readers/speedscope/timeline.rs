@@ -4,53 +4,53 @@ use foldhash::HashMap;
 use heapprof_profile::LocationIndex;
 use serde::Deserialize;
 
-use super::unit::{Number, Unit};
-use crate::json::Whole;
-use crate::tally::{Frames, Tally};
+use super::unit::{JsonNumber, SpeedscopeUnit};
+use crate::json::WholeNumber;
+use crate::tally::{FrameBudget, SampleTally};
 
 /// An event as JSON has it.
 #[derive(Deserialize)]
-pub(super) struct Event {
-    r#type: Kind,
-    frame: Whole<u32>,
-    at: Number,
+pub(super) struct SpeedscopeEvent {
+    r#type: SpeedscopeEventKind,
+    frame: WholeNumber<u32>,
+    at: JsonNumber,
 }
 
 #[derive(Deserialize)]
-enum Kind {
+enum SpeedscopeEventKind {
     O,
     C,
 }
 
 /// The shortest event in bytes: `{"type":"O","frame":0,"at":0},`.
-const SHORTEST: u64 = 30;
+const MIN_EVENT_BYTES: u64 = 30;
 
 /// The tree of all stacks so far.
 #[derive(Default)]
-pub(super) struct Timeline {
-    node: Vec<Node>,
+pub(super) struct SpeedscopeTimeline {
+    node: Vec<SpeedscopeNode>,
     child: HashMap<(usize, u32), usize>,
 }
 
-struct Node {
+struct SpeedscopeNode {
     frame: u32,
-    /// Its caller's position in the list; [`NONE`] for a root.
+    /// Its caller's position in the list; [`NO_CALLER`] for a root.
     caller: usize,
     value: i64,
 }
 
 /// Stands for the caller of roots.
-const NONE: usize = usize::MAX;
+const NO_CALLER: usize = usize::MAX;
 
-impl Timeline {
+impl SpeedscopeTimeline {
     /// Plays the events. Returns the values of all stacks, which are added to `stacks`.
     pub(super) fn play(
         mut self,
-        events: &[Event],
-        unit: Unit,
-        stacks: &mut Tally,
+        events: &[SpeedscopeEvent],
+        unit: SpeedscopeUnit,
+        stacks: &mut SampleTally,
     ) -> Result<Vec<(u32, i64)>, String> {
-        let mut current = NONE;
+        let mut current = NO_CALLER;
         let mut last = None;
         for event in events {
             let at = unit.value(event.at)?;
@@ -70,15 +70,15 @@ impl Timeline {
             }
             let open = self.node.get(current);
             current = match (&event.r#type, open) {
-                (Kind::O, _) => self.open(current, event.frame.0),
-                (Kind::C, Some(open)) if open.frame == event.frame.0 => open.caller,
-                (Kind::C, Some(open)) => {
+                (SpeedscopeEventKind::O, _) => self.open(current, event.frame.0),
+                (SpeedscopeEventKind::C, Some(open)) if open.frame == event.frame.0 => open.caller,
+                (SpeedscopeEventKind::C, Some(open)) => {
                     return Err(format!(
                         "expected frame {} to close, the last one that opened, found {}",
                         open.frame, event.frame.0
                     ));
                 }
-                (Kind::C, None) => {
+                (SpeedscopeEventKind::C, None) => {
                     return Err(format!(
                         "expected a frame to open, found frame {} to close",
                         event.frame.0
@@ -91,14 +91,17 @@ impl Timeline {
                 "expected frame {} to close, found the last event",
                 open.frame
             )),
-            None => self.entries(stacks, Frames::of(SHORTEST * events.len() as u64)),
+            None => self.entries(
+                stacks,
+                FrameBudget::for_file_bytes(MIN_EVENT_BYTES * events.len() as u64),
+            ),
         }
     }
 
     fn open(&mut self, caller: usize, frame: u32) -> usize {
         let node = &mut self.node;
         *self.child.entry((caller, frame)).or_insert_with(|| {
-            node.push(Node {
+            node.push(SpeedscopeNode {
                 frame,
                 caller,
                 value: 0,
@@ -107,8 +110,12 @@ impl Timeline {
         })
     }
 
-    fn entries(&self, stacks: &mut Tally, mut frames: Frames) -> Result<Vec<(u32, i64)>, String> {
-        let none = stacks.labelled("", "");
+    fn entries(
+        &self,
+        stacks: &mut SampleTally,
+        mut frames: FrameBudget,
+    ) -> Result<Vec<(u32, i64)>, String> {
+        let none = stacks.text_label_set("", "");
         let mut stack = Vec::new();
         let mut entries = Vec::new();
         for node in self.node.iter().filter(|node| node.value != 0) {
@@ -135,26 +142,27 @@ mod tests {
     /// Plays events written as `+0@1` (frame 0 opens at 1) and `-0@2`. Returns the stacks, root
     /// first, with their values.
     fn play(events: &str) -> Result<Vec<(Vec<u32>, i64)>, String> {
-        let events: Vec<Event> = events
+        let events: Vec<SpeedscopeEvent> = events
             .split(' ')
             .map(|event| {
                 let (frame, at) = event[1..].split_once('@').unwrap();
-                Event {
+                SpeedscopeEvent {
                     r#type: if event.starts_with('+') {
-                        Kind::O
+                        SpeedscopeEventKind::O
                     } else {
-                        Kind::C
+                        SpeedscopeEventKind::C
                     },
-                    frame: Whole(frame.parse().unwrap()),
+                    frame: WholeNumber(frame.parse().unwrap()),
                     at: match at.parse() {
-                        Ok(whole) => Number::Whole(whole),
-                        Err(_) => Number::Fraction(at.parse().unwrap()),
+                        Ok(whole) => JsonNumber::Whole(whole),
+                        Err(_) => JsonNumber::Fraction(at.parse().unwrap()),
                     },
                 }
             })
             .collect();
-        let mut stacks = Tally::new(&[]);
-        let entries = Timeline::default().play(&events, Unit::Time(1000), &mut stacks)?;
+        let mut stacks = SampleTally::new(&[]);
+        let entries =
+            SpeedscopeTimeline::default().play(&events, SpeedscopeUnit::Time(1000), &mut stacks)?;
         let stack = |number| stacks.stack(number).iter().rev().map(|f| f.0).collect();
         Ok(entries
             .iter()

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 
 /// The unit of a profile's values.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Unit {
+pub(super) enum SpeedscopeUnit {
     #[default]
     None,
     Bytes,
@@ -15,28 +15,28 @@ pub(super) enum Unit {
     Time(i64),
 }
 
-impl Unit {
+impl SpeedscopeUnit {
     pub(super) fn parse(name: &str) -> Option<Self> {
         Some(match name {
-            "none" => Unit::None,
-            "bytes" => Unit::Bytes,
-            "nanoseconds" => Unit::Time(1),
-            "microseconds" => Unit::Time(1_000),
-            "milliseconds" => Unit::Time(1_000_000),
-            "seconds" => Unit::Time(1_000_000_000),
+            "none" => SpeedscopeUnit::None,
+            "bytes" => SpeedscopeUnit::Bytes,
+            "nanoseconds" => SpeedscopeUnit::Time(1),
+            "microseconds" => SpeedscopeUnit::Time(1_000),
+            "milliseconds" => SpeedscopeUnit::Time(1_000_000),
+            "seconds" => SpeedscopeUnit::Time(1_000_000_000),
             _ => return None,
         })
     }
 
     /// A number converted to the unit of the sample type and rounded.
-    pub(super) fn value(self, number: Number) -> Result<i64, String> {
+    pub(super) fn value(self, number: JsonNumber) -> Result<i64, String> {
         let factor = match self {
-            Unit::Time(nanoseconds) => nanoseconds,
-            Unit::None | Unit::Bytes => 1,
+            SpeedscopeUnit::Time(nanoseconds) => nanoseconds,
+            SpeedscopeUnit::None | SpeedscopeUnit::Bytes => 1,
         };
         let value = match number {
-            Number::Whole(n) => n.checked_mul(factor),
-            Number::Fraction(x) => {
+            JsonNumber::Whole(n) => n.checked_mul(factor),
+            JsonNumber::Fraction(x) => {
                 let product = (x * factor as f64).round();
                 // Beyond this bound the conversion would cut it.
                 (product.abs() < 9.2e18).then_some(product as i64)
@@ -48,36 +48,36 @@ impl Unit {
 
 /// A number as JSON has it. Whole numbers keep all their digits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Number {
+pub(super) enum JsonNumber {
     Whole(i64),
     Fraction(f64),
 }
 
-impl<'de> Deserialize<'de> for Number {
+impl<'de> Deserialize<'de> for JsonNumber {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct NumberVisitor;
-        impl Visitor<'_> for NumberVisitor {
-            type Value = Number;
+        struct JsonNumberVisitor;
+        impl Visitor<'_> for JsonNumberVisitor {
+            type Value = JsonNumber;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number")
             }
 
-            fn visit_i64<E>(self, n: i64) -> Result<Number, E> {
-                Ok(Number::Whole(n))
+            fn visit_i64<E>(self, n: i64) -> Result<JsonNumber, E> {
+                Ok(JsonNumber::Whole(n))
             }
 
-            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<Number, E> {
+            fn visit_u64<E: serde::de::Error>(self, n: u64) -> Result<JsonNumber, E> {
                 let whole = i64::try_from(n);
-                whole.map(Number::Whole).map_err(|_| {
+                whole.map(JsonNumber::Whole).map_err(|_| {
                     E::custom(format!("expected a number that fits in 64 bits, found {n}"))
                 })
             }
 
-            fn visit_f64<E>(self, n: f64) -> Result<Number, E> {
-                Ok(Number::Fraction(n))
+            fn visit_f64<E>(self, n: f64) -> Result<JsonNumber, E> {
+                Ok(JsonNumber::Fraction(n))
             }
         }
-        json.deserialize_any(NumberVisitor)
+        json.deserialize_any(JsonNumberVisitor)
     }
 }

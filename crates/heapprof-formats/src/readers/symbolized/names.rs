@@ -5,25 +5,25 @@ use std::ops::Range;
 use foldhash::HashMap;
 use heapprof_profile::{Line, Profile, ProfileBuilder, StringId};
 
-use crate::error::{Error, shortened};
-use crate::heap_line::Addresses;
-use crate::lines::Lines;
+use crate::error::{FormatError, shortened};
+use crate::heap_line::HexAddresses;
+use crate::lines::LineReader;
 use crate::stacks;
 
-const LINE: &str = "`0xADDRESS NAME`, `binary=PATH` or `---`";
+const EXPECTED_LINE: &str = "`0xADDRESS NAME`, `binary=PATH` or `---`";
 
 /// Names by address.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct SymbolNames {
     /// All names, one text after the other.
     text: String,
     place: HashMap<u64, Range<usize>>,
     binary: String,
 }
 
-impl Names {
+impl SymbolNames {
     /// Reads the lines after `--- symbol` up to `---`.
-    pub(super) fn read(&mut self, lines: &mut Lines<'_>) -> Result<(), Error> {
+    pub(super) fn read(&mut self, lines: &mut LineReader<'_>) -> Result<(), FormatError> {
         while lines.advance()? {
             let line = lines.trimmed();
             if line.starts_with(b"---") {
@@ -42,25 +42,25 @@ impl Names {
                 self.add(lines)?;
             }
         }
-        Err(lines.ended(LINE))
+        Err(lines.ended(EXPECTED_LINE))
     }
 
     /// Adds a line such as `0x000055e4e4944a37 shop::Shelf::picture(unsigned
     /// long)<0000000000003a29>`.
-    fn add(&mut self, lines: &Lines<'_>) -> Result<(), Error> {
+    fn add(&mut self, lines: &LineReader<'_>) -> Result<(), FormatError> {
         let line = lines.trimmed();
         let space = line.iter().position(u8::is_ascii_whitespace);
         // The name may be missing: then neither addr2line nor nm had one.
         let (address, name) = line.split_at(space.unwrap_or(line.len()));
         if !address.starts_with(b"0x") {
-            return Err(lines.wrong(LINE));
+            return Err(lines.wrong(EXPECTED_LINE));
         }
-        let address = match Addresses(address).next() {
+        let address = match HexAddresses(address).next() {
             Some(Ok(address)) => address,
             Some(Err(text)) => {
                 return Err(lines.wrong_part("an address of 64 bits", shortened(text)));
             }
-            None => return Err(lines.wrong(LINE)),
+            None => return Err(lines.wrong(EXPECTED_LINE)),
         };
         let start = self.text.len();
         self.text

@@ -4,28 +4,31 @@
 //! The words are `0 3 0 period 0`, then for each stack its value, its depth and its addresses. The
 //! addresses of callers are already those of the calls. The file does not say which of the heap's
 //! values it has: the one that `--inuse_space` or a similar option asked for. It is taken as bytes
-//! in use unless `Options::values` says otherwise.
+//! in use unless `FormatReadOptions::values` says otherwise.
 
 use std::io::ErrorKind;
 
 use heapprof_profile::ProfileBuilder;
 
 use crate::cut_frames;
-use crate::error::Error;
-use crate::format::Format;
-use crate::lines::Lines;
+use crate::error::FormatError;
+use crate::format::ProfileFormat;
+use crate::lines::LineReader;
 use crate::mapped_files;
-use crate::reading::{Options, Reading};
+use crate::reading::{FormatReadOptions, ProfileReading};
 use crate::stacks::{self, AddressLocations};
 
 /// The deepest stack that google-pprof reads.
-const DEEPEST: u64 = 1 << 16;
+const MAX_STACK_DEPTH: u64 = 1 << 16;
 /// The period that `google-pprof --raw` writes. A CPU profile has the microseconds between its
 /// samples here.
-const PERIOD: u64 = 1;
+const RAW_PERIOD: u64 = 1;
 
-pub(super) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, Error> {
-    let mut words = Words {
+pub(super) fn read(
+    lines: &mut LineReader<'_>,
+    options: &FormatReadOptions,
+) -> Result<ProfileReading, FormatError> {
+    let mut words = CpuProfileWords {
         input: lines,
         big_endian: false,
         read: 0,
@@ -40,13 +43,16 @@ pub(super) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
     let mut stack = Vec::new();
     let mut files = Vec::new();
     while let Some(value) = words.next()? {
-        let depth = words.some("the depth of a stack")?;
-        if depth > DEEPEST {
-            return Err(words.wrong(format!("a stack of at most {DEEPEST} frames"), depth));
+        let depth = words.required_word("the depth of a stack")?;
+        if depth > MAX_STACK_DEPTH {
+            return Err(words.wrong(
+                format!("a stack of at most {MAX_STACK_DEPTH} frames"),
+                depth,
+            ));
         }
         stack.clear();
         for _ in 0..depth {
-            stack.push(words.some("an address")?);
+            stack.push(words.required_word("an address")?);
         }
         // Some writers mark the end of the words.
         if value == 0 && stack == [0] {
@@ -59,41 +65,45 @@ pub(super) fn read(lines: &mut Lines<'_>, options: &Options) -> Result<Reading, 
             .collect();
         profile.samples.push(places, &[value], labels);
     }
-    stacks::map(&mut profile, files);
-    cut_frames::as_pprof(&mut profile);
+    stacks::assign_mappings(&mut profile, files);
+    cut_frames::add_pprof_frames(&mut profile);
     let rule = "none here, google-pprof unsampled the values and cut them to whole numbers";
-    Ok(Reading::new(Format::Symbolized, rule, profile))
+    Ok(ProfileReading::new(
+        ProfileFormat::Symbolized,
+        rule,
+        profile,
+    ))
 }
 
-struct Words<'a, 'b> {
-    input: &'a mut Lines<'b>,
+struct CpuProfileWords<'a, 'b> {
+    input: &'a mut LineReader<'b>,
     big_endian: bool,
     read: u64,
 }
 
-impl Words<'_, '_> {
-    fn header(&mut self) -> Result<(), Error> {
-        const HEADER: &str = "the header of google-pprof's words, `0 3 0 1 0`";
+impl CpuProfileWords<'_, '_> {
+    fn header(&mut self) -> Result<(), FormatError> {
+        const EXPECTED_HEADER: &str = "the header of google-pprof's words, `0 3 0 1 0`";
         let mut header = [0; 5];
         for word in &mut header {
-            *word = self.some(HEADER)?;
+            *word = self.required_word(EXPECTED_HEADER)?;
         }
         if header[1] == 3u64.swap_bytes() {
             self.big_endian = true;
             header = header.map(u64::swap_bytes);
         }
         match header {
-            [0, 3, 0, PERIOD, 0] => Ok(()),
+            [0, 3, 0, RAW_PERIOD, 0] => Ok(()),
             [0, 3, _, period, 0] => {
                 let found = format!("a CPU profile, a sample every {period} microseconds");
                 Err(self.input.wrong_part("the words of a heap profile", found))
             }
-            _ => Err(self.input.wrong_part(HEADER, "something else")),
+            _ => Err(self.input.wrong_part(EXPECTED_HEADER, "something else")),
         }
     }
 
     /// The next word, which must be there.
-    fn some(&mut self, expected: &'static str) -> Result<u64, Error> {
+    fn required_word(&mut self, expected: &'static str) -> Result<u64, FormatError> {
         match self.next()? {
             Some(word) => Ok(word),
             None => Err(self.input.wrong_part(
@@ -104,7 +114,7 @@ impl Words<'_, '_> {
     }
 
     /// The next word; `None` at the end.
-    fn next(&mut self) -> Result<Option<u64>, Error> {
+    fn next(&mut self) -> Result<Option<u64>, FormatError> {
         let mut bytes = [0; 8];
         let mut have = 0;
         while have < 8 {
@@ -137,7 +147,7 @@ impl Words<'_, '_> {
         }
     }
 
-    fn wrong(&self, expected: String, found: u64) -> Error {
+    fn wrong(&self, expected: String, found: u64) -> FormatError {
         let found = format!("{found} in word {}", self.read);
         self.input.wrong_part(expected, found)
     }
@@ -187,8 +197,8 @@ mod tests {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             bytes.truncate(bytes.len() - cut);
             let mut input = &bytes[..];
-            let mut lines = Lines::new(&mut input);
-            let error = read(&mut lines, &Options::default())
+            let mut lines = LineReader::new(&mut input);
+            let error = read(&mut lines, &FormatReadOptions::default())
                 .unwrap_err()
                 .to_string();
             assert_eq!(error, format!("line 0: expected {expected}"));

@@ -9,26 +9,26 @@ use std::hash::Hash;
 
 use heapprof_profile::Error as ProfileError;
 
-use crate::bytes::Bytes;
-use crate::error::{Error, shortened};
+use crate::bytes::BinaryReader;
+use crate::error::{FormatError, shortened};
 use crate::tally::overflow;
-use crate::texts::Texts;
+use crate::texts::TextTable;
 
 /// The most bytes of a text.
-const LONGEST: u64 = 64 << 10;
+const MAX_TEXT_BYTES: u64 = 64 << 10;
 /// How many bytes are read before the memory is checked again.
-const LOOKED_AT_EVERY: u64 = 64 << 10;
+const MEMORY_CHECK_INTERVAL: u64 = 64 << 10;
 
 /// A class of Python's module tracemalloc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Class {
+pub(super) enum PickleClass {
     Snapshot,
     Traces,
 }
 
 /// What the machine works with. Numbers without a name are places in [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Value {
+pub(super) enum PickleValue {
     None,
     Int(i64),
     Text(u32),
@@ -36,7 +36,7 @@ pub(super) enum Value {
     Tuple(u32, u32),
     List(u32),
     Dictionary(u32),
-    Class(Class),
+    Class(PickleClass),
     Object(u32),
     /// A mark on the stack.
     Mark,
@@ -45,30 +45,37 @@ pub(super) enum Value {
 /// Everything that a pickle made.
 #[derive(Default)]
 pub(super) struct Pickle {
-    texts: Texts,
+    texts: TextTable,
     /// The items of all tuples.
-    items: Vec<Value>,
-    lists: Vec<Vec<Value>>,
+    items: Vec<PickleValue>,
+    lists: Vec<Vec<PickleValue>>,
     /// How many items all lists have.
     in_lists: usize,
-    dictionaries: Vec<Vec<(Value, Value)>>,
+    dictionaries: Vec<Vec<(PickleValue, PickleValue)>>,
     /// Objects and their attributes.
-    objects: Vec<(Class, Option<u32>)>,
+    objects: Vec<(PickleClass, Option<u32>)>,
 }
 
 impl Pickle {
     /// The items of a tuple or list.
-    pub(super) fn items(&self, value: Value) -> Option<&[Value]> {
+    pub(super) fn items(&self, value: PickleValue) -> Option<&[PickleValue]> {
         match value {
-            Value::Tuple(start, length) => self.items.get(start as usize..)?.get(..length as usize),
-            Value::List(list) => self.lists.get(list as usize).map(Vec::as_slice),
+            PickleValue::Tuple(start, length) => {
+                self.items.get(start as usize..)?.get(..length as usize)
+            }
+            PickleValue::List(list) => self.lists.get(list as usize).map(Vec::as_slice),
             _ => None,
         }
     }
 
     /// An attribute of an object of this class.
-    pub(super) fn attribute(&self, object: Value, class: Class, name: &str) -> Option<Value> {
-        let Value::Object(object) = object else {
+    pub(super) fn attribute(
+        &self,
+        object: PickleValue,
+        class: PickleClass,
+        name: &str,
+    ) -> Option<PickleValue> {
+        let PickleValue::Object(object) = object else {
             return None;
         };
         let &(_, attributes) = self
@@ -77,7 +84,7 @@ impl Pickle {
             .filter(|(c, _)| *c == class)?;
         let attributes = self.dictionaries.get(attributes? as usize)?;
         let mut named = attributes.iter().rev().filter(|(key, _)| match key {
-            Value::Text(key) => self.text(*key) == name,
+            PickleValue::Text(key) => self.text(*key) == name,
             _ => false,
         });
         named.next().map(|&(_, value)| value)
@@ -90,32 +97,35 @@ impl Pickle {
 
     fn memory(&self) -> u64 {
         let values = self.items.capacity() + 2 * self.in_lists;
-        let tables = values * size_of::<Value>()
-            + self.lists.capacity() * size_of::<Vec<Value>>()
-            + self.dictionaries.capacity() * 3 * size_of::<Vec<Value>>()
-            + self.objects.capacity() * size_of::<(Class, Option<u32>)>();
+        let tables = values * size_of::<PickleValue>()
+            + self.lists.capacity() * size_of::<Vec<PickleValue>>()
+            + self.dictionaries.capacity() * 3 * size_of::<Vec<PickleValue>>()
+            + self.objects.capacity() * size_of::<(PickleClass, Option<u32>)>();
         tables as u64 + self.texts.memory()
     }
 }
 
 /// Reads a pickle to its end. Returns what it is of.
-pub(super) fn read(bytes: &mut Bytes<'_>, limit: u64) -> Result<(Pickle, Value), Error> {
-    let mut machine = Machine {
+pub(super) fn read(
+    bytes: &mut BinaryReader<'_>,
+    limit: u64,
+) -> Result<(Pickle, PickleValue), FormatError> {
+    let mut machine = PickleMachine {
         bytes,
         made: Pickle::default(),
         stack: Vec::new(),
         memo: Vec::new(),
     };
-    let mut look_at = LOOKED_AT_EVERY;
+    let mut look_at = MEMORY_CHECK_INTERVAL;
     loop {
         if let Some(top) = machine.step()? {
             return Ok((machine.made, top));
         }
         let offset = machine.bytes.offset();
         if offset >= look_at {
-            look_at = offset + LOOKED_AT_EVERY;
+            look_at = offset + MEMORY_CHECK_INTERVAL;
             let values = machine.stack.capacity() + machine.memo.capacity();
-            let memory = (values * size_of::<Value>()) as u64 + machine.made.memory();
+            let memory = (values * size_of::<PickleValue>()) as u64 + machine.made.memory();
             if memory > limit {
                 return Err(ProfileError::TooMuchMemory { limit }.into());
             }
@@ -123,25 +133,25 @@ pub(super) fn read(bytes: &mut Bytes<'_>, limit: u64) -> Result<(Pickle, Value),
     }
 }
 
-struct Machine<'a, 'b> {
-    bytes: &'a mut Bytes<'b>,
+struct PickleMachine<'a, 'b> {
+    bytes: &'a mut BinaryReader<'b>,
     made: Pickle,
-    stack: Vec<Value>,
-    memo: Vec<Value>,
+    stack: Vec<PickleValue>,
+    memo: Vec<PickleValue>,
 }
 
 /// What an instruction lacks, for the error.
-const INSTRUCTION: &str = "an instruction of the pickle";
+const EXPECTED_INSTRUCTION: &str = "an instruction of the pickle";
 
-impl Machine<'_, '_> {
+impl PickleMachine<'_, '_> {
     /// An instruction. Returns what the pickle is of, after the last one.
-    fn step(&mut self) -> Result<Option<Value>, Error> {
-        const TEXT: &str = "a text of the pickle";
-        let instruction = self.bytes.byte(INSTRUCTION)?;
+    fn step(&mut self) -> Result<Option<PickleValue>, FormatError> {
+        const EXPECTED_TEXT: &str = "a text of the pickle";
+        let instruction = self.bytes.byte(EXPECTED_INSTRUCTION)?;
         let value = match instruction {
             // The version, and the length of the part that follows.
             0x80 => return self.version(),
-            0x95 => return self.bytes.u64(INSTRUCTION).map(|_| None),
+            0x95 => return self.bytes.u64(EXPECTED_INSTRUCTION).map(|_| None),
             b'.' => {
                 let top = self.pop("something before the end")?;
                 return match self.bytes.next()? {
@@ -149,22 +159,26 @@ impl Machine<'_, '_> {
                     Some(_) => Err(self.bytes.wrong("the end of the file", "more")),
                 };
             }
-            b'(' => Value::Mark,
-            b'N' => Value::None,
-            b'K' => Value::Int(self.bytes.byte(INSTRUCTION)?.into()),
-            b'M' => Value::Int(u16::from_le_bytes(self.bytes.array(INSTRUCTION)?).into()),
-            b'J' => Value::Int(i32::from_le_bytes(self.bytes.array(INSTRUCTION)?).into()),
+            b'(' => PickleValue::Mark,
+            b'N' => PickleValue::None,
+            b'K' => PickleValue::Int(self.bytes.byte(EXPECTED_INSTRUCTION)?.into()),
+            b'M' => {
+                PickleValue::Int(u16::from_le_bytes(self.bytes.array(EXPECTED_INSTRUCTION)?).into())
+            }
+            b'J' => {
+                PickleValue::Int(i32::from_le_bytes(self.bytes.array(EXPECTED_INSTRUCTION)?).into())
+            }
             0x8a => self.long()?,
             0x8c => {
-                let length = self.bytes.byte(TEXT)?;
+                let length = self.bytes.byte(EXPECTED_TEXT)?;
                 self.text(length.into())?
             }
             b'X' => {
-                let length = self.bytes.u32(TEXT)?;
+                let length = self.bytes.u32(EXPECTED_TEXT)?;
                 self.text(length.into())?
             }
             0x8d => {
-                let length = self.bytes.u64(TEXT)?;
+                let length = self.bytes.u64(EXPECTED_TEXT)?;
                 self.text(length)?
             }
             b')' => self.tuple(self.stack.len())?,
@@ -184,40 +198,44 @@ impl Machine<'_, '_> {
             }
             b']' => {
                 self.made.lists.push(Vec::new());
-                Value::List(place(self.made.lists.len())?)
+                PickleValue::List(place(self.made.lists.len())?)
             }
             b'}' => {
                 self.made.dictionaries.push(Vec::new());
-                Value::Dictionary(place(self.made.dictionaries.len())?)
+                PickleValue::Dictionary(place(self.made.dictionaries.len())?)
             }
             b'a' | b'e' => return self.append(instruction == b'e').map(|()| None),
             b's' | b'u' => return self.set(instruction == b'u').map(|()| None),
             b'q' => {
-                let number = self.bytes.byte(INSTRUCTION)?;
+                let number = self.bytes.byte(EXPECTED_INSTRUCTION)?;
                 return self.put(number.into()).map(|()| None);
             }
             b'r' => {
-                let number = self.bytes.u32(INSTRUCTION)?;
+                let number = self.bytes.u32(EXPECTED_INSTRUCTION)?;
                 return self.put(number).map(|()| None);
             }
             0x94 => return self.put(place(self.memo.len() + 1)?).map(|()| None),
             b'h' => {
-                let number = self.bytes.byte(INSTRUCTION)?;
+                let number = self.bytes.byte(EXPECTED_INSTRUCTION)?;
                 self.get(number.into())?
             }
             b'j' => {
-                let number = self.bytes.u32(INSTRUCTION)?;
+                let number = self.bytes.u32(EXPECTED_INSTRUCTION)?;
                 self.get(number)?
             }
             b'c' => {
-                let module = self.bytes.until(b'\n', LONGEST as usize, "a module")?;
-                let name = self.bytes.until(b'\n', LONGEST as usize, "a class")?;
+                let module = self
+                    .bytes
+                    .until(b'\n', MAX_TEXT_BYTES as usize, "a module")?;
+                let name = self
+                    .bytes
+                    .until(b'\n', MAX_TEXT_BYTES as usize, "a class")?;
                 self.class(&module, &name)?
             }
             0x93 => {
                 let (name, module) = (self.pop("a class")?, self.pop("a module")?);
                 match (module, name) {
-                    (Value::Text(module), Value::Text(name)) => {
+                    (PickleValue::Text(module), PickleValue::Text(name)) => {
                         let text = |number| self.made.text(number).as_bytes().to_vec();
                         self.class(&text(module), &text(name))?
                     }
@@ -225,9 +243,9 @@ impl Machine<'_, '_> {
                 }
             }
             0x81 => match (self.pop("arguments")?, self.pop("a class")?) {
-                (Value::Tuple(_, 0), Value::Class(class)) => {
+                (PickleValue::Tuple(_, 0), PickleValue::Class(class)) => {
                     self.made.objects.push((class, None));
-                    Value::Object(place(self.made.objects.len())?)
+                    PickleValue::Object(place(self.made.objects.len())?)
                 }
                 _ => return Err(self.lacks("a class of tracemalloc")),
             },
@@ -247,34 +265,36 @@ impl Machine<'_, '_> {
         Ok(None)
     }
 
-    fn version(&mut self) -> Result<Option<Value>, Error> {
-        match self.bytes.byte(INSTRUCTION)? {
+    fn version(&mut self) -> Result<Option<PickleValue>, FormatError> {
+        match self.bytes.byte(EXPECTED_INSTRUCTION)? {
             2..=5 => Ok(None),
             other => Err(self.bytes.wrong("a pickle of protocol 2 to 5", other)),
         }
     }
 
     /// A whole number of so many bytes.
-    fn long(&mut self) -> Result<Value, Error> {
-        let length = self.bytes.byte(INSTRUCTION)?;
+    fn long(&mut self) -> Result<PickleValue, FormatError> {
+        let length = self.bytes.byte(EXPECTED_INSTRUCTION)?;
         let bytes = self
             .bytes
             .take(length.into(), 8, "a number that fits in 64 bits")?;
         let negative = bytes.last().is_some_and(|&last| last >= 0x80);
         let mut all = [if negative { 0xff } else { 0 }; 8];
         all[..bytes.len()].copy_from_slice(&bytes);
-        Ok(Value::Int(i64::from_le_bytes(all)))
+        Ok(PickleValue::Int(i64::from_le_bytes(all)))
     }
 
-    fn text(&mut self, length: u64) -> Result<Value, Error> {
-        let text = self.bytes.take(length, LONGEST, "a text of the pickle")?;
+    fn text(&mut self, length: u64) -> Result<PickleValue, FormatError> {
+        let text = self
+            .bytes
+            .take(length, MAX_TEXT_BYTES, "a text of the pickle")?;
         let number = self.made.texts.intern(&String::from_utf8_lossy(&text));
-        Ok(Value::Text(number.ok_or_else(|| overflow("texts"))?))
+        Ok(PickleValue::Text(number.ok_or_else(|| overflow("texts"))?))
     }
 
     /// Makes a tuple of what is on the stack from `start` on.
-    fn tuple(&mut self, start: usize) -> Result<Value, Error> {
-        if self.stack[start..].contains(&Value::Mark) {
+    fn tuple(&mut self, start: usize) -> Result<PickleValue, FormatError> {
+        if self.stack[start..].contains(&PickleValue::Mark) {
             return Err(self.lacks("the items of a tuple"));
         }
         let first = u32::try_from(self.made.items.len());
@@ -283,18 +303,21 @@ impl Machine<'_, '_> {
             return Err(overflow("the items of tuples"));
         };
         self.made.items.extend(self.stack.drain(start..));
-        Ok(Value::Tuple(first, length))
+        Ok(PickleValue::Tuple(first, length))
     }
 
     /// Where the last mark is on the stack.
-    fn mark(&self) -> Result<usize, Error> {
-        let mark = self.stack.iter().rposition(|&value| value == Value::Mark);
+    fn mark(&self) -> Result<usize, FormatError> {
+        let mark = self
+            .stack
+            .iter()
+            .rposition(|&value| value == PickleValue::Mark);
         mark.ok_or_else(|| self.lacks("a mark"))
     }
 
     /// Where on the stack that begins which is added to something, and what stands below it: all
     /// since the mark, or so many.
-    fn added(&self, many: bool, count: usize) -> Result<(usize, Option<Value>), Error> {
+    fn added(&self, many: bool, count: usize) -> Result<(usize, Option<PickleValue>), FormatError> {
         let start = match many {
             true => self.mark()?,
             false => self.stack.len().saturating_sub(count),
@@ -304,8 +327,8 @@ impl Machine<'_, '_> {
     }
 
     /// Adds the last item to a list, or all since the mark.
-    fn append(&mut self, many: bool) -> Result<(), Error> {
-        let (start, Some(Value::List(list))) = self.added(many, 1)? else {
+    fn append(&mut self, many: bool) -> Result<(), FormatError> {
+        let (start, Some(PickleValue::List(list))) = self.added(many, 1)? else {
             return Err(self.lacks("a list"));
         };
         let items = self.stack.drain(start..).skip(usize::from(many));
@@ -318,11 +341,11 @@ impl Machine<'_, '_> {
     }
 
     /// Sets the last key of a dictionary, or all since the mark.
-    fn set(&mut self, many: bool) -> Result<(), Error> {
-        let (start, Some(Value::Dictionary(dictionary))) = self.added(many, 2)? else {
+    fn set(&mut self, many: bool) -> Result<(), FormatError> {
+        let (start, Some(PickleValue::Dictionary(dictionary))) = self.added(many, 2)? else {
             return Err(self.lacks("a dictionary"));
         };
-        let items: Vec<Value> = self.stack.drain(start..).skip(usize::from(many)).collect();
+        let items: Vec<PickleValue> = self.stack.drain(start..).skip(usize::from(many)).collect();
         let (pairs, rest) = items.as_chunks::<2>();
         if !rest.is_empty() {
             return Err(self.lacks("a key and a value"));
@@ -335,13 +358,13 @@ impl Machine<'_, '_> {
     }
 
     /// Remembers the top of the stack under this number, which is the next one.
-    fn put(&mut self, number: u32) -> Result<(), Error> {
+    fn put(&mut self, number: u32) -> Result<(), FormatError> {
         if number as usize != self.memo.len() {
             let expected = format!("the number {} of what is remembered", self.memo.len());
             return Err(self.bytes.wrong(&expected, number));
         }
         match self.stack.last() {
-            Some(&value) if value != Value::Mark => {
+            Some(&value) if value != PickleValue::Mark => {
                 self.memo.push(value);
                 Ok(())
             }
@@ -349,17 +372,17 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn get(&self, number: u32) -> Result<Value, Error> {
+    fn get(&self, number: u32) -> Result<PickleValue, FormatError> {
         self.memo.get(number as usize).copied().ok_or_else(|| {
             let expected = format!("a number below {} of what is remembered", self.memo.len());
             self.bytes.wrong(&expected, number)
         })
     }
 
-    fn class(&self, module: &[u8], name: &[u8]) -> Result<Value, Error> {
+    fn class(&self, module: &[u8], name: &[u8]) -> Result<PickleValue, FormatError> {
         match (module, name) {
-            (b"tracemalloc", b"Snapshot") => Ok(Value::Class(Class::Snapshot)),
-            (b"tracemalloc", b"_Traces") => Ok(Value::Class(Class::Traces)),
+            (b"tracemalloc", b"Snapshot") => Ok(PickleValue::Class(PickleClass::Snapshot)),
+            (b"tracemalloc", b"_Traces") => Ok(PickleValue::Class(PickleClass::Traces)),
             _ => {
                 let found = shortened(&[module, b".", name].concat());
                 Err(self.bytes.wrong(
@@ -371,10 +394,10 @@ impl Machine<'_, '_> {
     }
 
     /// Gives an object its attributes.
-    fn build(&mut self) -> Result<(), Error> {
+    fn build(&mut self) -> Result<(), FormatError> {
         let attributes = self.pop("attributes")?;
         match (attributes, self.stack.last()) {
-            (Value::Dictionary(attributes), Some(&Value::Object(object))) => {
+            (PickleValue::Dictionary(attributes), Some(&PickleValue::Object(object))) => {
                 if let Some((_, known)) = self.made.objects.get_mut(object as usize) {
                     *known = Some(attributes);
                 }
@@ -384,12 +407,12 @@ impl Machine<'_, '_> {
         }
     }
 
-    fn pop(&mut self, what: &str) -> Result<Value, Error> {
+    fn pop(&mut self, what: &str) -> Result<PickleValue, FormatError> {
         self.stack.pop().ok_or_else(|| self.lacks(what))
     }
 
     /// The error that an instruction needs something that is not on the stack.
-    fn lacks(&self, what: &str) -> Error {
+    fn lacks(&self, what: &str) -> FormatError {
         self.bytes.wrong(
             &format!("{what} on the stack of the pickle"),
             "something else",
@@ -398,6 +421,6 @@ impl Machine<'_, '_> {
 }
 
 /// The place of the last of so many things.
-fn place(count: usize) -> Result<u32, Error> {
+fn place(count: usize) -> Result<u32, FormatError> {
     u32::try_from(count - 1).map_err(|_| overflow("the pickle's objects"))
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::rendered::{error, folder, of, samples};
-use crate::{Format, Options, Reading, read};
+use crate::rendered::{error, folder, read_bytes, samples};
+use crate::{FormatReadOptions, ProfileFormat, ProfileReading, read};
 
 fn snapshot(name: &str) -> Vec<u8> {
     std::fs::read(folder("sample-profiles/tracemalloc").join(name)).unwrap()
 }
 
 /// The rows of `sample-profiles/tracemalloc/rows.py`.
-fn rows(reading: &Reading) -> Vec<String> {
+fn rows(reading: &ProfileReading) -> Vec<String> {
     let profile = &reading.profile;
     let mut rows: BTreeMap<String, [i64; 2]> = BTreeMap::new();
     for i in 0..profile.samples.len() {
@@ -48,8 +48,8 @@ fn statistics_are_those_of_tracemalloc() {
     let mut files = 0;
     for file in golden.split("file ").filter(|file| !file.is_empty()) {
         let (name, expected) = file.split_once('\n').unwrap();
-        let reading = of(&snapshot(name));
-        assert_eq!(reading.format, Format::Tracemalloc);
+        let reading = read_bytes(&snapshot(name));
+        assert_eq!(reading.format, ProfileFormat::Tracemalloc);
         assert_eq!(
             rows(&reading),
             expected.lines().collect::<Vec<_>>(),
@@ -69,7 +69,7 @@ fn the_limit_of_frames_is_a_comment() {
         ),
         ("ledger.python-3.6.pickle", "4 frames of a stack; 0 of "),
     ] {
-        let profile = of(&snapshot(name)).commented();
+        let profile = read_bytes(&snapshot(name)).commented();
         let comment = profile.text(profile.comment[0]);
         assert!(
             comment.starts_with(&format!("tracemalloc kept at most {cut}")),
@@ -94,21 +94,24 @@ const TRACE: &[u8] = b"(K\x00M\x2c\x01X\x04\0\0\0a.pyq\x09K\x07\x86\x85K\x01tq\x
 
 #[test]
 fn traces_are_added_up() {
-    assert_eq!(samples(&of(&made(TRACE)).profile), ["a.py:7@a.py:7 1 300"]);
+    assert_eq!(
+        samples(&read_bytes(&made(TRACE)).profile),
+        ["a.py:7@a.py:7 1 300"]
+    );
     // The same trace again, one without a line in a domain of C code, one of 2^40 bytes.
     let more = [
         TRACE,
         b"h\x0a(K\x09K\x05h\x09K\x00\x86\x85K\x01t(K\x00\x8a\x06\0\0\0\0\0\x01)K\x00t",
     ];
     assert_eq!(
-        samples(&of(&made(&more.concat())).profile),
+        samples(&read_bytes(&made(&more.concat())).profile),
         [
             "a.py:7@a.py:7 2 600",
             "a.py@a.py [domain=9] 1 5",
             "(no frames) 1 1099511627776"
         ]
     );
-    assert!(of(&made(b"")).profile.samples.is_empty());
+    assert!(read_bytes(&made(b"")).profile.samples.is_empty());
 }
 
 /// Each line of a path is a text with the whole path.
@@ -126,7 +129,7 @@ fn many_lines_of_a_long_path_take_too_much_memory() {
         frames.extend([&b"h\x09M"[..], &line.to_le_bytes(), b"\x86"].concat());
     }
     frames.extend(b"tK\x01t");
-    let options = Options::default().max_inflated(1 << 20);
+    let options = FormatReadOptions::default().max_inflated(1 << 20);
     let error = read(&made(&frames)[..], &options).unwrap_err().to_string();
     assert!(error.contains("memory"), "{error}");
 }
@@ -238,7 +241,7 @@ fn changed_bytes_are_no_panic() {
         snapshot("ledger.protocol-2.pickle"),
         made(TRACE),
     ];
-    let options = Options::default().max_inflated(64 << 20);
+    let options = FormatReadOptions::default().max_inflated(64 << 20);
     let mut read_anyway = 0;
     for round in 0..3000 {
         let mut file = files[round % files.len()].clone();

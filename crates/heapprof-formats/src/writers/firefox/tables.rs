@@ -9,26 +9,26 @@ use heapprof_profile::{FunctionIndex, Profile};
 use super::super::WriteError;
 
 /// A resource of this type is a library.
-const LIBRARY: u32 = 1;
+const LIBRARY_RESOURCE: u32 = 1;
 
 /// The tables of a profile.
-pub(super) struct Tables {
+pub(super) struct FirefoxTables {
     text: Vec<String>,
     text_index: HashMap<String, u32>,
     /// The texts of file names, by their numbers.
     source: Vec<u32>,
-    function: Vec<Function>,
-    frame: Vec<Frame>,
-    /// The frame and the prefix of each stack; [`NONE`] if it has no prefix.
+    function: Vec<FirefoxFunction>,
+    frame: Vec<FirefoxFrame>,
+    /// The frame and the prefix of each stack; [`NO_STACK`] if it has no prefix.
     stack: Vec<(u32, u32)>,
-    /// The stack of each sample; [`NONE`] for an empty one.
+    /// The stack of each sample; [`NO_STACK`] for an empty one.
     of_sample: Vec<u32>,
 }
 
-const NONE: u32 = u32::MAX;
+const NO_STACK: u32 = u32::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Function {
+struct FirefoxFunction {
     name: u32,
     source: Option<u32>,
     start_line: i64,
@@ -36,7 +36,7 @@ struct Function {
     library: Option<u32>,
 }
 
-struct Frame {
+struct FirefoxFrame {
     function: u32,
     /// How deep it is inlined; 0 for the function that others were inlined into.
     inline_depth: usize,
@@ -44,7 +44,7 @@ struct Frame {
     column: i64,
 }
 
-impl Tables {
+impl FirefoxTables {
     pub(super) fn new(profile: &Profile) -> Self {
         let mut tables = Self {
             text: Vec::new(),
@@ -72,16 +72,16 @@ impl Tables {
         let Ok(leaf) = leaf;
         // Stacks are numbered in the order in which samples first have them. A node's number is
         // that of the stack that ends with its last frame.
-        let mut number = vec![NONE; node.len()];
+        let mut number = vec![NO_STACK; node.len()];
         let mut way = Vec::new();
         for leaf in leaf {
             let mut at = leaf as u32;
-            while at != 0 && number[at as usize - 1] == NONE {
+            while at != 0 && number[at as usize - 1] == NO_STACK {
                 way.push(at);
                 at = node[at as usize - 1].0;
             }
             let known = |node: u32| match node {
-                0 => NONE,
+                0 => NO_STACK,
                 node => number[node as usize - 1],
             };
             let mut stack = known(at);
@@ -100,7 +100,7 @@ impl Tables {
     /// Makes the frames of all locations, outermost first. Returns where the frames of each
     /// location end.
     fn frames(&mut self, profile: &Profile) -> Vec<usize> {
-        let mut functions: HashMap<Function, u32> = HashMap::new();
+        let mut functions: HashMap<FirefoxFunction, u32> = HashMap::new();
         let mut sources: HashMap<u32, u32> = HashMap::new();
         let mut ends = Vec::new();
         for location in &profile.location {
@@ -108,7 +108,7 @@ impl Tables {
             let library = location.mapping.map(|mapping| mapping.0);
             let unnamed = lines.is_empty().then(|| {
                 let name = self.text(&profile.address_name(location));
-                let function = Function {
+                let function = FirefoxFunction {
                     name,
                     source: None,
                     start_line: 0,
@@ -129,7 +129,7 @@ impl Tables {
                         source.len() as u32 - 1
                     })
                 });
-                let function = Function {
+                let function = FirefoxFunction {
                     name,
                     source,
                     start_line: function.start_line,
@@ -145,7 +145,7 @@ impl Tables {
                     all.push(function);
                     all.len() as u32 - 1
                 });
-                self.frame.push(Frame {
+                self.frame.push(FirefoxFrame {
                     function: number,
                     inline_depth,
                     line,
@@ -173,7 +173,7 @@ impl Tables {
     /// The stack of a sample.
     pub(super) fn stack_of(&self, sample: usize) -> Option<u32> {
         let stack = self.of_sample.get(sample).copied();
-        stack.filter(|&stack| stack != NONE)
+        stack.filter(|&stack| stack != NO_STACK)
     }
 
     pub(super) fn write(
@@ -182,32 +182,44 @@ impl Tables {
         writer: &mut impl Write,
     ) -> Result<(), WriteError> {
         let (functions, frames) = (&self.function, &self.frame);
-        let name = |path: &str| Number(self.text_index.get(base_name(path)).map(|&n| n.into()));
+        let name =
+            |path: &str| NullableNumber(self.text_index.get(base_name(path)).map(|&n| n.into()));
         let paths = || profile.mapping.iter().map(|m| profile.text(m.filename));
-        let mut table = Table::new(writer);
+        let mut table = JsonTableWriter::new(writer);
         table.begin("stackTable")?;
         table.column("frame", self.stack.iter().map(|s| s.0.into()))?;
         table.column(
             "prefix",
             self.stack.iter().map(|s| match s.1 {
-                NONE => Number::NULL,
+                NO_STACK => NullableNumber::NULL,
                 prefix => prefix.into(),
             }),
         )?;
         table.end(self.stack.len())?;
         table.begin("frameTable")?;
-        table.column("address", frames.iter().map(|_| Number(Some(-1))))?;
+        table.column("address", frames.iter().map(|_| NullableNumber(Some(-1))))?;
         table.column(
             "inlineDepth",
             frames.iter().map(|f| (f.inline_depth as i64).into()),
         )?;
-        table.column("category", frames.iter().map(|_| Number(Some(0))))?;
-        table.column("subcategory", frames.iter().map(|_| Number(Some(0))))?;
+        table.column("category", frames.iter().map(|_| NullableNumber(Some(0))))?;
+        table.column(
+            "subcategory",
+            frames.iter().map(|_| NullableNumber(Some(0))),
+        )?;
         table.column("func", frames.iter().map(|f| f.function.into()))?;
-        table.column("nativeSymbol", frames.iter().map(|_| Number::NULL))?;
-        table.column("innerWindowID", frames.iter().map(|_| Number::NULL))?;
-        table.column("line", frames.iter().map(|f| Number::known(f.line)))?;
-        table.column("column", frames.iter().map(|f| Number::known(f.column)))?;
+        table.column("nativeSymbol", frames.iter().map(|_| NullableNumber::NULL))?;
+        table.column("innerWindowID", frames.iter().map(|_| NullableNumber::NULL))?;
+        table.column(
+            "line",
+            frames.iter().map(|f| NullableNumber::from_nonzero(f.line)),
+        )?;
+        table.column(
+            "column",
+            frames
+                .iter()
+                .map(|f| NullableNumber::from_nonzero(f.column)),
+        )?;
         table.end(frames.len())?;
         table.begin("funcTable")?;
         table.column("name", functions.iter().map(|f| f.name.into()))?;
@@ -215,25 +227,36 @@ impl Tables {
         table.values("relevantForJS", functions.iter().map(|_| false))?;
         table.column(
             "resource",
-            functions
-                .iter()
-                .map(|f| f.library.map_or(Number(Some(-1)), Number::from)),
+            functions.iter().map(|f| {
+                f.library
+                    .map_or(NullableNumber(Some(-1)), NullableNumber::from)
+            }),
         )?;
         table.column(
             "source",
-            functions.iter().map(|f| Number(f.source.map(i64::from))),
+            functions
+                .iter()
+                .map(|f| NullableNumber(f.source.map(i64::from))),
         )?;
         table.column(
             "lineNumber",
-            functions.iter().map(|f| Number::known(f.start_line)),
+            functions
+                .iter()
+                .map(|f| NullableNumber::from_nonzero(f.start_line)),
         )?;
-        table.column("columnNumber", functions.iter().map(|_| Number::NULL))?;
+        table.column(
+            "columnNumber",
+            functions.iter().map(|_| NullableNumber::NULL),
+        )?;
         table.end(functions.len())?;
         table.begin("resourceTable")?;
-        table.column("lib", (0..profile.mapping.len() as i64).map(Number::from))?;
+        table.column(
+            "lib",
+            (0..profile.mapping.len() as i64).map(NullableNumber::from),
+        )?;
         table.column("name", paths().map(name))?;
-        table.column("host", paths().map(|_| Number::NULL))?;
-        table.column("type", paths().map(|_| LIBRARY.into()))?;
+        table.column("host", paths().map(|_| NullableNumber::NULL))?;
+        table.column("type", paths().map(|_| LIBRARY_RESOURCE.into()))?;
         table.end(profile.mapping.len())?;
         table.begin("nativeSymbols")?;
         for column in ["libIndex", "address", "name", "functionSize"] {
@@ -241,7 +264,7 @@ impl Tables {
         }
         table.end(0)?;
         table.begin("sources")?;
-        table.column("uuid", self.source.iter().map(|_| Number::NULL))?;
+        table.column("uuid", self.source.iter().map(|_| NullableNumber::NULL))?;
         table.column("filename", self.source.iter().map(|&text| text.into()))?;
         table.end(self.source.len())?;
         write!(writer, ",\n\"stringArray\":")?;
@@ -252,30 +275,30 @@ impl Tables {
 }
 
 /// A number or null.
-struct Number(Option<i64>);
+struct NullableNumber(Option<i64>);
 
-impl Number {
+impl NullableNumber {
     const NULL: Self = Self(None);
 
     /// A number for which 0 means unknown.
-    fn known(number: i64) -> Self {
+    fn from_nonzero(number: i64) -> Self {
         Self((number != 0).then_some(number))
     }
 }
 
-impl From<i64> for Number {
+impl From<i64> for NullableNumber {
     fn from(number: i64) -> Self {
         Self(Some(number))
     }
 }
 
-impl From<u32> for Number {
+impl From<u32> for NullableNumber {
     fn from(number: u32) -> Self {
         Self(Some(number.into()))
     }
 }
 
-impl Display for Number {
+impl Display for NullableNumber {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Some(number) => number.fmt(f),
@@ -285,13 +308,13 @@ impl Display for Number {
 }
 
 /// Writes tables column by column. No column is made before it is written.
-struct Table<'w, W> {
+struct JsonTableWriter<'w, W> {
     writer: &'w mut W,
     /// What is written before the next table, and before the next column.
     before: [&'static str; 2],
 }
 
-impl<'w, W: Write> Table<'w, W> {
+impl<'w, W: Write> JsonTableWriter<'w, W> {
     fn new(writer: &'w mut W) -> Self {
         Self {
             writer,
@@ -305,7 +328,11 @@ impl<'w, W: Write> Table<'w, W> {
         Ok(())
     }
 
-    fn column(&mut self, name: &str, values: impl Iterator<Item = Number>) -> std::io::Result<()> {
+    fn column(
+        &mut self,
+        name: &str,
+        values: impl Iterator<Item = NullableNumber>,
+    ) -> std::io::Result<()> {
         self.values(name, values)
     }
 

@@ -1,16 +1,16 @@
 //! The grammar of expressions and literals, which occur in template arguments, array lengths and
 //! `decltype`.
 
-use super::super::operators::{self, Form};
-use super::super::{Id, Node};
-use super::Parser;
+use super::super::operators::{self, OperatorForm};
+use super::super::{NameNode, NodeId};
+use super::NameParser;
 
-impl<'a> Parser<'a> {
-    pub(super) fn expression(&mut self) -> Option<Id> {
+impl<'a> NameParser<'a> {
+    pub(super) fn expression(&mut self) -> Option<NodeId> {
         self.nested(Self::expression_inside)
     }
 
-    pub(super) fn expression_inside(&mut self) -> Option<Id> {
+    pub(super) fn expression_inside(&mut self) -> Option<NodeId> {
         let next = self.rest().get(1).copied().unwrap_or(0);
         match (self.peek(), next) {
             (b'L', _) => self.literal(),
@@ -21,17 +21,17 @@ impl<'a> Parser<'a> {
                 self.eat("gs");
                 let of = self.expression()?;
                 match self.node_mut(of) {
-                    Node::New(scope, ..) => {
+                    NameNode::New(scope, ..) => {
                         *scope = "::";
                         Some(of)
                     }
-                    _ => self.node(Node::Global(of)),
+                    _ => self.node(NameNode::Global(of)),
                 }
             }
             (b'f', b'p') => {
                 self.eat("fp");
                 if self.eat("T") {
-                    return self.node(Node::Parameter(0));
+                    return self.node(NameNode::Parameter(0));
                 }
                 self.function_parameter()
             }
@@ -45,7 +45,7 @@ impl<'a> Parser<'a> {
             (b's', b'p') => {
                 self.eat("sp");
                 let of = self.expression()?;
-                self.node(Node::Expansion(of))
+                self.node(NameNode::Expansion(of))
             }
             (b's', b'Z') => {
                 self.eat("sZ");
@@ -53,24 +53,24 @@ impl<'a> Parser<'a> {
                     b'T' => self.parameter()?,
                     _ => self.expression()?,
                 };
-                self.node(Node::Count(of))
+                self.node(NameNode::Count(of))
             }
             (b's', b'P') => {
                 self.eat("sP");
                 let arguments = self.until_end(Self::template_argument)?;
-                let pack = self.node(Node::Pack(arguments))?;
-                self.node(Node::Count(pack))
+                let pack = self.node(NameNode::Pack(arguments))?;
+                self.node(NameNode::Count(pack))
             }
             (b't', b'l') => {
                 self.eat("tl");
                 let of = self.r#type()?;
                 let parts = self.until_end(Self::expression)?;
-                self.node(Node::Braces(Some(of), parts))
+                self.node(NameNode::Braces(Some(of), parts))
             }
             (b'i', b'l') => {
                 self.eat("il");
                 let parts = self.until_end(Self::expression)?;
-                self.node(Node::Braces(None, parts))
+                self.node(NameNode::Braces(None, parts))
             }
             (b'c', b'v') => {
                 self.eat("cv");
@@ -79,19 +79,19 @@ impl<'a> Parser<'a> {
                     true => self.until_end(Self::expression)?,
                     false => vec![self.expression()?],
                 };
-                self.node(Node::Cast(to, of))
+                self.node(NameNode::Cast(to, of))
             }
             _ => self.operation(),
         }
     }
 
-    pub(super) fn function_parameter(&mut self) -> Option<Id> {
+    pub(super) fn function_parameter(&mut self) -> Option<NodeId> {
         self.take(|b| matches!(b, b'r' | b'V' | b'K'));
         let number = self.index()?;
-        self.node(Node::Parameter(number.checked_add(1)?))
+        self.node(NameNode::Parameter(number.checked_add(1)?))
     }
 
-    pub(super) fn fold(&mut self) -> Option<Id> {
+    pub(super) fn fold(&mut self) -> Option<NodeId> {
         let kind = *self.rest().get(1)?;
         self.take_two()?;
         let (name, _) = operators::find(self.take_two()?)?;
@@ -100,7 +100,12 @@ impl<'a> Parser<'a> {
             b'L' | b'R' => Some(self.expression()?),
             _ => None,
         };
-        self.node(Node::Fold(first, name, second, matches!(kind, b'l' | b'L')))
+        self.node(NameNode::Fold(
+            first,
+            name,
+            second,
+            matches!(kind, b'l' | b'L'),
+        ))
     }
 
     pub(super) fn take_two(&mut self) -> Option<&'a [u8]> {
@@ -109,54 +114,54 @@ impl<'a> Parser<'a> {
         Some(two)
     }
 
-    pub(super) fn operation(&mut self) -> Option<Id> {
+    pub(super) fn operation(&mut self) -> Option<NodeId> {
         let (name, form) = operators::find(self.rest().get(..2)?)?;
         self.advance(2);
         match form {
-            Form::Unary if name == "throw" => self.node(Node::Text("throw")),
-            Form::Unary | Form::Delete => {
+            OperatorForm::Unary if name == "throw" => self.node(NameNode::Text("throw")),
+            OperatorForm::Unary | OperatorForm::Delete => {
                 let of = self.expression()?;
-                self.node(Node::Unary(name, of))
+                self.node(NameNode::Unary(name, of))
             }
-            Form::Step => {
+            OperatorForm::Step => {
                 let is_before = self.eat("_");
                 let of = self.expression()?;
                 self.node(match is_before {
-                    true => Node::Unary(name, of),
-                    false => Node::Postfix(of, name),
+                    true => NameNode::Unary(name, of),
+                    false => NameNode::Postfix(of, name),
                 })
             }
-            Form::Binary => {
+            OperatorForm::Binary => {
                 let left = self.expression()?;
                 let right = match name {
                     "." | "->" => self.member()?,
                     _ => self.expression()?,
                 };
-                self.node(Node::Binary(name, left, right))
+                self.node(NameNode::Binary(name, left, right))
             }
-            Form::Conditional => {
+            OperatorForm::Conditional => {
                 let condition = self.expression()?;
                 let (yes, no) = (self.expression()?, self.expression()?);
-                self.node(Node::Conditional(condition, yes, no))
+                self.node(NameNode::Conditional(condition, yes, no))
             }
-            Form::Call => {
+            OperatorForm::Call => {
                 let callee = self.expression()?;
                 let arguments = self.until_end(Self::expression)?;
-                self.node(Node::Call(callee, arguments))
+                self.node(NameNode::Call(callee, arguments))
             }
-            Form::NamedCast => {
+            OperatorForm::NamedCast => {
                 let (to, of) = (self.r#type()?, self.expression()?);
-                self.node(Node::NamedCast(name, to, of))
+                self.node(NameNode::NamedCast(name, to, of))
             }
-            Form::OfType => {
+            OperatorForm::OfType => {
                 let of = self.r#type()?;
-                self.node(Node::Word(name, of))
+                self.node(NameNode::Word(name, of))
             }
-            Form::OfExpression => {
+            OperatorForm::OfExpression => {
                 let of = self.expression()?;
-                self.node(Node::Word(name, of))
+                self.node(NameNode::Word(name, of))
             }
-            Form::New => {
+            OperatorForm::New => {
                 let mut places = Vec::new();
                 while !self.eat("_") {
                     places.push(self.expression()?);
@@ -171,13 +176,13 @@ impl<'a> Parser<'a> {
                         Some(self.until_end(Self::expression)?)
                     }
                 };
-                self.node(Node::New("", places, of, with))
+                self.node(NameNode::New("", places, of, with))
             }
         }
     }
 
     /// Reads what follows a point or an arrow.
-    pub(super) fn member(&mut self) -> Option<Id> {
+    pub(super) fn member(&mut self) -> Option<NodeId> {
         match self.rest() {
             [b's', b'r', ..] => self.dependent_name(),
             [b'0'..=b'9', ..] | [b'o', b'n', ..] | [b'd', b'n', ..] => self.simple_name(),
@@ -185,7 +190,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn literal(&mut self) -> Option<Id> {
+    pub(super) fn literal(&mut self) -> Option<NodeId> {
         self.nested(|parser| {
             parser.expect("L")?;
             let is_name = parser.eat("_Z");
@@ -199,7 +204,7 @@ impl<'a> Parser<'a> {
             let is_negative = parser.eat("n");
             let value = parser.take(|b| b != b'E' && b.is_ascii());
             parser.expect("E")?;
-            parser.node(Node::Literal(of, is_negative, value))
+            parser.node(NameNode::Literal(of, is_negative, value))
         })
     }
 }

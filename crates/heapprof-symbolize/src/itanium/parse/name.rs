@@ -1,11 +1,11 @@
 //! The grammar of names: their scopes, template arguments, and references to earlier parts.
 
-use super::super::operators::{self, Form};
-use super::super::{Id, Node};
-use super::{NameKind, Parser};
+use super::super::operators::{self, OperatorForm};
+use super::super::{NameNode, NodeId};
+use super::{NameKind, NameParser};
 
-impl<'a> Parser<'a> {
-    pub(super) fn name(&mut self, kind: &mut NameKind) -> Option<Id> {
+impl<'a> NameParser<'a> {
+    pub(super) fn name(&mut self, kind: &mut NameKind) -> Option<NodeId> {
         self.nested(|parser| match parser.peek() {
             b'N' => parser.nested_name(kind),
             b'Z' => parser.local_name(kind),
@@ -28,22 +28,22 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the arguments that follow a template's name.
-    pub(super) fn template(&mut self, name: Id, kind: &mut NameKind) -> Option<Id> {
+    pub(super) fn template(&mut self, name: NodeId, kind: &mut NameKind) -> Option<NodeId> {
         let arguments = self.template_arguments(self.is_naming)?;
         kind.is_template = true;
-        self.node(Node::Template(name, arguments))
+        self.node(NameNode::Template(name, arguments))
     }
 
-    pub(super) fn unscoped_name(&mut self, kind: &mut NameKind) -> Option<Id> {
+    pub(super) fn unscoped_name(&mut self, kind: &mut NameKind) -> Option<NodeId> {
         if !self.eat("St") {
             return self.unqualified_name(kind, None);
         }
-        let std = self.node(Node::Text("std"))?;
+        let std = self.node(NameNode::Text("std"))?;
         let name = self.unqualified_name(kind, None)?;
-        self.node(Node::Qualified(std, name))
+        self.node(NameNode::Qualified(std, name))
     }
 
-    pub(super) fn nested_name(&mut self, kind: &mut NameKind) -> Option<Id> {
+    pub(super) fn nested_name(&mut self, kind: &mut NameKind) -> Option<NodeId> {
         self.expect("N")?;
         kind.qualifiers.words = self.qualifier_words();
         kind.qualifiers.reference = match self.peek() {
@@ -54,7 +54,7 @@ impl<'a> Parser<'a> {
         if !kind.qualifiers.reference.is_empty() {
             self.at += 1;
         }
-        let mut scope: Option<Id> = None;
+        let mut scope: Option<NodeId> = None;
         let mut is_substitution = false;
         while !self.eat("E") {
             // This marks a closure in a member's initializer.
@@ -79,7 +79,7 @@ impl<'a> Parser<'a> {
                 (b'D', b't' | b'T') => self.r#decltype()?,
                 (b'S', b't') => {
                     self.at += 2;
-                    scope = Some(self.node(Node::Text("std"))?);
+                    scope = Some(self.node(NameNode::Text("std"))?);
                     is_substitution = true;
                     continue;
                 }
@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
                 }
             };
             let joined = match scope {
-                Some(scope) => self.node(Node::Qualified(scope, found))?,
+                Some(scope) => self.node(NameNode::Qualified(scope, found))?,
                 None => found,
             };
             self.substitutions.push((joined, None));
@@ -120,24 +120,24 @@ impl<'a> Parser<'a> {
         words
     }
 
-    pub(super) fn local_name(&mut self, kind: &mut NameKind) -> Option<Id> {
+    pub(super) fn local_name(&mut self, kind: &mut NameKind) -> Option<NodeId> {
         self.expect("Z")?;
         let function = self.encoding()?;
         self.expect("E")?;
         if self.eat("s") {
             self.discriminator();
-            let literal = self.node(Node::Text("string literal"))?;
-            return self.node(Node::Local(function, literal));
+            let literal = self.node(NameNode::Text("string literal"))?;
+            return self.node(NameNode::Local(function, literal));
         }
         if self.eat("d") {
             let number = self.index()?;
             let entity = self.name(kind)?;
-            let entity = self.node(Node::DefaultArgument(number.checked_add(1)?, entity))?;
-            return self.node(Node::Local(function, entity));
+            let entity = self.node(NameNode::DefaultArgument(number.checked_add(1)?, entity))?;
+            return self.node(NameNode::Local(function, entity));
         }
         let entity = self.name(kind)?;
         self.discriminator();
-        self.node(Node::Local(function, entity))
+        self.node(NameNode::Local(function, entity))
     }
 
     /// Skips the number that tells several entities of one name in a function from each other.
@@ -156,8 +156,8 @@ impl<'a> Parser<'a> {
     pub(super) fn unqualified_name(
         &mut self,
         kind: &mut NameKind,
-        scope: Option<Id>,
-    ) -> Option<Id> {
+        scope: Option<NodeId>,
+    ) -> Option<NodeId> {
         let next = self.rest().get(1).copied().unwrap_or(0);
         kind.has_no_return = false;
         let name = match (self.peek(), next) {
@@ -171,7 +171,7 @@ impl<'a> Parser<'a> {
             (b'U', b't') => {
                 self.at += 2;
                 let number = self.index()?;
-                self.node(Node::Unnamed(number.checked_add(1)?))?
+                self.node(NameNode::Unnamed(number.checked_add(1)?))?
             }
             (b'U', b'l') => self.lambda()?,
             (b'C', b'1'..=b'5' | b'I') => {
@@ -182,17 +182,17 @@ impl<'a> Parser<'a> {
                 if inherits {
                     self.name(&mut NameKind::default())?;
                 }
-                self.node(Node::Structor("", scope?))?
+                self.node(NameNode::Structor("", scope?))?
             }
             (b'D', b'0'..=b'5') => {
                 kind.has_no_return = true;
                 self.at += 2;
-                self.node(Node::Structor("~", scope?))?
+                self.node(NameNode::Structor("~", scope?))?
             }
             (b'D', b'C') => {
                 self.at += 2;
                 let names = self.until_end(Self::source_name)?;
-                self.node(Node::Bindings(names))?
+                self.node(NameNode::Bindings(names))?
             }
             (b'c', b'v') => {
                 self.at += 2;
@@ -200,43 +200,44 @@ impl<'a> Parser<'a> {
                 let before = std::mem::replace(&mut self.is_early, true);
                 let to = self.r#type();
                 self.is_early = before;
-                self.node(Node::Conversion(to?))?
+                self.node(NameNode::Conversion(to?))?
             }
             (b'l', b'i') => {
                 self.at += 2;
                 let name = self.source_name()?;
-                self.node(Node::LiteralOperator(name))?
+                self.node(NameNode::LiteralOperator(name))?
             }
             _ => {
                 let (name, form) = operators::find(self.rest().get(..2)?)?;
-                if form == Form::NamedCast {
+                if form == OperatorForm::NamedCast {
                     return None;
                 }
                 self.at += 2;
-                self.node(Node::Operator(name))?
+                self.node(NameNode::Operator(name))?
             }
         };
         self.tagged(name)
     }
 
-    pub(super) fn tagged(&mut self, mut name: Id) -> Option<Id> {
+    pub(super) fn tagged(&mut self, mut name: NodeId) -> Option<NodeId> {
         while self.eat("B") {
             let tag = self.identifier()?;
-            name = self.node(Node::Tagged(name, tag))?;
+            name = self.node(NameNode::Tagged(name, tag))?;
         }
         Some(name)
     }
 
-    pub(super) fn lambda(&mut self) -> Option<Id> {
+    pub(super) fn lambda(&mut self) -> Option<NodeId> {
         self.expect("Ul")?;
         let before = std::mem::replace(&mut self.is_lambda, true);
         let parameters = self.until_end(Self::r#type);
         self.is_lambda = before;
         let mut parameters = parameters?;
-        let is_void = |id: &Id| matches!(self.nodes[*id as usize], Node::Builtin("void", _));
+        let is_void =
+            |id: &NodeId| matches!(self.nodes[*id as usize], NameNode::Builtin("void", _));
         parameters.retain(|id| !is_void(id));
         let number = self.index()?;
-        self.node(Node::Lambda(parameters, number.checked_add(1)?))
+        self.node(NameNode::Lambda(parameters, number.checked_add(1)?))
     }
 
     pub(super) fn identifier(&mut self) -> Option<&'a str> {
@@ -247,19 +248,19 @@ impl<'a> Parser<'a> {
         Some(name)
     }
 
-    pub(super) fn source_name(&mut self) -> Option<Id> {
+    pub(super) fn source_name(&mut self) -> Option<NodeId> {
         let name = self.identifier()?;
         let is_anonymous = name
             .strip_prefix("_GLOBAL_")
             .is_some_and(|rest| matches!(rest.as_bytes(), [b'.' | b'_' | b'$', b'N', ..]));
-        self.node(Node::Text(match is_anonymous {
+        self.node(NameNode::Text(match is_anonymous {
             true => "(anonymous namespace)",
             false => name,
         }))
     }
 
     /// Reads `S_` and so on, or one of the ABI's abbreviations.
-    pub(super) fn substitution(&mut self) -> Option<Id> {
+    pub(super) fn substitution(&mut self) -> Option<NodeId> {
         self.expect("S")?;
         let standard = [
             ("a", "std::allocator", "allocator"),
@@ -275,7 +276,7 @@ impl<'a> Parser<'a> {
                     b'C' | b'D' => long_form(name, class),
                     _ => (name, class),
                 };
-                let name = self.node(Node::Standard(name, class))?;
+                let name = self.node(NameNode::Standard(name, class))?;
                 let tagged = self.tagged(name)?;
                 if tagged != name {
                     self.substitutions.push((tagged, None));
@@ -295,11 +296,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    pub(super) fn template_parameter(&mut self) -> Option<Id> {
+    pub(super) fn template_parameter(&mut self) -> Option<NodeId> {
         self.numbered_parameter().map(|(parameter, _)| parameter)
     }
 
-    pub(super) fn numbered_parameter(&mut self) -> Option<(Id, Option<u64>)> {
+    pub(super) fn numbered_parameter(&mut self) -> Option<(NodeId, Option<u64>)> {
         self.expect("T")?;
         // This is the level of nested lambdas' parameters.
         if self.eat("L") {
@@ -310,20 +311,20 @@ impl<'a> Parser<'a> {
     }
 
     /// What a template parameter stands for.
-    pub(super) fn argument(&mut self, number: u64) -> Option<Id> {
+    pub(super) fn argument(&mut self, number: u64) -> Option<NodeId> {
         if self.is_lambda {
-            return self.node(Node::Auto(number.checked_add(1)?));
+            return self.node(NameNode::Auto(number.checked_add(1)?));
         }
         let argument = usize::try_from(number)
             .ok()
             .and_then(|i| self.parameters.get(i));
         match argument {
-            Some(&pack) if matches!(self.nodes[pack as usize], Node::Pack(_)) => {
-                self.node(Node::PackParameter(pack))
+            Some(&pack) if matches!(self.nodes[pack as usize], NameNode::Pack(_)) => {
+                self.node(NameNode::PackParameter(pack))
             }
             Some(&argument) => Some(argument),
             None if self.is_early => {
-                let forward = self.node(Node::Forward(number))?;
+                let forward = self.node(NameNode::Forward(number))?;
                 self.forward.push(forward);
                 Some(forward)
             }
@@ -333,7 +334,7 @@ impl<'a> Parser<'a> {
 
     /// Reads `I`, arguments, `E`. If they are those of a name (`of_name`), template parameters
     /// stand for them from now on.
-    pub(super) fn template_arguments(&mut self, of_name: bool) -> Option<Vec<Id>> {
+    pub(super) fn template_arguments(&mut self, of_name: bool) -> Option<Vec<NodeId>> {
         self.expect("I")?;
         if of_name {
             self.parameters.clear();
@@ -348,7 +349,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    pub(super) fn template_argument(&mut self) -> Option<Id> {
+    pub(super) fn template_argument(&mut self) -> Option<NodeId> {
         self.nested(|parser| match parser.peek() {
             b'X' => {
                 parser.at += 1;
@@ -359,7 +360,7 @@ impl<'a> Parser<'a> {
             b'J' => {
                 parser.at += 1;
                 let arguments = parser.until_end(Self::template_argument)?;
-                parser.node(Node::Pack(arguments))
+                parser.node(NameNode::Pack(arguments))
             }
             b'L' => parser.literal(),
             _ => parser.r#type(),
@@ -367,26 +368,26 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a template parameter that is used as an expression.
-    pub(super) fn parameter(&mut self) -> Option<Id> {
+    pub(super) fn parameter(&mut self) -> Option<NodeId> {
         self.template_parameter()
     }
 
     /// Reads a name without its scope, in an expression, with its template arguments if it has
     /// some.
-    pub(super) fn simple_name(&mut self) -> Option<Id> {
+    pub(super) fn simple_name(&mut self) -> Option<NodeId> {
         if self.eat("dn") {
             let of = match self.peek() {
                 b'0'..=b'9' => self.with_arguments()?,
                 _ => self.r#type()?,
             };
-            return self.node(Node::Structor("~", of));
+            return self.node(NameNode::Structor("~", of));
         }
         if self.eat("on") {
             let name = self.unqualified_name(&mut NameKind::default(), None)?;
             return match self.peek() {
                 b'I' => {
                     let arguments = self.template_arguments(false)?;
-                    self.node(Node::Template(name, arguments))
+                    self.node(NameNode::Template(name, arguments))
                 }
                 _ => Some(name),
             };
@@ -394,7 +395,7 @@ impl<'a> Parser<'a> {
         self.with_arguments()
     }
 
-    pub(super) fn with_arguments(&mut self) -> Option<Id> {
+    pub(super) fn with_arguments(&mut self) -> Option<NodeId> {
         let name = match self.peek() {
             b'0'..=b'9' => self.source_name()?,
             _ => self.unqualified_name(&mut NameKind::default(), None)?,
@@ -403,7 +404,7 @@ impl<'a> Parser<'a> {
         match self.peek() {
             b'I' => {
                 let arguments = self.template_arguments(false)?;
-                self.node(Node::Template(name, arguments))
+                self.node(NameNode::Template(name, arguments))
             }
             _ => Some(name),
         }
@@ -411,7 +412,7 @@ impl<'a> Parser<'a> {
 
     /// Reads one of three forms: `sr`, a type, a name in it; or `srN`, a type, more names, `E`, a
     /// name; or `sr`, names, `E`, a name.
-    pub(super) fn dependent_name(&mut self) -> Option<Id> {
+    pub(super) fn dependent_name(&mut self) -> Option<NodeId> {
         self.expect("sr")?;
         // Template arguments in it are not those that later template parameters stand for.
         let before = std::mem::replace(&mut self.is_naming, false);
@@ -420,7 +421,7 @@ impl<'a> Parser<'a> {
         name
     }
 
-    fn dependent_name_inside(&mut self) -> Option<Id> {
+    fn dependent_name_inside(&mut self) -> Option<NodeId> {
         let (at, nodes, substitutions) = (self.at, self.nodes.len(), self.substitutions.len());
         let forward = self.forward.len();
         if let Some(name) = self.name_in_names() {
@@ -437,16 +438,16 @@ impl<'a> Parser<'a> {
 
     /// Reads the last name of a dependent one. Template arguments belong to the whole name, as in
     /// binutils.
-    pub(super) fn name_in(&mut self, scope: Id) -> Option<Id> {
+    pub(super) fn name_in(&mut self, scope: NodeId) -> Option<NodeId> {
         let name = self.simple_name()?;
-        let Node::Template(name, arguments) = self.nodes[name as usize].clone() else {
-            return self.node(Node::Qualified(scope, name));
+        let NameNode::Template(name, arguments) = self.nodes[name as usize].clone() else {
+            return self.node(NameNode::Qualified(scope, name));
         };
-        let qualified = self.node(Node::Qualified(scope, name))?;
-        self.node(Node::Template(qualified, arguments))
+        let qualified = self.node(NameNode::Qualified(scope, name))?;
+        self.node(NameNode::Template(qualified, arguments))
     }
 
-    pub(super) fn name_in_names(&mut self) -> Option<Id> {
+    pub(super) fn name_in_names(&mut self) -> Option<NodeId> {
         let mut scope = match (self.peek(), self.rest().get(1)?) {
             (b'0'..=b'9', _) => self.with_arguments()?,
             (b'N', b'T' | b'D' | b'S') if self.rest().get(2) != Some(&b't') => {
@@ -460,7 +461,7 @@ impl<'a> Parser<'a> {
                 b'0'..=b'9' => self.with_arguments()?,
                 _ => return None,
             };
-            scope = self.node(Node::Qualified(scope, level))?;
+            scope = self.node(NameNode::Qualified(scope, level))?;
         }
         self.name_in(scope)
     }

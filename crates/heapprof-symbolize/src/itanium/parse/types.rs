@@ -1,25 +1,25 @@
 //! The grammar of types.
 
-use super::super::{Exceptions, Id, Node};
-use super::{NameKind, Parser};
+use super::super::{ExceptionSpecification, NameNode, NodeId};
+use super::{NameKind, NameParser};
 
-impl<'a> Parser<'a> {
-    pub(super) fn r#decltype(&mut self) -> Option<Id> {
+impl<'a> NameParser<'a> {
+    pub(super) fn r#decltype(&mut self) -> Option<NodeId> {
         if !self.eat("Dt") {
             self.expect("DT")?;
         }
         let expression = self.expression()?;
         self.expect("E")?;
-        self.node(Node::Decltype(expression))
+        self.node(NameNode::Decltype(expression))
     }
 
-    pub(super) fn r#type(&mut self) -> Option<Id> {
+    pub(super) fn r#type(&mut self) -> Option<NodeId> {
         self.nested(Self::type_inside)
     }
 
-    pub(super) fn type_inside(&mut self) -> Option<Id> {
+    pub(super) fn type_inside(&mut self) -> Option<NodeId> {
         if let Some((name, suffix)) = self.builtin() {
-            return self.node(Node::Builtin(name, suffix));
+            return self.node(NameNode::Builtin(name, suffix));
         }
         let next = self.rest().get(1).copied().unwrap_or(0);
         let found = match (self.peek(), next) {
@@ -35,24 +35,24 @@ impl<'a> Parser<'a> {
                     false => self.r#type()?,
                 };
                 for word in words.into_iter().filter(|word| !word.is_empty()) {
-                    of = self.node(Node::Qualifier(of, word))?;
+                    of = self.node(NameNode::Qualifier(of, word))?;
                 }
                 of
             }
-            (b'P', _) => self.prefix(Node::Pointer)?,
-            (b'R', _) => self.prefix(Node::Reference)?,
-            (b'O', _) => self.prefix(Node::RvalueReference)?,
-            (b'C', _) => self.prefix(|of| Node::After(of, " _Complex"))?,
-            (b'G', _) => self.prefix(|of| Node::After(of, " _Imaginary"))?,
+            (b'P', _) => self.prefix(NameNode::Pointer)?,
+            (b'R', _) => self.prefix(NameNode::Reference)?,
+            (b'O', _) => self.prefix(NameNode::RvalueReference)?,
+            (b'C', _) => self.prefix(|of| NameNode::After(of, " _Complex"))?,
+            (b'G', _) => self.prefix(|of| NameNode::After(of, " _Imaginary"))?,
             (b'U', b'0'..=b'9') => {
                 self.at += 1;
                 let mut word = self.source_name()?;
                 if self.peek() == b'I' {
                     let arguments = self.template_arguments(false)?;
-                    word = self.node(Node::Template(word, arguments))?;
+                    word = self.node(NameNode::Template(word, arguments))?;
                 }
                 let of = self.r#type()?;
-                self.node(Node::VendorQualifier(of, word))?
+                self.node(NameNode::VendorQualifier(of, word))?
             }
             (b'u', _) => {
                 self.at += 1;
@@ -64,7 +64,7 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 let class = self.r#type()?;
                 let member = self.r#type()?;
-                self.node(Node::MemberPointer(class, member))?
+                self.node(NameNode::MemberPointer(class, member))?
             }
             (b'T', b's' | b'u' | b'e') => {
                 self.at += 2;
@@ -77,13 +77,13 @@ impl<'a> Parser<'a> {
                     return Some(parameter);
                 } else {
                     let arguments = self.template_arguments(false)?;
-                    self.node(Node::Template(parameter, arguments))?
+                    self.node(NameNode::Template(parameter, arguments))?
                 }
             }
             (b'D', b'p') => {
                 self.at += 2;
                 let pattern = self.r#type()?;
-                self.node(Node::Expansion(pattern))?
+                self.node(NameNode::Expansion(pattern))?
             }
             (b'D', b't' | b'T') => self.r#decltype()?,
             (b'D', b'v') => self.vector()?,
@@ -92,12 +92,12 @@ impl<'a> Parser<'a> {
                 let bits = match self.peek().is_ascii_digit() {
                     true => {
                         let digits = self.take(|b| b.is_ascii_digit());
-                        self.node(Node::Text(digits))?
+                        self.node(NameNode::Text(digits))?
                     }
                     false => self.expression()?,
                 };
                 self.expect("_")?;
-                self.node(Node::BitInt(bits, next == b'U'))?
+                self.node(NameNode::BitInt(bits, next == b'U'))?
             }
             (b'S', b't') => self.class()?,
             (b'S', _) => {
@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
                     return Some(known);
                 }
                 let arguments = self.template_arguments(false)?;
-                self.node(Node::Template(known, arguments))?
+                self.node(NameNode::Template(known, arguments))?
             }
             _ => self.class()?,
         };
@@ -116,14 +116,14 @@ impl<'a> Parser<'a> {
 
     /// Reads the name of a class. Its template arguments are not those of the function that it is a
     /// parameter of.
-    pub(super) fn class(&mut self) -> Option<Id> {
+    pub(super) fn class(&mut self) -> Option<NodeId> {
         let before = std::mem::replace(&mut self.is_naming, false);
         let name = self.name(&mut NameKind::default());
         self.is_naming = before;
         name
     }
 
-    pub(super) fn prefix(&mut self, make: impl FnOnce(Id) -> Node<'a>) -> Option<Id> {
+    pub(super) fn prefix(&mut self, make: impl FnOnce(NodeId) -> NameNode<'a>) -> Option<NodeId> {
         self.at += 1;
         let of = self.r#type()?;
         self.node(make(of))
@@ -183,17 +183,17 @@ impl<'a> Parser<'a> {
         Some(found)
     }
 
-    pub(super) fn function_type(&mut self) -> Option<Id> {
+    pub(super) fn function_type(&mut self) -> Option<NodeId> {
         let exceptions = if self.eat("Do") {
-            Exceptions::None
+            ExceptionSpecification::None
         } else if self.eat("DO") {
             let condition = self.expression()?;
             self.expect("E")?;
-            Exceptions::NoneIf(condition)
+            ExceptionSpecification::NoneIf(condition)
         } else if self.eat("Dw") {
-            Exceptions::Only(self.until_end(Self::r#type)?)
+            ExceptionSpecification::Only(self.until_end(Self::r#type)?)
         } else {
-            Exceptions::Silent
+            ExceptionSpecification::Silent
         };
         self.eat("Dx");
         self.expect("F")?;
@@ -219,7 +219,7 @@ impl<'a> Parser<'a> {
                 parameters.push(self.r#type()?);
             }
         }
-        self.node(Node::FunctionType {
+        self.node(NameNode::FunctionType {
             returns,
             parameters,
             exceptions,
@@ -227,32 +227,32 @@ impl<'a> Parser<'a> {
         })
     }
 
-    pub(super) fn array(&mut self) -> Option<Id> {
+    pub(super) fn array(&mut self) -> Option<NodeId> {
         self.expect("A")?;
         let length = match self.peek() {
             b'_' => None,
             b'0'..=b'9' => {
                 let digits = self.take(|b| b.is_ascii_digit());
-                Some(self.node(Node::Text(digits))?)
+                Some(self.node(NameNode::Text(digits))?)
             }
             _ => Some(self.expression()?),
         };
         self.expect("_")?;
         let of = self.r#type()?;
-        self.node(Node::Array(length, of))
+        self.node(NameNode::Array(length, of))
     }
 
-    pub(super) fn vector(&mut self) -> Option<Id> {
+    pub(super) fn vector(&mut self) -> Option<NodeId> {
         self.expect("Dv")?;
         let length = match self.eat("_") {
             true => self.expression()?,
             false => {
                 let digits = self.take(|b| b.is_ascii_digit());
-                self.node(Node::Text(digits))?
+                self.node(NameNode::Text(digits))?
             }
         };
         self.expect("_")?;
         let of = self.r#type()?;
-        self.node(Node::Vector(length, of))
+        self.node(NameNode::Vector(length, of))
     }
 }

@@ -1,30 +1,30 @@
 //! Expressions and literals as text.
 
-use super::super::{Id, Node};
-use super::Printer;
+use super::super::{NameNode, NodeId};
+use super::NamePrinter;
 
-impl Printer<'_, '_> {
-    pub(super) fn expression(&mut self, id: Id) {
+impl NamePrinter<'_, '_> {
+    pub(super) fn expression(&mut self, id: NodeId) {
         match self.node(id) {
-            Node::Parameter(0) => self.push("this"),
-            Node::Parameter(number) => {
+            NameNode::Parameter(0) => self.push("this"),
+            NameNode::Parameter(number) => {
                 self.push("{parm#");
                 self.push_number(*number);
                 self.push("}");
             }
-            Node::Literal(of, is_negative, digits) => self.literal(*of, *is_negative, digits),
-            Node::Unary(sign, of) => self.unary(sign, *of),
-            Node::Postfix(of, sign) => {
+            NameNode::Literal(of, is_negative, digits) => self.literal(*of, *is_negative, digits),
+            NameNode::Unary(sign, of) => self.unary(sign, *of),
+            NameNode::Postfix(of, sign) => {
                 self.operand(*of);
                 self.push(sign);
             }
-            Node::Binary("[]", left, right) => {
+            NameNode::Binary("[]", left, right) => {
                 self.operand(*left);
                 self.push("[");
                 self.whole(*right);
                 self.push("]");
             }
-            Node::Binary(sign, left, right) => {
+            NameNode::Binary(sign, left, right) => {
                 // Without parentheses the argument list would end here.
                 let is_closing = *sign == ">";
                 if is_closing {
@@ -37,14 +37,14 @@ impl Printer<'_, '_> {
                     self.push(")");
                 }
             }
-            Node::Conditional(condition, yes, no) => {
+            NameNode::Conditional(condition, yes, no) => {
                 self.operand(*condition);
                 self.push("?");
                 self.operand(*yes);
                 self.push(" : ");
                 self.operand(*no);
             }
-            Node::Fold(first, sign, second, is_left) => {
+            NameNode::Fold(first, sign, second, is_left) => {
                 self.push("(");
                 match (second, is_left) {
                     (Some(second), _) => {
@@ -67,26 +67,26 @@ impl Printer<'_, '_> {
                 }
                 self.push(")");
             }
-            Node::Call(callee, arguments) => {
+            NameNode::Call(callee, arguments) => {
                 // If the callee is a function, its parameters are not written.
                 match self.node(*callee) {
-                    Node::Function { name, .. } => self.operand(*name),
+                    NameNode::Function { name, .. } => self.operand(*name),
                     _ => self.operand(*callee),
                 }
                 self.parameters(arguments);
             }
-            Node::NamedCast(word, to, of) => {
+            NameNode::NamedCast(word, to, of) => {
                 self.push(word);
                 self.arguments(&[*to]);
                 self.parameters(&[*of]);
             }
-            Node::Cast(to, of) => {
+            NameNode::Cast(to, of) => {
                 self.push("(");
                 self.whole(*to);
                 self.push(")");
                 self.parameters(of);
             }
-            Node::Braces(of, parts) => {
+            NameNode::Braces(of, parts) => {
                 if let Some(of) = of {
                     self.whole(*of);
                 }
@@ -94,13 +94,13 @@ impl Printer<'_, '_> {
                 self.list(parts);
                 self.push("}");
             }
-            Node::Word(word, of) => {
+            NameNode::Word(word, of) => {
                 self.push(word);
                 self.push("(");
                 self.whole(*of);
                 self.push(")");
             }
-            Node::New(scope, places, of, with) => {
+            NameNode::New(scope, places, of, with) => {
                 self.push(scope);
                 self.push("new ");
                 if !places.is_empty() {
@@ -112,13 +112,13 @@ impl Printer<'_, '_> {
                     self.parameters(with);
                 }
             }
-            Node::Global(of) => {
+            NameNode::Global(of) => {
                 self.push("::");
                 self.whole(*of);
             }
-            Node::Count(of) => {
+            NameNode::Count(of) => {
                 let length = match self.node(*of) {
-                    Node::Pack(arguments) => Some(arguments.len()),
+                    NameNode::Pack(arguments) => Some(arguments.len()),
                     _ => self.pack_length(*of),
                 };
                 match length {
@@ -134,11 +134,11 @@ impl Printer<'_, '_> {
         }
     }
 
-    pub(super) fn literal(&mut self, of: Id, is_negative: bool, digits: &str) {
+    pub(super) fn literal(&mut self, of: NodeId, is_negative: bool, digits: &str) {
         let suffix = match self.node(of) {
-            Node::Builtin("bool", _) if digits == "0" => return self.push("false"),
-            Node::Builtin("bool", _) if digits == "1" => return self.push("true"),
-            Node::Builtin(_, suffix) => *suffix,
+            NameNode::Builtin("bool", _) if digits == "0" => return self.push("false"),
+            NameNode::Builtin("bool", _) if digits == "1" => return self.push("true"),
+            NameNode::Builtin(_, suffix) => *suffix,
             _ => None,
         };
         if suffix.is_none() {
@@ -151,7 +151,7 @@ impl Printer<'_, '_> {
         }
         let is_bits = matches!(
             self.node(of),
-            Node::Builtin("float" | "double" | "long double" | "__float128", _)
+            NameNode::Builtin("float" | "double" | "long double" | "__float128", _)
         );
         match is_bits {
             true => self.push(&format!("[{digits}]")),
@@ -161,18 +161,18 @@ impl Printer<'_, '_> {
     }
 
     /// Whether `name` is a member that is not a template.
-    fn is_plain_member(&self, name: Id) -> bool {
+    fn is_plain_member(&self, name: NodeId) -> bool {
         match self.node(name) {
-            Node::Qualified(_, inner) => !matches!(self.node(*inner), Node::Template(..)),
+            NameNode::Qualified(_, inner) => !matches!(self.node(*inner), NameNode::Template(..)),
             _ => false,
         }
     }
 
-    pub(super) fn unary(&mut self, sign: &str, of: Id) {
+    pub(super) fn unary(&mut self, sign: &str, of: NodeId) {
         self.push(sign);
         match self.node(of) {
             // The address of a member is written with its name only.
-            Node::Function { name, .. } if sign == "&" && self.is_plain_member(*name) => {
+            NameNode::Function { name, .. } if sign == "&" && self.is_plain_member(*name) => {
                 self.whole(*name);
             }
             _ => self.operand(of),
@@ -180,10 +180,13 @@ impl Printer<'_, '_> {
     }
 
     /// Writes an operand, in parentheses unless it is a plain name.
-    pub(super) fn operand(&mut self, id: Id) {
+    pub(super) fn operand(&mut self, id: NodeId) {
         let is_plain = matches!(
             self.node(id),
-            Node::Text(_) | Node::Qualified(..) | Node::Braces(..) | Node::Parameter(_)
+            NameNode::Text(_)
+                | NameNode::Qualified(..)
+                | NameNode::Braces(..)
+                | NameNode::Parameter(_)
         );
         if is_plain {
             return self.whole(id);

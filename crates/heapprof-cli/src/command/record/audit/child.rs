@@ -5,7 +5,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use heapprof_fork::{Forked, Look, look};
 use heapprof_process::comm;
-use heapprof_profile::fork::{Audited, COW_TYPES, Ending, Fork, KIND, Load, Outcome};
+use heapprof_profile::fork::{
+    COW_TYPES, ChildAudit, ChildEnding, ForkedChild, KIND_LABEL, LoadAttempt, LoadOutcome,
+};
 use heapprof_profile::{Profile, ProfileBuilder, ValueType, recorded};
 
 use crate::outside;
@@ -28,7 +30,7 @@ const ALONE: &str =
 
 /// A forked child that has not ended.
 pub(super) struct Child {
-    pub(super) fork: Fork,
+    pub(super) fork: ForkedChild,
     /// Its parent's number here; 0 if that is not known.
     parent: u32,
     since: Instant,
@@ -44,7 +46,7 @@ pub(super) struct Child {
     /// The last look that it has asked for.
     asked: Option<(Look, Duration)>,
     /// How it ends, if it has said so.
-    pub(super) ending: Option<Ending>,
+    pub(super) ending: Option<ChildEnding>,
     /// When it has said so first, after the fork. The look that it waits for then may take long.
     said_end: Option<Duration>,
     /// Readable once it has ended; `None` if the kernel gives no such thing.
@@ -52,17 +54,17 @@ pub(super) struct Child {
     /// When it is looked at next.
     pub(super) next: Instant,
     /// What it has tried to load, and how long after the fork.
-    loads: Vec<(Duration, Load)>,
+    loads: Vec<(Duration, LoadAttempt)>,
     /// Why its figures may be wrong, if that is so.
     doubts: String,
 }
 
 /// A child that has ended, and all that is known of it.
 pub(super) struct Ended {
-    fork: Fork,
+    fork: ForkedChild,
     rights: ProcessRights,
     look: Option<Look>,
-    loads: Vec<Load>,
+    loads: Vec<LoadAttempt>,
 }
 
 /// A profile of a child that is to be written.
@@ -86,15 +88,15 @@ impl Child {
         let forked = Forked::of(pid).map_err(|error| error.to_string());
         let at = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            fork: Fork {
+            fork: ForkedChild {
                 generation: generation.into(),
                 pid,
                 // The number that it has for itself may be another one outside of its container.
                 parent: if parent == 0 { told } else { parent },
-                at: at.map_or(0, micros),
+                forked_at: at.map_or(0, micros),
                 title: outside::called(&program, pid).unwrap_or_default(),
                 program,
-                ..Fork::default()
+                ..ForkedChild::default()
             },
             parent,
             since: Instant::now(),
@@ -120,7 +122,7 @@ impl Child {
 
     /// It goes on, because its exec has failed.
     pub(super) fn goes_on(&mut self) {
-        if self.ending == Some(Ending::Exec) {
+        if self.ending == Some(ChildEnding::Exec) {
             (self.ending, self.said_end) = (None, None);
         }
     }
@@ -141,7 +143,11 @@ impl Child {
         }
         // What comes after an exec is no child.
         self.fork.age = micros(self.since.elapsed());
-        self.ending = Some(if is_exec { Ending::Exec } else { Ending::Ended });
+        self.ending = Some(if is_exec {
+            ChildEnding::Exec
+        } else {
+            ChildEnding::Ended
+        });
     }
 
     /// It has asked to be looked at.
@@ -157,7 +163,7 @@ impl Child {
     }
 
     /// It has tried to load something.
-    pub(super) fn loads(&mut self, load: Load) {
+    pub(super) fn loads(&mut self, load: LoadAttempt) {
         self.loads.push((self.since.elapsed(), load));
         self.next = self.next.min(Instant::now() + SETTLES);
     }
@@ -211,11 +217,11 @@ impl Child {
                 {
                     fork.program.clone_from(&seen.program);
                 }
-                fork.lacks.clear();
+                fork.missing.clear();
             }
             // What was seen before counts.
             Err(_) if self.seen.is_some() => {}
-            Err(error) => fork.lacks = format!("its pages could not be read: {error}"),
+            Err(error) => fork.missing = format!("its pages could not be read: {error}"),
         }
         let pause = (self.since.elapsed() / PART).clamp(FIRST, LONGEST);
         self.next = Instant::now() + pause.max(began.elapsed() * SHARE);
@@ -224,8 +230,8 @@ impl Child {
     /// What is kept of it when it has ended.
     pub(super) fn end(mut self) -> Ended {
         let mut fork = self.fork;
-        fork.ending = self.ending.unwrap_or(Ending::Killed);
-        if fork.ending != Ending::Exec {
+        fork.ending = self.ending.unwrap_or(ChildEnding::Killed);
+        if fork.ending != ChildEnding::Exec {
             fork.age = micros(self.since.elapsed());
         }
         // An interpreter cleans up before it says that it ends.
@@ -236,9 +242,9 @@ impl Child {
         let before = before.filter(|(seen, _)| seen.cleans_up);
         let seen = self.asked.or(before).or(self.seen);
         if let Err(error) = &self.forked {
-            fork.lacks = format!("its pages could not be read when it was forked: {error}");
-        } else if seen.is_none() && fork.lacks.is_empty() {
-            fork.lacks = "it was gone before it was looked at".to_string();
+            fork.missing = format!("its pages could not be read when it was forked: {error}");
+        } else if seen.is_none() && fork.missing.is_empty() {
+            fork.missing = "it was gone before it was looked at".to_string();
         }
         if let Some((
             Look {
@@ -247,11 +253,12 @@ impl Child {
             _,
         )) = &seen
         {
-            fork.lacks = format!("whose memory it is: {why}");
+            fork.missing = format!("whose memory it is: {why}");
         }
         let looked = seen.as_ref().map(|(_, after)| *after);
-        let is_late =
-            |(at, load): &&(Duration, Load)| Some(*at) > looked && load.outcome == Outcome::Loaded;
+        let is_late = |(at, load): &&(Duration, LoadAttempt)| {
+            Some(*at) > looked && load.outcome == LoadOutcome::Loaded
+        };
         let late = self.loads.iter().filter(is_late).count();
         if looked.is_some() && late > 0 {
             let files = if late == 1 { "file" } else { "files" };
@@ -259,9 +266,9 @@ impl Child {
             add(&mut self.doubts, &said);
         }
         if !self.doubts.is_empty() {
-            add(&mut fork.lacks, &self.doubts);
+            add(&mut fork.missing, &self.doubts);
         }
-        fork.looked = looked.map_or(0, micros);
+        fork.audited_age = looked.map_or(0, micros);
         Ended {
             fork,
             rights: self.rights,
@@ -283,7 +290,7 @@ impl Ended {
         }
         let mut profile = profile.unwrap_or_else(|| unknown(fork.figures.unshared));
         let (pid, program) = (fork.pid, fork.program.clone());
-        let audited = Audited {
+        let audited = ChildAudit {
             fork,
             loads: self.loads,
             mapped,
@@ -303,8 +310,8 @@ impl Ended {
 fn unknown(bytes: i64) -> Profile {
     let mut builder = ProfileBuilder::new(&COW_TYPES);
     if bytes > 0 {
-        let kind = builder.text_label(KIND, "unknown");
-        builder.folded_with_labels("(whose it is could not be read)", &[1, bytes], &mut [kind]);
+        let kind = builder.text_label(KIND_LABEL, "unknown");
+        builder.add_folded_with_labels("(whose it is could not be read)", &[1, bytes], &mut [kind]);
     }
     builder.finish()
 }
@@ -318,17 +325,20 @@ fn add(reasons: &mut String, why: &str) {
 }
 
 /// Puts into a profile what an audit noted, and what it is of.
-fn describe(profile: &mut Profile, audited: &Audited) {
+fn describe(profile: &mut Profile, audited: &ChildAudit) {
     let fork = &audited.fork;
     let period = u64::try_from(fork.period).unwrap_or(1).max(1);
     let reason = "audit of a forked child";
-    let plain = recorded::about(&fork.program, fork.pid.into(), period, reason);
+    let plain = recorded::recording_comments(&fork.program, fork.pid.into(), period, reason);
     for comment in plain.into_iter().chain(audited.comments()) {
         let text = profile.strings.intern(&comment);
         profile.comment.push(text);
     }
-    profile.time_nanos = fork.at.saturating_add(fork.looked).saturating_mul(1000);
-    profile.duration_nanos = fork.looked.saturating_mul(1000);
+    profile.time_nanos = fork
+        .forked_at
+        .saturating_add(fork.audited_age)
+        .saturating_mul(1000);
+    profile.duration_nanos = fork.audited_age.saturating_mul(1000);
     let [space, bytes] = ["space", "bytes"].map(|text| profile.strings.intern(text));
     profile.period_type = Some(ValueType {
         r#type: space,

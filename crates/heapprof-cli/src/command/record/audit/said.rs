@@ -1,6 +1,6 @@
 //! What a process under an audit says of itself.
 
-use heapprof_profile::fork::Load;
+use heapprof_profile::fork::LoadAttempt;
 
 /// All that is said begins so. Then come a word, the number of the form, the generation of the
 /// process, how much it could not say before, and what else there is to say.
@@ -27,7 +27,7 @@ pub(super) enum What {
     /// It wants to be looked at.
     Look,
     /// It has tried to load something.
-    Load(Load),
+    Load(LoadAttempt),
 }
 
 impl Said {
@@ -47,7 +47,7 @@ impl Said {
             ("end", None) => What::End,
             ("exec", None) => What::Exec,
             ("look", None) => What::Look,
-            ("load", None) => What::Load(Load::of_comment(more)?),
+            ("load", None) => What::Load(LoadAttempt::from_comment(more)?),
             _ => return None,
         };
         Some(Self {
@@ -77,9 +77,9 @@ mod tests {
                 what,
             })
         };
-        let load = Load {
+        let load = LoadAttempt {
             name: "A.pm".to_string(),
-            ..Load::default()
+            ..LoadAttempt::default()
         };
         let of_load = format!("heapprof's load 1 3 5\n{}\n", load.comment());
         for (text, expected) in [

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use heapprof_profile::{Profile, ReadOptions, decode_with};
-use heapprof_symbolize::Options;
+use heapprof_symbolize::SymbolizeOptions;
 
 use super::super::list::{ASKED, List};
 use super::super::tail::{LIVE, Message, Tail, others};
@@ -76,9 +76,9 @@ impl User {
         Self {
             name,
             tail,
-            namer: ProcessNamer::new(Options {
+            namer: ProcessNamer::new(SymbolizeOptions {
                 number_functions: true,
-                ..Options::default()
+                ..SymbolizeOptions::default()
             }),
         }
     }

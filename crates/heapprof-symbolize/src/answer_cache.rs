@@ -6,17 +6,17 @@ use std::collections::HashMap;
 
 use heapprof_profile::{Profile, StringTable};
 
-use crate::answers::{Answers, RawLine};
-use crate::resolve::Question;
-use crate::summary::Source;
+use crate::answers::{LocationLines, RawLine};
+use crate::resolve::LocationQuestion;
+use crate::summary::SymbolSource;
 
 /// The position of an address in a file, wherever the file was mapped: the distance from the
 /// mapping's start, the offset of that start in the file, and whether the start is 0. If the start
 /// is 0, the profile says nothing about the mapping. The addresses are then the file's own, so they
 /// mean something else.
-type Position = (u64, u64, bool);
+type FilePosition = (u64, u64, bool);
 
-fn position(question: &Question) -> Position {
+fn position(question: &LocationQuestion) -> FilePosition {
     let place = question.place;
     let address = question.address.wrapping_sub(place.memory_start);
     (address, place.file_offset, place.memory_start == 0)
@@ -25,29 +25,29 @@ fn position(question: &Question) -> Position {
 /// The answers of a file. `None` means that the file has no answer. It is kept so that the file is
 /// not asked again.
 #[derive(Default)]
-pub(crate) struct KnownFile {
-    lines: HashMap<Position, Option<Box<[RawLine]>>>,
-    pub(crate) source: Option<Source>,
+pub(crate) struct FileAnswers {
+    lines: HashMap<FilePosition, Option<Box<[RawLine]>>>,
+    pub(crate) source: Option<SymbolSource>,
 }
 
 /// The answers of all files that were asked so far.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct AnswerCache {
     strings: StringTable,
-    files: HashMap<(String, String), KnownFile>,
+    files: HashMap<(String, String), FileAnswers>,
     /// How many bytes this takes, about.
     bytes: usize,
 }
 
 /// So many bytes of answers are kept at most.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_CACHED_BYTES: usize = 256 << 20;
 /// What the answer to a question takes besides texts.
-const EACH: usize = 96;
+const BYTES_PER_ANSWER: usize = 96;
 
-impl Known {
+impl AnswerCache {
     /// Forgets everything if it has become too much.
     pub(crate) fn keep_within_limits(&mut self) {
-        if self.bytes > MOST_BYTES {
+        if self.bytes > MAX_CACHED_BYTES {
             *self = Self::default();
         }
     }
@@ -57,10 +57,10 @@ impl Known {
     pub(crate) fn recall(
         &self,
         file: &(String, String),
-        questions: &[Question],
+        questions: &[LocationQuestion],
         profile: &mut Profile,
-        answers: &mut Answers,
-    ) -> Vec<Question> {
+        answers: &mut LocationLines,
+    ) -> Vec<LocationQuestion> {
         let Some(known) = self.files.get(file) else {
             return questions.to_vec();
         };
@@ -68,9 +68,9 @@ impl Known {
         left.retain(|question| {
             let found = known.lines.get(&position(question));
             if let Some(Some(lines)) = found {
-                let lines = lines
-                    .iter()
-                    .map(|line| line.moved(|text| profile.strings.intern(self.strings.get(text))));
+                let lines = lines.iter().map(|line| {
+                    line.with_texts(|text| profile.strings.intern(self.strings.get(text)))
+                });
                 answers.set(question.location, lines.collect());
             }
             found.is_none()
@@ -79,7 +79,7 @@ impl Known {
     }
 
     /// The best of the sources that the answers about a file came from.
-    pub(crate) fn source(&self, file: &(String, String)) -> Option<Source> {
+    pub(crate) fn source(&self, file: &(String, String)) -> Option<SymbolSource> {
         self.files.get(file)?.source
     }
 
@@ -87,22 +87,22 @@ impl Known {
     pub(crate) fn keep(
         &mut self,
         file: (String, String),
-        questions: &[Question],
+        questions: &[LocationQuestion],
         profile: &Profile,
-        answers: &Answers,
-        source: Option<Source>,
+        answers: &LocationLines,
+        source: Option<SymbolSource>,
     ) {
-        self.bytes += file.0.len() + file.1.len() + EACH * (1 + questions.len());
+        self.bytes += file.0.len() + file.1.len() + BYTES_PER_ANSWER * (1 + questions.len());
         let known = self.files.entry(file).or_default();
         known.source = [known.source, source].into_iter().flatten().min();
         for question in questions {
             let lines = answers.get(question.location).map(|lines| {
                 let lines = lines.iter().map(|line| {
-                    line.moved(|text| {
+                    line.with_texts(|text| {
                         let (text, before) = (profile.text(text), self.strings.len());
                         let kept = self.strings.intern(text);
                         if self.strings.len() != before {
-                            self.bytes += EACH + text.len();
+                            self.bytes += BYTES_PER_ANSWER + text.len();
                         }
                         kept
                     })
